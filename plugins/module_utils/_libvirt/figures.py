@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["baseline", "cpu_seconds", "domain_capabilities", "networks", "stats"]
+__all__ = ["baseline", "cpu_seconds", "domain_capabilities", "networks", "stats", "stats_of_disks"]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
@@ -45,6 +45,14 @@ def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
     )
     with explained("read the guests of", connection.getURI()):
         return t.cast("list[tuple[t.Any, dict[str, t.Any]]]", connection.getAllDomainStats(kinds, 0))
+
+
+def stats_of_disks(connection: Connection, item: t.Any) -> dict[str, t.Any]:
+    """One guest's disks; of a guest whose QEMU does not answer nothing is waited for."""
+    flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+    with explained("read guest", item.name()):
+        found = connection.domainListGetStats([item], libvirt.VIR_DOMAIN_STATS_BLOCK, flags)
+    return t.cast("dict[str, t.Any]", found[0][1]) if found else {}
 
 
 def cpu_seconds(connection: Connection) -> dict[str, float]:

@@ -94,7 +94,7 @@ class Watcher:
         with self._calls:
             connection = self._connected()
             item = query.by_uuid(connection, uuid)
-            return describe.describe_guest(item, {}, addresses="lease")
+            return describe.describe_guest(item, figures.stats_of_disks(connection, item), addresses="lease")
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""

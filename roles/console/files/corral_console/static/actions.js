@@ -1,9 +1,9 @@
 // What can be done to guests and hosts: the server's catalogue, what is against an action now, and jobs of it.
 
-import { ask, changed, keepJob, state } from "/static/server.js";
+import { ask, changed, keepJob, state, subscribe } from "/static/server.js";
 import { may } from "/static/rights.js";
 import { tell } from "/static/ui.js";
-import { plural } from "/static/words.js";
+import { plural, readable } from "/static/words.js";
 
 export const ENDED = ["succeeded", "failed", "cancelled", "lost"];
 export const active = (job) => !ENDED.includes(job.state);
@@ -54,7 +54,7 @@ export function jobOfHost(name) {
 
 // Why the action cannot be done to the guest now; empty when it can.
 export function refusal(name, guest) {
-  if (!may(name, { guest })) return `you may not ${label(name).toLowerCase()} it`;
+  if (!may(name, { guest, anywhere: name === "migrate" })) return `you may not ${label(name).toLowerCase()} it`;
   const host = state.host.get(`host/${guest.host}`);
   if (host && host.state !== "connected") return `${guest.host} cannot be reached`;
   const job = jobOf(guest.uuid);
@@ -81,10 +81,25 @@ export function guestActions() {
 export async function begin(name, { guests = [], hosts = [], values = {}, check = false } = {}) {
   const given = { action: name, arguments: values, check, guests: guests.map((guest) => guest.uuid), hosts };
   const { id } = await ask("/api/jobs", { ...given, confirm: guests.length });
+  if (!check) begun.add(id);
   const job = await ask(`/api/jobs/${id}`);
   keepJob(job);
   return job;
 }
+
+// How the jobs end that were begun here is told, wherever in the page the user is by then.
+const begun = new Set();
+
+subscribe(() => {
+  for (const id of begun) {
+    const job = state.job.get(id);
+    if (!job || active(job)) continue;
+    begun.delete(id);
+    const what = `${label(job.action)} ${namesOf(job.guests || []) || job.creates || (job.hosts || []).join(", ")}`.trim();
+    const bad = job.state !== "succeeded";
+    tell(bad ? `${what}: ${job.state}. ${readable(job.error || "").split("\n", 1)[0]}` : `${what}: done.`, { bad, link: `#/jobs/${id}`, word: "Show job" });
+  }
+});
 
 export const namesOf = (guests) => (guests.length > 3 ? plural(guests.length, "guest") : guests.map((guest) => guest.name).join(", "));
 
@@ -112,6 +127,7 @@ export async function cancel(job) {
 export async function again(job) {
   try {
     const { id } = await ask(`/api/jobs/${job.id}/again`, {});
+    if (!job.check) begun.add(id);
     location.hash = `#/jobs/${id}`;
   } catch (error) {
     tell(`Cannot run it again: ${error.message}`, { bad: true });

@@ -18,7 +18,7 @@ function Buttons({ guest, found, runs }) {
     ${runs && found && may("console", { guest }) && html`
       ${found.graphics.some((each) => each.type === "vnc") && html`<a class="button" href=${`#/console/${guest.uuid}/vnc`}>Display</a>`}
       ${found.console && html`<a class="button" href=${`#/console/${guest.uuid}/serial`}>Serial console</a>`}`}
-    ${["start", "resume", "shutdown", "migrate"].map(button)}
+    ${["start", "resume", "shutdown", "migrate", "change"].map(button)}
     <button aria-haspopup="menu" aria-label=${`Actions of ${guest.name}`} onClick=${(event) => openMenu(event.currentTarget, `Actions of ${guest.name}`, guestItems([guest]))}>⋯</button></span>`;
 }
 
@@ -36,9 +36,9 @@ export function Guest({ host, uuid }) {
     <div class="title"><h1>${guest.name}</h1><${State} value=${guest.state} /><${Buttons} guest=${guest} found=${answer.value} runs=${runs} /></div>
     ${guest.title && html`<p class="quiet">${guest.title}</p>`}
     <${Progress} guest=${guest} job=${jobOf(uuid)} />
-    ${runs && html`<div class="bars wide"><${Bar} label="CPU" value=${cpu} detail=${`of ${plural(guest.vcpus, "vCPU")}`} /><${Bar} label="Memory" value=${used} detail=${`of ${memory(guest.memory_mib)}`} /></div>`}
-    <${Graphs} path=${`/api/history/${encodeURIComponent(host)}/${uuid}`} />
+    ${runs && html`<div class="bars wide"><${Bar} label="CPU" value=${cpu} detail=${`of ${plural(guest.vcpus, "vCPU")}`} />${used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} detail=${`of ${memory(guest.memory_mib)}`} />`}</div>`}
     ${answer.value ? html`<${GuestFacts} guest=${guest} found=${answer.value} />` : html`<${Waiting} answer=${answer} />`}
+    <${Graphs} path=${`/api/history/${encodeURIComponent(host)}/${uuid}`} />
     <${JobsOf} query=${`&guest=${uuid}`} fits=${(job) => job.guests?.some((each) => each.uuid === uuid)} />`;
 }
 
@@ -58,7 +58,7 @@ function GuestFacts({ guest, found }) {
       ["Type", found.virt_type],
       ["UUID", html`<code>${guest.uuid}</code>`],
     ]} /></section>
-    <${Table} title="Disks" empty="No disks." columns=${["Target", "Bus", "Format", "Where"]} rows=${found.disks.map((disk) => [disk.target, disk.bus, disk.format, html`<code>${source(disk)}</code>`])} />
+    <${Table} title="Disks" empty="No disks." columns=${["Target", "Size", "Used", "Bus", "Format", "Where"]} rows=${found.disks.map((disk) => [disk.target, bytes(disk.capacity_bytes), bytes(disk.allocation_bytes ?? disk.physical_bytes), disk.bus, disk.format, html`<code>${source(disk)}</code>`])} />
     <${Table} title="Network interfaces" empty="No network interfaces." columns=${["Name", "Type", "Network", "MAC address", "Model"]} rows=${found.interfaces.map((nic) => [nic.name, nic.type, network(nic), html`<code>${nic.mac}</code>`, nic.model])} />`;
 }
 

@@ -105,7 +105,7 @@ export function Field({ argument, form, set, problem, words, live, type }) {
 export const plain = (text) => (Array.isArray(text) ? text.join(" ") : text || "").replaceAll("`", "").replace(/[A-Z]\(([^)]*)\)/g, "$1");
 
 // How the dialogs begin: which arguments are asked for, which are hidden behind "More".
-const TAKEN = ["guest", "tag", "confirm", "virt_group", "host"];
+export const TAKEN = ["guest", "tag", "confirm", "virt_group", "host"];
 
 export function askFor(name, { guests = [], hosts = [] }) {
   openDialog(html`<${ActionForm} name=${name} guests=${guests} hosts=${hosts} />`);
@@ -114,12 +114,8 @@ export function askFor(name, { guests = [], hosts = [] }) {
 // Actions that run without a question.
 export const quick = (name) => ["start", "resume", "pause", "undrain"].includes(name);
 
-const CHECKED = ["change", "drain", "rebalance", "purge"];
-// Optional arguments that are not hidden behind "Options".
-const FRONT = { change: ["vcpus", "memory", "title", "description"] };
-// Ansible reserves the name, so the tags go into the dictionary of options.
-const TAGS = { name: "tags", type: "list", elements: "str", description: "Words; all that the guest shall have." };
-const SURE = {
+const CHECKED = ["drain", "rebalance", "purge"];
+export const SURE = {
   shutdown: "The guest is asked to shut down.",
   reboot: "The guest is asked to reboot.",
   reset: "The guest is reset as by the button: what it has not written is lost.",
@@ -135,13 +131,8 @@ function ActionForm({ name, guests, hosts }) {
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const arguments_ = (action?.arguments || []).filter((argument) => !TAKEN.includes(argument.name));
-  const tagged = name === "change" ? [TAGS] : [];
-  const ready = valuesOf([...arguments_, ...tagged], form);
-  if (ready.values.tags) {
-    ready.values.domain = { ...ready.values.domain, tags: ready.values.tags };
-    delete ready.values.tags;
-  }
-  const complete = !Object.keys(ready.problems).length && (name !== "change" || Object.keys(ready.values).length > 0);
+  const ready = valuesOf(arguments_, form);
+  const complete = !Object.keys(ready.problems).length;
   const settled = useSettled(JSON.stringify(ready.values));
   const check = useCheck(name, { guests, hosts, values: ready.values }, CHECKED.includes(name) && complete && settled);
   const phrase = name === "purge" ? (guests.length === 1 ? guests[0].name : plural(guests.length, "guest")) : "";
@@ -159,16 +150,13 @@ function ActionForm({ name, guests, hosts }) {
     }
     setBusy(false);
   };
-  const front = FRONT[name] || [];
-  const optional = arguments_.filter((argument) => !argument.required && !front.includes(argument.name));
-  const now = name === "change" && guests.length === 1 ? { vcpus: guests[0].vcpus, memory: `${guests[0].maximum_mib}MiB`, title: guests[0].title, tags: guests[0].tags.join(" ") } : {};
-  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${argument.name in now ? { help: `Now: ${now[argument.name] || "none"}.` } : undefined} />`;
+  const optional = arguments_.filter((argument) => !argument.required);
+  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} />`;
   const danger = action?.destructive;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${label(name)} ${guests.length ? namesOf(guests) : hosts.join(", ")}<//>
     <p>${SURE[name] || plain(action?.description || action?.label)}</p>
     ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => guest.name).join(", ")}</p>`}
     ${arguments_.filter((argument) => argument.required).map(field)}
-    ${front.length > 0 && html`<div class="columns">${[...front.map((each) => arguments_.find((argument) => argument.name === each)).filter(Boolean), ...tagged].map(field)}</div>`}
     ${optional.length > 0 && html`<details><summary>Options</summary>${optional.map(field)}</details>`}
     ${CHECKED.includes(name) && html`<${Check} check=${check} />`}
     ${phrase && html`<div class="field"><label for="typed">Type <b>${phrase}</b> to confirm</label><input id="typed" value=${typed} autocomplete="off" autocapitalize="none" onInput=${(event) => setTyped(event.target.value)} /></div>`}
@@ -190,75 +178,4 @@ export function useSettled(text) {
     return () => clearTimeout(timer);
   }, [text]);
   return settled;
-}
-
-// The form of a new guest: few fields, choices that are there now, and where it would go.
-
-const HELP = {
-  guest: { label: "Name", help: "Letters, digits, dots and dashes." },
-  image: { label: "Image", help: "Of its first disk; without one, the disk is empty." },
-  vcpus: { label: "vCPUs", help: "" },
-  memory: { label: "Memory", help: "For example 2GiB." },
-  host: { label: "Host", help: "" },
-  apart: { label: "Keep apart", help: "Guests with the same word never share a host." },
-};
-const FIRST = ["guest", "image", "vcpus", "memory", "host", "state"];
-const OMITTED = ["virt_group", "confirm", "gone", "domain", "options", "cloud_init", "uuid"];
-
-export function openCreate() {
-  openDialog(html`<${Create} />`);
-}
-
-function Create() {
-  const action = actionOf("create");
-  const [images, setImages] = useState([]);
-  const [form, setForm] = useState({ vcpus: "2", memory: "2GiB", state: "running" });
-  const [keys, setKeys] = useState("");
-  const [problems, setProblems] = useState({});
-  const [failed, setFailed] = useState("");
-  const [wanted, setWanted] = useState("");
-  const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    ask("/api/images").then((found) => setImages(found.map((image) => image.name)), () => null);
-  }, []);
-  const all = new Map((action?.arguments || []).map((argument) => [argument.name, argument]));
-  const first = FIRST.filter((name) => all.has(name)).map((name) => all.get(name));
-  const more = [...all.values()].filter((argument) => !FIRST.includes(argument.name) && !OMITTED.includes(argument.name));
-  const { values, problems: wrong } = valuesOf([...first, ...more], form);
-  const lines = keys.split("\n").map((line) => line.trim()).filter(Boolean);
-  if (lines.length) values.cloud_init = { user_data: { ssh_authorized_keys: lines } };
-  const text = JSON.stringify(values);
-  const check = useCheck("create", { values }, wanted);
-  useEffect(() => {
-    if (check.fields) setProblems(check.fields);
-  }, [check.fields]);
-  const submit = async (event) => {
-    event.preventDefault();
-    setProblems(wrong);
-    setFailed("");
-    if (Object.keys(wrong).length) return;
-    if (wanted !== text) return setWanted(text);
-    if (!check.ok) return;
-    setBusy(true);
-    try {
-      const job = await begin("create", { values });
-      closeDialog();
-      tell(`Create ${values.guest}: begun.`, { link: `#/jobs/${job.id}`, word: "Show job" });
-    } catch (error) {
-      setProblems(error.fields || {});
-      setFailed(error.message);
-    }
-    setBusy(false);
-  };
-  const shown = wanted === text;
-  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${HELP[argument.name]} live=${argument.name === "image" ? images : argument.name === "guest" ? [] : undefined} />`;
-  return html`<form onSubmit=${submit} novalidate><${DialogTitle}>Create guest<//>
-    <div class="columns">${first.map(field)}</div>
-    ${all.has("cloud_init") && html`<div class="field"><label for="field-keys">SSH keys</label><textarea id="field-keys" rows="2" spellcheck="false" placeholder="ssh-ed25519 AAAA… me@example" aria-describedby="field-keys-help" onInput=${(event) => setKeys(event.target.value)}>${keys}</textarea>
-      <p class="help" id="field-keys-help">Public keys, a line each. Cloud-init lets their owners in as the image's login user.</p></div>`}
-    <details><summary>More options</summary><div class="columns">${more.map(field)}</div></details>
-    ${shown && html`<${Check} check=${check} title="Where it would go, and how" />`}
-    ${failed && html`<p class="problem" role="alert">${failed}</p>`}
-    <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button>
-      <button class="primary" disabled=${busy || (shown && !check.ok)}>${shown && check.ok ? "Create" : "Show plan"}</button></div></form>`;
 }

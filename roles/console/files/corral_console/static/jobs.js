@@ -2,9 +2,11 @@
 
 import { html, useEffect, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, keepJob, state } from "/static/server.js";
-import { active, again, cancel, label } from "/static/actions.js";
+import { actionOf, active, again, cancel, label } from "/static/actions.js";
+import { SURE } from "/static/forms.js";
 import { Table } from "/static/parts.js";
 import { Plan } from "/static/plan.js";
+import { DialogTitle, closeDialog, openDialog } from "/static/ui.js";
 import { ago, duration, guestLink, hostLink, readable } from "/static/words.js";
 
 function JobState({ job }) {
@@ -20,9 +22,10 @@ function Objects({ job }) {
     return live ? html`<a href=${guestLink(live)}>${guest.name}</a>` : guest.name;
   });
   const hosts = (job.hosts || []).map((name) => html`<a href=${hostLink(name)}>${name}</a>`);
-  const to = (job.to || job.arguments?.to) && html` → ${job.to || job.arguments.to}`;
-  const named = job.creates ? [job.creates] : [];
-  return html`${(guests.length ? guests : hosts.length ? hosts : named).map((each, index) => html`${index > 0 && ", "}${each}`)}${to}`;
+  const goal = job.to || job.arguments?.to;
+  const about = guests.length ? guests : job.creates ? [job.creates] : null;
+  const to = about && goal && html` → ${goal}`;
+  return html`${(about || (hosts.length ? hosts : ["all hosts"])).map((each, index) => html`${index > 0 && ", "}${each}`)}${to}`;
 }
 
 function jobRows(jobs) {
@@ -116,6 +119,19 @@ function Log({ job }) {
   return html`<section class="panel"><h2>Log</h2><pre class="log" ref=${place} tabindex="0" role="log" aria-label="Log" onScroll=${scrolled}>${lines.join("\n")}${!lines.length && (running ? "Nothing yet." : "Empty.")}</pre></section>`;
 }
 
+function Again({ job }) {
+  const run = (event) => {
+    event.preventDefault();
+    closeDialog();
+    again(job);
+  };
+  const name = label(job.action);
+  return html`<form onSubmit=${run}><${DialogTitle}>${name} again: <${Objects} job=${job} /><//>
+    <p>${SURE[job.action] || "A new job is made, with the same arguments and with your rights."}</p>
+    <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button>
+      <button class=${actionOf(job.action)?.destructive ? "primary danger" : "primary"} autofocus>${name}</button></div></form>`;
+}
+
 export function Job({ id }) {
   const [problem, setProblem] = useState("");
   useEffect(() => {
@@ -127,7 +143,7 @@ export function Job({ id }) {
   const values = Object.entries(job.arguments || {}).filter(([name]) => name !== "guest");
   return html`<nav class="path" aria-label="Path"><a href="#/jobs">Jobs</a></nav>
     <div class="title"><h1>${label(job.action)}${job.check ? " (check)" : ""} <${Objects} job=${job} /></h1><${JobState} job=${job} />
-      <span class="buttons">${active(job) ? html`<button onClick=${() => cancel(job)}>Cancel</button>` : html`<button onClick=${() => again(job)}>Run again</button>`}</span></div>
+      <span class="buttons">${active(job) ? html`<button onClick=${() => cancel(job)}>Cancel</button>` : html`<button onClick=${() => (job.check ? again(job) : openDialog(html`<${Again} job=${job} />`))}>Run again</button>`}</span></div>
     <p class="quiet">${job.user}, ${new Date(job.created * 1000).toLocaleString()}${job.started && `, ${took(job)}`}</p>
     ${job.error && html`<p class="problem" role="alert">${readable(job.error)}</p>`}
     ${(job.report?.length > 0 || job.plan) && html`<section class="panel"><h2>${job.check ? "What it would do" : "What was done"}</h2><${Plan} job=${job} /></section>`}

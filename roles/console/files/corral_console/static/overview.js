@@ -4,7 +4,9 @@ import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState 
 import { changed, state } from "/static/server.js";
 import { act, actionOf, cancel, guestActions, jobOf, jobOfHost, label, possible, refusal } from "/static/actions.js";
 import { may } from "/static/rights.js";
-import { askFor, openCreate, quick } from "/static/forms.js";
+import { openChange } from "/static/change.js";
+import { openCreate } from "/static/create.js";
+import { askFor, quick } from "/static/forms.js";
 import { Dock, Verdict, beginDrag, drag, dropOn, endDrag, openMigrate } from "/static/migrate.js";
 import { Bar, State } from "/static/parts.js";
 import { openMenu } from "/static/ui.js";
@@ -44,6 +46,7 @@ export function doTo(name, guests) {
   const { able } = possible(name, guests);
   if (!able.length) return;
   if (name === "migrate") openMigrate(able);
+  else if (name === "change") openChange(able);
   else if (quick(name)) act(name, { guests: able });
   else askFor(name, { guests: able });
 }
@@ -82,11 +85,11 @@ class Card extends Component {
         <input type="checkbox" class="choose" aria-label=${`Choose ${name}`} checked=${isChosen} onChange=${() => choose(guest.uuid)} />
         <a class="name" draggable="false" href=${guestLink(guest)}>${name}</a><${State} value=${arriving ? "arriving" : guest.state} />
         <button class="plain more" aria-haspopup="menu" aria-label=${`Actions of ${name}`} onClick=${(event) => openMenu(event.currentTarget, `Actions of ${name}`, guestItems([guest]))}>⋯</button></div>
-      ${guest.title && html`<div class="quiet cut">${guest.title}</div>`}
-      <div class="quiet">${withHost && `${guest.host}, `}${guest.vcpus ? `${plural(guest.vcpus, "vCPU")}, ` : ""}${memory(guest.memory_mib)}</div>
-      ${runs && !arriving && !guest.migration && html`<${Bar} label="CPU" value=${cpu} />`}
-      ${runs && !guest.migration && used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} />`}
-      <${Progress} guest=${guest} job=${job} />
+      ${guest.title && html`<div class="quiet cut about">${guest.title}</div>`}
+      <div class="quiet size">${withHost && `${guest.host}, `}${guest.vcpus ? `${plural(guest.vcpus, "vCPU")}, ` : ""}${memory(guest.memory_mib)}</div>
+      <div class="load">${runs && !arriving && !guest.migration && html`<${Bar} label="CPU" value=${cpu} />`}
+        ${runs && !guest.migration && used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} />`}
+        <${Progress} guest=${guest} job=${job} /></div>
       ${guest.tags.length > 0 && html`<div class="tags">${guest.tags.map((tag) => html`<span class="tag">${tag}</span>`)}</div>`}
     </li>`;
   }
@@ -118,9 +121,11 @@ function HostFacts({ host }) {
 const BLOCK_ROWS = 8;
 const WIDTH_PX = 240;
 const GAP_PX = 10;
+const CARD_PX = 130;
+const ROW_PX = 44;
 
 // Whole rows of cards, drawn while they are near to what is seen: of thousands, a few dozen are on the page.
-function Block({ guests, columns, withHost, label: words }) {
+function Block({ guests, columns, rows, withHost, label: words }) {
   const place = useRef(null);
   const height = useRef(0);
   const [near, setNear] = useState(false);
@@ -132,9 +137,9 @@ function Block({ guests, columns, withHost, label: words }) {
   useLayoutEffect(() => {
     if (near) height.current = place.current.offsetHeight;
   });
-  const wanted = height.current || Math.ceil(guests.length / columns) * 130;
+  const wanted = height.current || Math.ceil(guests.length / columns) * (rows ? ROW_PX : CARD_PX);
   return html`<div ref=${place} class="block" style=${{ minHeight: near ? "" : `${wanted}px` }}>
-    ${near && html`<ul class="cards" aria-label=${words}>${guests.map((guest) => {
+    ${near && html`<ul class=${rows ? "cards rows" : "cards"} aria-label=${words}>${guests.map((guest) => {
       const [cpu, used] = state.figures.get(`figures/${guest.host}`)?.guests[guest.uuid] || [];
       const stale = state.host.get(`host/${guest.host}`)?.state !== "connected";
       const arriving = arrives(guest);
@@ -144,7 +149,7 @@ function Block({ guests, columns, withHost, label: words }) {
   </div>`;
 }
 
-function Cards({ guests, withHost, label: words }) {
+function Cards({ guests, rows, withHost, label: words }) {
   const place = useRef(null);
   const [columns, setColumns] = useState(4);
   useEffect(() => {
@@ -153,9 +158,9 @@ function Cards({ guests, withHost, label: words }) {
     observer.observe(place.current);
     return () => observer.disconnect();
   }, []);
-  const size = columns * BLOCK_ROWS;
+  const size = rows ? 4 * BLOCK_ROWS : columns * BLOCK_ROWS;
   const blocks = Array.from({ length: Math.ceil(guests.length / size) }, (_each, index) => guests.slice(index * size, (index + 1) * size));
-  return html`<div ref=${place} class="blocks">${blocks.map((some, index) => html`<${Block} key=${index} guests=${some} columns=${columns} withHost=${withHost} label=${words} />`)}
+  return html`<div ref=${place} class="blocks">${blocks.map((some, index) => html`<${Block} key=${index} guests=${some} columns=${rows ? 1 : columns} rows=${rows} withHost=${withHost} label=${words} />`)}
     ${!guests.length && html`<p class="quiet none">No guests.</p>`}</div>`;
 }
 
@@ -203,7 +208,7 @@ export function Maintenance({ host }) {
     ${job && html`<p class="notice busy" role="status">${label(job.action)}: <a href=${`#/jobs/${job.id}`}>${job.state}</a> <button class="small" onClick=${() => cancel(job)}>Cancel</button></p>`}`;
 }
 
-function Group({ title, guests, group }) {
+function Group({ title, guests, group, rows }) {
   const host = group === "host" && state.host.get(`host/${title}`);
   const over = host && drag.over === title ? " over" : "";
   const verdict = host && drag.refusals ? (drag.refusals.get(title) ? " refuses" : " takes") : "";
@@ -213,7 +218,7 @@ function Group({ title, guests, group }) {
       ${host && (drag.guests.length ? html`<${Verdict} name=${title} />` : html`<${HostFacts} host=${host} />`)}
     </header>
     ${host && html`<${Maintenance} host=${host} />`}
-    <${Cards} key=${group} guests=${guests} withHost=${group !== "host"} label=${`Guests of ${title}`} />
+    <${Cards} key=${`${group}/${rows}`} guests=${guests} rows=${rows} withHost=${group !== "host"} label=${`Guests of ${title}`} />
   </section>`;
 }
 
@@ -248,6 +253,11 @@ export function Overview({ filter, setFilter }) {
   const running = guests.filter((guest) => guest.state === "running").length;
   const away = [...state.host.values()].filter((host) => host.state === "unreachable").length;
   const tags = [...new Set(guests.flatMap((guest) => guest.tags))].sort(collator.compare);
+  const [rows, setRows] = useState(localStorage.getItem("corral-view") === "rows");
+  const show = (as) => {
+    localStorage.setItem("corral-view", as);
+    setRows(as === "rows");
+  };
   const set = (name) => (event) => setFilter({ ...filter, [name]: event.target.value });
   return html`<h1 class="hidden">Hosts and guests</h1>
     <div class="tools" role="search">
@@ -259,11 +269,12 @@ export function Overview({ filter, setFilter }) {
       ${tags.length > 0 && html`<label>Tag <select id="tag" value=${tag} onChange=${set("tag")}><option value="">All</option>${tags.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`}
       <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
-      ${actionOf("rebalance") && html`<button onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
+      <span class="switch" role="group" aria-label="Show guests as"><button aria-pressed=${rows ? "false" : "true"} onClick=${() => show("cards")}>Cards</button><button aria-pressed=${rows ? "true" : "false"} onClick=${() => show("rows")}>List</button></span>
+      ${actionOf("rebalance") && html`<button disabled=${!may("rebalance", { everywhere: true })} title=${may("rebalance", { everywhere: true }) ? "" : "you may not move the guests of all hosts"} onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
       ${actionOf("create") && html`<button class="primary create" onClick=${openCreate}>Create guest</button>`}
     </div>
     <p class="summary" role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
-    ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} />`)}
+    ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} rows=${rows} />`)}
     ${filtered && !found.length && html`<p class="empty">No guest matches. <button onClick=${() => setFilter({ ...filter, text: "", wanted: "", tag: "" })}>Show all</button></p>`}
     <${Selection} shown=${found} /><${Dock} group=${group} />`;
 }

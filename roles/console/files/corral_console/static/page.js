@@ -5,7 +5,7 @@ import { ask, connect, disconnect, forget, state, subscribe } from "/static/serv
 import { actionOf, active, readCatalogue, refusal } from "/static/actions.js";
 import { Console } from "/static/consoles.js";
 import { Guest, Host } from "/static/details.js";
-import { openCreate } from "/static/forms.js";
+import { openCreate } from "/static/create.js";
 import { Images } from "/static/images.js";
 import { Job, Jobs } from "/static/jobs.js";
 import { openMigrate } from "/static/migrate.js";

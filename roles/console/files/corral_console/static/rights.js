@@ -1,4 +1,4 @@
-// What the user may, as far as the page can tell: it greys by it. The server decides.
+// What the user may, as far as the page can tell: it greys by it. The server decides, by policy.py.
 
 let me = { rules: [], may: [] };
 
@@ -6,19 +6,31 @@ export function setUser(found) {
   me = { may: [], ...found, rules: found?.rules || [{ may: found?.may || [] }] };
 }
 
-const listed = (value) => (Array.isArray(value) ? value : [value]);
+const listed = (value) => (value === undefined ? [] : Array.isArray(value) ? value : [value]);
 
-function matches(pattern, text) {
-  const source = String(pattern).replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".");
-  return new RegExp(`^${source}$`).test(text);
+// A pattern of a shell, as the server reads it: * ? [abc] [!abc].
+function matches(text, pattern) {
+  const source = pattern.replace(/\[(!?)(\]?[^\]]*)\]|[^]/g, (part, not, inside) => {
+    if (inside !== undefined) return `[${not ? "^" : ""}${inside.replace(/[\\^[\]]/g, "\\$&")}]`;
+    return { "*": "[^]*", "?": "[^]" }[part] || part.replace(/[.+^${}()|[\]\\]/, "\\$&");
+  });
+  try {
+    return new RegExp(`^${source}$`, "u").test(text);
+  } catch {
+    return false; // a range that is none, such as [z-a]
+  }
 }
 
-const one = (patterns, texts) => patterns === undefined || listed(patterns).some((pattern) => texts.some((text) => matches(pattern, text)));
+const one = (patterns, texts) => !patterns.length || patterns.some((pattern) => texts.some((text) => matches(text, pattern)));
 
-// `about`: a guest, or {host: name}.
-export function may(action, { guest, host } = {}) {
+// `host`: one that the action names, such as a goal. Without one, it acts where the guest is; `anywhere`: on a host that
+// is yet to be chosen; `everywhere`: on all guests and hosts.
+export function may(action, { guest, host, anywhere = false, everywhere = false } = {}) {
   return me.rules.some((rule) => {
     if (!listed(rule.may).some((word) => word === "*" || word === action)) return false;
-    return (!guest || (one(rule.guests, [guest.name]) && one(rule.tags, guest.tags))) && (!host || one(rule.hosts, [host]));
+    const [guests, tags, hosts] = [rule.guests, rule.tags, rule.hosts].map(listed);
+    if (everywhere) return !guests.length && !tags.length && !hosts.length;
+    if (!guest) return host === undefined || (one(hosts, [host]) && !guests.length && !tags.length);
+    return one(guests, [guest.name]) && one(tags, guest.tags) && (anywhere || one(hosts, [host ?? guest.host]));
   });
 }
