@@ -228,8 +228,8 @@ def plan(
     that part guests that are to stay apart, whatever else they cost.
 
     Load is what `by` names. Two hosts whose loads differ from the mean by less than `tolerance` percent points are
-    even. Guests that `stay`, run in two places, or belong to a group that stays together are left alone. Without
-    `max_moves`, as many moves as hosts, and at least ten.
+    even. Guests that `stay`, run in two places, use a device of their host, or belong to a group that stays together
+    are left alone. Without `max_moves`, as many moves as hosts, and at least ten.
     """
     counted = _counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
@@ -271,8 +271,13 @@ def _movable(known: t.Sequence[Resident], hosts: t.Container[str], stay: t.Colle
     return [
         one
         for one in known
-        if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1 and not one.guest.together
+        if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1 and not _is_bound(one.guest)
     ]
+
+
+def _is_bound(guest: Guest) -> bool:
+    """Whether it stays with others, or with a device of its host, which no live migration takes along."""
+    return bool(guest.together or guest.devices)
 
 
 class _Search:

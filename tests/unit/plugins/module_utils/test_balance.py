@@ -419,6 +419,14 @@ def test_what_counts_as_load(by: tuple[str, ...], moved_guests: list[str]) -> No
     assert (even == 0) is (moved_guests == [])
 
 
+def test_guests_with_a_device_of_their_host_stay_and_the_others_keep_within_their_hosts() -> None:
+    """A live migration takes no device along, and goes to no host of another migration group."""
+    hosts = [Host("a", 8, 10000, 2, 8000), Host("b", 8, 10000, devices={"pci 1": 1})]
+    for more, count in (({}, 1), ({"devices": ("pci 1",)}, 0), ({"runs_within": ""}, 1), ({"runs_within": "amd"}, 0)):
+        residents = [Resident(Guest(f"g{n}", 1, 4000, **t.cast("dict[str, t.Any]", more)), "a") for n in range(2)]
+        assert len(plan(hosts, residents)) == count
+
+
 def test_guests_that_stay_together_stay() -> None:
     residents = [Resident(Guest(f"web{n}", 1, 512, together=frozenset({"shop"})), "a") for n in range(8)]
     assert plan(there(residents, "a", "b"), residents) == []
