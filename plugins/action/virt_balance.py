@@ -24,7 +24,12 @@ OPTIONS: dict[str, t.Any] = {
     "max_moves": {"type": "int"},
     "tolerance": {"type": "float", "default": 5.0},
     "stay": {"type": "list", "elements": "str", "default": []},
-    "by": {"type": "list", "elements": "str", "choices": ["memory", "vcpus", "cpu_use"], "default": list(balance.BY)},
+    "by": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["memory", "vcpus", "cpu_use", "guests"],
+        "default": list(balance.BY),
+    },
 }
 
 
