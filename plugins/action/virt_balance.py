@@ -24,7 +24,12 @@ OPTIONS: dict[str, t.Any] = {
     "max_moves": {"type": "int"},
     "tolerance": {"type": "float", "default": 5.0},
     "stay": {"type": "list", "elements": "str", "default": []},
-    "by": {"type": "list", "elements": "str", "choices": ["memory", "vcpus", "cpu_use"], "default": list(balance.BY)},
+    "by": {
+        "type": "list",
+        "elements": "str",
+        "choices": ["memory", "vcpus", "cpu_use", "guests"],
+        "default": list(balance.BY),
+    },
 }
 
 
@@ -109,7 +114,9 @@ def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counti
     """Guests that run; those on their way are left alone."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
-        balance.Resident(_reported.guest(found, counting), name, found["disk_mib"], found.get("cpu_use") or 0.0)
+        balance.Resident(
+            _reported.guest(found, counting, host_name=name), name, found["disk_mib"], found.get("cpu_use") or 0.0
+        )
         for name, info in infos.items()
         for found in info["guests"]
         if found["state"] in placement.ACTIVE and found["uuid"] not in moving

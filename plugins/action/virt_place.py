@@ -122,8 +122,12 @@ class _Asked:
             for guest, item in zip(guests, options["guests"], strict=True)
             if item.get("state") in _STARTS
         }
-        leaving = [guest for found in leave.values() for guest in found if guest["name"] not in named]
-        guests += [_reported.guest(guest, counting) for guest in leaving]
+        guests += [
+            _reported.guest(guest, counting, host_name=host)
+            for host, found in leave.items()
+            for guest in found
+            if guest["name"] not in named
+        ]
         count = functools.partial(
             _reported.host, started=started, all_defined=options["all_defined"], counting=counting
         )
@@ -287,6 +291,6 @@ def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]
     vcpus, memory_mib = guest.vcpus or original["vcpus"], guest.memory_mib or original["memory_mib"]
     none: frozenset[str] = frozenset()  # what its original is plugged into, the host has
     guest = dataclasses.replace(
-        guest, bridges=none, networks=none, pools=none, machines=none, cpu_models=none, disks=()
+        guest, bridges=none, networks=none, pools=none, machines=none, cpu_models=none, disks=(), devices=()
     )
     return dataclasses.replace(guest, vcpus=vcpus, memory_mib=memory_mib, host=host)

@@ -63,6 +63,11 @@ options:
           domains where they can.
         type: dict
         default: {}
+      migration_groups:
+        description: Hosts between which running guests can migrate, as a name by host, for example of their processors.
+          A running guest is moved only to hosts with the same name; hosts without one are a group of their own.
+        type: dict
+        default: {}
       require_n_plus:
         description:
           - How many hosts may fail at once so that all their guests find room on the others. With C(failure_domains),

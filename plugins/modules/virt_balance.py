@@ -47,12 +47,14 @@ options:
   by:
     description:
       - What counts as load. V(memory) is the memory that guests may use, V(vcpus) the processors that they may use
-        (half as important beside V(memory)), V(cpu_use) the processors that they keep busy.
+        (half as important beside V(memory)), V(cpu_use) the processors that they keep busy, and V(guests) the number of
+        guests, each as large as the mean of all (half as important beside the others). It stands for what is not
+        measured, such as disks and network.
       - V(cpu_use) requires O(corral.virt.virt_host_info#module:cpu_seconds), and excludes V(vcpus).
       - Whatever the choice, no hypervisor is promised more than C(cpu_overcommit) and C(memory_overcommit) allow.
     type: list
     elements: str
-    choices: [memory, vcpus, cpu_use]
+    choices: [memory, vcpus, cpu_use, guests]
     default: [memory, vcpus]
 seealso:
   - module: corral.virt.virt_place

@@ -96,6 +96,18 @@ host:
     domain_capabilities: {description: Capabilities that guests can use., type: dict, returned: always}
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
+    kernel_version:
+      description: Version of the kernel; null with a remote connection.
+      type: str
+      returned: always
+    devices:
+      description:
+        - Devices of the host that can be assigned to guests, V(pci 0000:06:00.0), V(usb 0x1d6b:0x0002), V(usb 1.4) (bus
+          and device) and C(mdev) with its UUID; null if libvirt cannot list them.
+      type: list
+      elements: str
+      returned: always
+      sample: ["pci 0000:06:00.0", "usb 0x1d6b:0x0002"]
     bridges:
       description: Bridges of the host; null with a remote connection.
       type: list
@@ -115,8 +127,8 @@ host:
       returned: always
     guests:
       description:
-        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, pools, tags and unfinished (being created)
-          of every guest.
+        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, networks, pools, machine, devices, tags
+          and unfinished (being created) of every guest.
         - With O(cpu_seconds), also cpu_use, the number of processors that the guest keeps busy (null if libvirt does
           not know it).
         - While a migration record exists, also moving (destination host) and moving_from (UUID of the source host).

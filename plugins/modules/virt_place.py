@@ -32,10 +32,14 @@ options:
       - C(host) is the hypervisor that the guest must be on. C(host_groups) are groups of the inventory; the hypervisor
         must be in all of them. C(prefer) are hypervisors or groups; one of them is chosen where one has room.
       - C(apart) is a word, or a list of words; guests with the same word never share a host. C(together) is the same
-        for guests that must share a host; they are placed all or none. Tag guests with C(apart-WORD) and
-        C(together-WORD) so that later runs without them know it; the role P(corral.virt.guests#role) does this.
-      - A host also needs the bridges, active networks and active pools that the guest uses, and its C(machine) and CPU
-        model (C(cpu)) where they are given.
+        for guests that must share a host; they are placed all or none.
+      - C(requires) is a dictionary of the oldest versions of C(libvirt), C(qemu) and C(kernel) that the hypervisor must
+        have. Options that need a recent libvirt require it by themselves.
+      - Tag guests with C(apart-WORD), C(together-WORD), C(host_groups-GROUP) and C(requires-PROGRAM-VERSION) so that
+        later runs without them know it; the role P(corral.virt.guests#role) does this.
+      - A host also needs the bridges, active networks and active pools that the guest uses, its C(machine) and CPU
+        model (C(cpu)) where they are given, and the PCI, USB and mediated devices of the host that the guest names
+        (C(hostdevs), C(interfaces), C(disks), C(xml)). No other guest that runs or starts with the host may use these.
     type: list
     elements: dict
     default: []

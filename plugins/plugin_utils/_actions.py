@@ -39,6 +39,7 @@ _PLACEMENT: Spec = {  # of the role guests
     "together": _WORDS,
     "prefer": _WORDS,
     "host_groups": _WORDS,
+    "requires": {"type": "dict"},
 }
 
 

@@ -6,17 +6,36 @@
 from __future__ import annotations
 
 import collections
+import re
 import typing as t
+from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
-__all__ = ["OWN", "given_twice", "of"]
+__all__ = ["OWN", "SINCE", "given_twice", "of"]
 
-OWN = ("host", "apart", "together", "prefer", "host_groups")  # of a guest, for its placement alone
+OWN = ("host", "apart", "together", "prefer", "host_groups", "requires")  # of a guest, for its placement alone
+PROGRAMS = ("kernel", "libvirt", "qemu")  # whose versions a guest may require
 _DISK = "8GiB"  # of a guest whose disks are not given
+
+
+# Options that an older libvirt does not know, the value that is newer than the option (None: any), and its version.
+SINCE: tuple[tuple[str, str | None, str], ...] = (
+    ("vcpus.topology.dies", None, "6.1"),
+    ("vcpus.topology.clusters", None, "10.1"),
+    ("memory.allocation_threads", None, "8.2"),
+    ("cpu.maxphysaddr", None, "8.7"),
+    ("features.hyperv.mode", "passthrough", "8.0"),
+    ("features.hyperv.avic", None, "8.10"),
+    ("watchdog.model", "itco", "9.1"),
+    ("disks[].io", "io_uring", "6.3"),
+)
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 
 
 def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
@@ -64,7 +83,59 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
         machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
         cpu_models=frozenset(models),
         groups=frozenset(_words(item.get("host_groups"))),
+        devices=tuple(sorted(_devices(item, name))),
+        versions=_versions(item, name),
     )
+
+
+def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
+    """Devices of the host that its options name, as hosts report them."""
+    for one in item.get("hostdevs") or ():
+        if one.get("address"):
+            yield f"pci {one['address']}"
+        elif one.get("vendor") and one.get("product"):
+            yield f"usb {one['vendor']}:{one['product']}"
+        elif one.get("bus") and one.get("device"):
+            yield f"usb {one['bus']}.{one['device']}"
+    for nic in item.get("interfaces") or item.get("networks") or ():
+        if nic.get("address"):
+            yield f"pci {nic['address']}"
+    for disk in item.get("disks") or ():
+        if (disk.get("nvme") or {}).get("address"):
+            yield f"pci {disk['nvme']['address']}"
+    if item.get("xml"):
+        try:
+            yield from host_devices.devices(ElementTree.fromstring(str(item["xml"])))  # noqa: S314 (the user's own)
+        except ElementTree.ParseError as error:
+            raise BadInput(f"xml of {name}: {error}") from error
+
+
+def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], ...]:
+    """Versions that it `requires`, and the libvirt that its options do."""
+    required = item.get("requires") or {}
+    if not isinstance(required, dict):
+        raise BadInput(f"requires of {name}: must be a dictionary such as {{qemu: '8.2'}}")
+    problems = [
+        f"requires of {name}: {program}: {version} is not a version of {', '.join(PROGRAMS)}"
+        for program, version in required.items()
+        if program not in PROGRAMS or not _VERSION.fullmatch(str(version))
+    ]
+    if problems:
+        raise BadInput(problems)
+    newer = [("libvirt", version) for path, value, version in SINCE if _asks(item, path.split("."), value)]
+    return tuple(sorted({*((program, str(version)) for program, version in required.items()), *newer}))
+
+
+def _asks(options: t.Any, path: t.Sequence[str], value: str | None) -> bool:
+    """Whether the options name that one, with that value where it matters."""
+    if not path:
+        return options is not None and value in (None, options)
+    if not isinstance(options, dict):
+        return False
+    key = path[0].removesuffix("[]")
+    found = options.get(key)
+    inner = found if isinstance(found, list) and path[0].endswith("[]") else [found]
+    return any(_asks(one, path[1:], value) for one in inner)
 
 
 def given_twice(names: t.Iterable[str], option: str) -> list[str]:

@@ -5,17 +5,26 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, words
+from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import (
+    APART,
+    HOST_GROUPS,
+    TOGETHER,
+    versions,
+    words,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
 __all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
 
 Info = t.Mapping[str, t.Any]
+
+_VERSIONS = {"libvirt": "libvirt_version", "qemu": "hypervisor_version", "kernel": "kernel_version"}
 
 # Kept in step with plugins/doc_fragments/controller.py.
 OPTIONS: dict[str, t.Any] = {
@@ -31,6 +40,7 @@ OPTIONS: dict[str, t.Any] = {
             "guest_overhead": {"type": "str"},
             "disk_overcommit": {"type": "float"},
             "failure_domains": {"type": "dict", "default": {}},
+            "migration_groups": {"type": "dict", "default": {}},
             "require_n_plus": {"type": "int", "default": 0},
         },
     },
@@ -45,6 +55,7 @@ class Counting:
     overhead_mib: int = 0
     disk_overcommit: float | None = None
     domains: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    migration_groups: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     groups: t.Mapping[str, frozenset[str]] | None = None
 
     @classmethod
@@ -62,7 +73,8 @@ class Counting:
             {name: _mib(size, f"rules.reserve of {name or 'all hosts'}") for name, size in sizes.items()},
             _mib(rules.get("guest_overhead") or 0, "rules.guest_overhead"),
             overcommit,
-            {str(name): str(domain) for name, domain in (rules.get("failure_domains") or {}).items()},
+            _by_host(rules, "failure_domains"),
+            _by_host(rules, "migration_groups"),
             {name: frozenset(group for group in groups if name in groups[group]) for name in set(known)}
             if groups
             else None,
@@ -81,6 +93,10 @@ class Counting:
             for pool in pools
             if pool["active"] and pool.get("capacity_bytes")
         }
+
+
+def _by_host(rules: t.Mapping[str, t.Any], name: str) -> dict[str, str]:
+    return {str(host): str(word) for host, word in (rules.get(name) or {}).items()}
 
 
 def _mib(size: t.Any, what: str) -> int:
@@ -153,6 +169,9 @@ def host(
         machines=_offered(info.get("machines")),
         cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),
         groups=None if counting.groups is None else counting.groups.get(name, frozenset()),
+        devices=_free(info.get("devices"), held),
+        versions={program: info[key] for program, key in _VERSIONS.items() if info.get(key)},
+        migration_group=counting.migration_groups.get(name, ""),
         domain=counting.domains.get(name, ""),
         maintenance=(info.get("maintenance") or {}).get("reason"),
     )
@@ -179,12 +198,22 @@ def _names(info: Info, key: str, usable: t.Callable[[t.Mapping[str, t.Any]], boo
     return None if info.get(key) is None else frozenset(item["name"] for item in info[key] if usable(item))
 
 
+def _free(devices: t.Sequence[str] | None, held: t.Iterable[placement.Guest]) -> dict[str, int] | None:
+    """How many of each no guest uses; 0 where all are in use."""
+    if devices is None:
+        return None
+    used = collections.Counter(device for guest in held for device in guest.devices)
+    return {device: max(0, count - used[device]) for device, count in collections.Counter(devices).items()}
+
+
 def _offered(names: t.Sequence[str] | None) -> frozenset[str] | None:
     return frozenset(names) if names else None
 
 
-def guest(found: Info, counting: Counting | None = None) -> placement.Guest:
-    """A guest that exists."""
+def guest(found: Info, counting: Counting | None = None, *, host_name: str | None = None) -> placement.Guest:
+    """A guest that exists; with `host_name`, one that leaves that host, where it may run."""
+    active = found["state"] in placement.ACTIVE
+    within = counting.migration_groups.get(host_name, "") if counting and host_name and active else None
     return placement.Guest(
         name=found["name"],
         uuid=found["uuid"],
@@ -194,6 +223,12 @@ def guest(found: Info, counting: Counting | None = None) -> placement.Guest:
         together=words(found["tags"], TOGETHER),
         bridges=frozenset(found["bridges"]),
         pools=frozenset(found["pools"]),
+        networks=frozenset(found.get("networks") or ()),
+        machines=frozenset([found["machine"]] if found.get("machine") else ()),
+        groups=words(found["tags"], HOST_GROUPS),
+        devices=tuple(found.get("devices") or ()),
+        versions=versions(found["tags"]),
+        runs_within=within,
     )
 
 

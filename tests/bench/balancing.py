@@ -5,7 +5,9 @@ Both get the same hosts and guests, as Ganeti's text format has them; disks are 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import itertools
 import random
 import re
 import time
@@ -30,8 +32,11 @@ HBAL, LIMIT, LIMIT_S = "hbal 3.0", "limit", 5.0
 HOW = """
 GiB of memory that are moved for each point by which the imbalance falls: ours in percentage points, and hbal's own score.
 - hbal: all disks on shared storage, as many moves as ours
+- by guests: ours with `by: [memory, vcpus, guests]`. The score of hbal is for the most part the number of guests of each
+  host, as it takes all guests to be equally busy, so it is compared with ours where that counts for both.
 """
 
+BY = {"balance": balance.BY, "balance by guests": (*balance.BY, "guests")}
 POLICY = "128,1,1,1,1,1|128,1,1,1,1,1;1048576,64,1048576,16,8,12|sharedfile|4.0|32.0"
 
 
@@ -112,21 +117,24 @@ def _used(hosts: t.Sequence[Host], residents: t.Sequence[balance.Resident]) -> l
 
 def _compared(count: int, clusters: t.Sequence[Cluster], hbal: t.Sequence[str]) -> t.Iterator[Row]:
     """What both pay for a point, over all these clusters."""
-    gib = {"ours": 0.0, "hbal": 0.0}
-    points = {(who, measure): 0.0 for who in gib for measure in ("our imbalance", "score of hbal")}
+    gib, points = collections.Counter[t.Any](), collections.Counter[t.Any]()
     for before in clusters:
-        moves = balance.plan(before.hosts, before.residents)
-        theirs = _balanced(before, hbal, len(moves))
+        theirs: dict[int, dict[str, str]] = {}
         score = _score(before, hbal)
-        homes = {"ours": {**before.homes(), **{move.guest: move.dest for move in moves}}, "hbal": theirs}
-        for who, then in homes.items():
-            after = before.moved(then)
-            gib[who] += before.moved_gib(then)
-            points[who, "our imbalance"] += before.imbalance() - after.imbalance()
-            points[who, "score of hbal"] += score - _score(after, hbal)
-    for measure in ("our imbalance", "score of hbal"):
-        mine, other = (gib[who] / points[who, measure] for who in ("ours", "hbal"))
-        yield Row(f"balance, {measure}", count, mine, HBAL, other, "GiB a point", 1.0)
+        for name, by in BY.items():
+            moves = balance.plan(before.hosts, before.residents, by=by)
+            if len(moves) not in theirs:
+                theirs[len(moves)] = _balanced(before, hbal, len(moves))
+            homes = {**before.homes(), **{move.guest: move.dest for move in moves}}
+            for who, then in (("ours", homes), ("hbal", theirs[len(moves)])):
+                after = before.moved(then)
+                gib[name, who] += before.moved_gib(then)
+                points[name, who, "our imbalance"] += before.imbalance() - after.imbalance()
+                points[name, who, "score of hbal"] += score - _score(after, hbal)
+    for name, measure in itertools.product(BY, ("our imbalance", "score of hbal")):
+        mine, other = (gib[name, who] / points[name, who, measure] for who in ("ours", "hbal"))
+        target = 1.0 if measure == "our imbalance" or "guests" in BY[name] else None
+        yield Row(f"{name}, {measure}", count, mine, HBAL, other, "GiB a point", target)
 
 
 def _balanced(cluster: Cluster, hbal: t.Sequence[str], moves: int) -> dict[str, str]:

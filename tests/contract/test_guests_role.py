@@ -48,6 +48,7 @@ def test_groups_become_tags_that_later_runs_know(tmp_path: Path) -> None:
         {"name": "web1", "apart": "web"},
         {"name": "web2", "apart": ["web", 1], "together": "shop", "tags": ["x"]},
         {"name": "web3", "prefer": ["h1"]},
+        {"name": "web4", "host_groups": ["ssd", "rack1"], "requires": {"qemu": "8.2", "kernel": 6}},
     ]
     play.hosts(hyper={"h1": {"virt_host": {"host": {"guests": there}}}})
     told = play.run(
@@ -65,6 +66,7 @@ def test_groups_become_tags_that_later_runs_know(tmp_path: Path) -> None:
         {"name": "web1", "tags": ["front", "together-shop", "apart-web"]},
         {"name": "web2", "tags": ["x", "apart-web", "apart-1", "together-shop"]},
         {"name": "web3"},
+        {"name": "web4", "tags": ["host_groups-ssd", "host_groups-rack1", "requires-qemu-8.2", "requires-kernel-6"]},
     ]
 
 

@@ -148,6 +148,24 @@ def test_bad_input_of_any_guest_stops_all_before_anything_is_touched() -> None:
     assert len(result["problems"]) == 3
 
 
+NODE = """<node>{devices}<domain type='test'><name>gpu1</name><memory>65536</memory><os><type machine='q35'>hvm</type></os>
+<devices><hostdev mode='subsystem' type='pci'><source><address domain='0' bus='0x06' slot='0' function='0'/></source></hostdev>
+</devices></domain></node>"""
+USB = """<device><name>usb_1_4</name><parent>computer</parent><capability type='usb_device'><bus>1</bus><device>4</device>
+<product id='0x0002'/><vendor id='0x1d6b'/></capability></device>"""
+PCI = """<device><name>pci_0000_06_00_0</name><parent>computer</parent><capability type='pci'><domain>0</domain><bus>6</bus>
+<slot>0</slot><function>0</function><product id='0x1'/><vendor id='0x2'/></capability></device>"""
+
+
+def test_devices_of_a_host_and_its_guests(tmp_path: Path) -> None:
+    (tmp_path / "node.xml").write_text(NODE.format(devices=USB + PCI))
+    host = run("virt_host_info", uri=f"test://{tmp_path}/node.xml")["host"]
+    assert host["devices"] == ["pci 0000:06:00.0", "usb 0x1d6b:0x0002", "usb 1.4"]
+    [guest] = host["guests"]
+    assert (guest["devices"], guest["networks"]) == (["pci 0000:06:00.0"], [])
+    assert host["kernel_version"] is None or host["kernel_version"] == os.uname().release
+
+
 def test_info_of_a_host_and_its_guests() -> None:
     host = run("virt_host_info", uri="test:///default")["host"]
     assert [one["name"] for one in host["guests"]] == ["test"]

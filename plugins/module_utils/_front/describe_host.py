@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices, host_xml
 
 __all__ = ["describe_host", "measured"]
 
@@ -37,7 +37,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     """
     node = query.node(connection)
     capabilities = host_xml.host(query.capabilities(connection))
-    found = overview.guests(connection)
+    found = overview.guests(connection, host_devices.bound)
     running = [guest for guest in found if guest["state"] in ("running", "paused")]
     used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
     bridges, networks = query.links(connection)
@@ -47,9 +47,8 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     virt_type = "kvm" if "kvm" in kinds else "qemu"
     details = figures.domain_capabilities(connection, virt_type)
     capable = host_xml.domain_capabilities(details) if details else {}
-    own = capable.get("host_model_xml")
-    common = [*([own] if own else []), *cpus]
-    baseline = figures.baseline(connection, virt_type, capabilities["arch"], common) if cpus else None
+    own = [capable["host_model_xml"]] if capable.get("host_model_xml") else []
+    baseline = figures.baseline(connection, virt_type, capabilities["arch"], [*own, *cpus]) if cpus else None
     return {
         **({"cpu_baseline": host_xml.cpu_model(baseline)} if baseline else {}),
         **node,
@@ -66,9 +65,10 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "memory_free_mib": max(0, node["memory_mib"] - RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
         "bridges": None if bridges is None else sorted(bridges),
+        "devices": host_devices.offered(figures.devices(connection)),
         "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],
         "pools": pools,
-        "guests": [_brief(guest, pools) for guest in found],
+        "guests": [_brief(guest, pools, capabilities["arch"]) for guest in found],
     }
 
 
@@ -76,7 +76,7 @@ def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> di
     return {**{key: value for key, value in item.items() if key != "xml"}, **more}
 
 
-def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
+def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
     """What placement and balance decide by."""
     disks = [item for item in guest["disks"] if item.get("source")]
     directories = {item["source"].rpartition("/")[0] for item in disks}
@@ -93,6 +93,9 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "memory_mib": guest["memory"]["maximum_mib"],
         "disk_mib": sum(sizes) // (1024 * 1024),
         "bridges": sorted({nic["bridge"] for nic in guest["interfaces"] if nic.get("bridge")}),
+        "networks": sorted({nic["network"] for nic in guest["interfaces"] if nic.get("network")}),
+        "machine": guest["machine"] if guest["arch"] == arch else None,  # hosts tell those of their own architecture
+        "devices": guest["devices"],
         "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | volumes),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],

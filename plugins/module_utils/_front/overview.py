@@ -17,16 +17,23 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 __all__ = ["block_sizes", "guests"]
 
 
-def guests(connection: t.Any) -> list[dict[str, t.Any]]:
-    """All guests by name: one call for the figures of all, one document each. Who goes meanwhile is left out."""
+def guests(
+    connection: t.Any, more: t.Callable[[summary.Element], t.Mapping[str, t.Any]] = lambda _root: {}
+) -> list[dict[str, t.Any]]:
+    """All guests by name: one call for the figures of all, one document each, of which `more` reads more.
+
+    Who goes meanwhile is left out.
+    """
     found = []
     for item, statistics in figures.stats(connection):
         with contextlib.suppress(NotFound), explained("read guest", item.name()):
-            found.append(_guest(item, statistics))
+            found.append(_guest(item, statistics, more))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
 
 
-def _guest(item: t.Any, statistics: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _guest(
+    item: t.Any, statistics: t.Mapping[str, t.Any], more: t.Callable[[summary.Element], t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
     """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
     report, root = summary.read(item.XMLDesc())
     recorded = summary.recorded(root)
@@ -39,6 +46,7 @@ def _guest(item: t.Any, statistics: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "autostart": bool(item.isPersistent() and item.autostart()),
         **report,
         **recorded,
+        **more(root),
         "disks": [{**disk, **sizes.get(disk.get("target", ""), {})} for disk in report["disks"]],
         "addresses": [*recorded["addresses"], *sighted],
     }

@@ -123,6 +123,7 @@ def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
 def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
     missing = {
         libvirt.VIR_ERR_NO_DOMAIN,
+        libvirt.VIR_ERR_NO_NODE_DEVICE,
         libvirt.VIR_ERR_NO_STORAGE_POOL,
         libvirt.VIR_ERR_NO_STORAGE_VOL,
         libvirt.VIR_ERR_NO_NETWORK,

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["baseline", "cpu_seconds", "domain_capabilities", "networks", "stats", "stats_of_disks"]
+__all__ = ["baseline", "cpu_seconds", "devices", "domain_capabilities", "networks", "stats", "stats_of_disks"]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
@@ -74,3 +76,24 @@ def networks(connection: Connection) -> list[dict[str, t.Any]]:
             }
             for item in connection.listAllNetworks()
         ]
+
+
+def devices(connection: Connection) -> list[tuple[str, str]] | None:
+    """PCI, mediated and USB devices by name; documents of USB devices, whose names tell nothing of them.
+
+    None where libvirt cannot list them.
+    """
+    kinds = ("PCI_DEV", "MDEV", "USB_DEV")
+    flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
+    try:
+        found = connection.listAllDevices(flags)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_SYSTEM_ERROR):
+            return None  # the driver knows none, or their daemon is not installed
+        with explained("list the devices of", connection.getURI()):
+            raise
+    listed = []
+    for item in found:
+        with contextlib.suppress(NotFound), explained("read device", item.name()):
+            listed.append((item.name(), item.XMLDesc() if item.name().startswith("usb_") else ""))
+    return listed

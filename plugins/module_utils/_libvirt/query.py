@@ -174,6 +174,7 @@ def node(connection: Connection) -> dict[str, t.Any]:
             "memory_mib": memory_mib,
             "libvirt_version": _version(connection.getLibVersion()),
             "hypervisor_version": _version(connection.getVersion()),
+            "kernel_version": os.uname().release if has_files_here(connection.getURI()) else None,
             "uri": connection.getURI(),
         }
 

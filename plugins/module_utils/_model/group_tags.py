@@ -2,17 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The tags by which guests are known to stay apart or together."""
+"""The tags by which later runs know where a guest may be: apart from others, together, in which hosts."""
 
 from __future__ import annotations
 
 import typing as t
 
-__all__ = ["APART", "TOGETHER", "words"]
+__all__ = ["APART", "HOST_GROUPS", "REQUIRES", "TOGETHER", "versions", "words"]
 
-APART, TOGETHER = "apart-", "together-"
+APART, TOGETHER, HOST_GROUPS, REQUIRES = "apart-", "together-", "host_groups-", "requires-"
 
 
 def words(tags: t.Iterable[str], prefix: str) -> frozenset[str]:
     """The groups that tags with this prefix name."""
     return frozenset(tag[len(prefix) :] for tag in tags if tag.startswith(prefix))
+
+
+def versions(tags: t.Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Programs and the oldest version that does: `requires-qemu-8.2`."""
+    pairs = (word.partition("-") for word in words(tags, REQUIRES))
+    return tuple(sorted((program, version) for program, _dash, version in pairs if version))

@@ -35,6 +35,9 @@ class Guest:
     machines: frozenset[str] = frozenset()
     cpu_models: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()  # of hosts, all of which its host must be in
+    devices: tuple[str, ...] = ()  # of the host, which it alone uses
+    versions: tuple[tuple[str, str], ...] = ()  # programs of the host, and the oldest version that does
+    runs_within: str | None = None  # the migration group of its host; None where it is off, or new
     uuid: str | None = None  # None: not made yet, so known by its name
 
     @functools.cached_property
@@ -43,7 +46,8 @@ class Guest:
         groups = (self.apart, self.together, self.prefer, self.groups)
         offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models)
         names = (tuple(sorted(each)) for each in (*groups, *offers))
-        return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names)
+        bound = (self.devices, self.versions, self.runs_within is not None, self.runs_within or "")
+        return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names, *bound)
 
 
 class Copy(t.NamedTuple):
@@ -83,6 +87,9 @@ class Host:
     machines: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
     groups: frozenset[str] | None = None  # of hosts
+    devices: t.Mapping[str, int] | None = None  # how many of each are there and in use by no guest
+    versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of programs, where they are known
+    migration_group: str = ""  # hosts between which running guests migrate
     domain: str = ""  # what fails as a whole: a rack, a room
     maintenance: str | None = None  # why it takes no guests
 

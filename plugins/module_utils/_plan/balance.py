@@ -11,6 +11,7 @@ there before the next plan, so they can be done in any order, and some of them n
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import typing as t
 
@@ -18,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.placement import
 
 __all__ = ["BY", "Move", "Resident", "broken", "imbalance", "moved", "plan"]
 
-_WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5}  # as in placement
+_WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5, "guests": 0.5}  # the first three as in placement
 _NEARLY_BEST = 0.5  # moves that gain at least this share of the best one are chosen from by what they cost
 _LEAST_MOVES = 10
 BY = ("memory", "vcpus")  # what counts as load where nothing is said
@@ -55,12 +56,17 @@ class Move:
 
 
 class _Scale:
-    """What counts as load: memory, and allotted or used processors, each with its weight."""
+    """What counts as load: memory, allotted or used processors, and guests, each with its weight.
 
-    def __init__(self, by: t.Collection[str]) -> None:
+    A guest counts as a mean one: as much as the memory of all divided by their number.
+    """
+
+    def __init__(self, by: t.Collection[str], residents: t.Sequence[Resident]) -> None:
+        self.guest_mib = sum(one.guest.memory_mib for one in residents) / len(residents) if residents else 0.0
         self.memory = _WEIGHTS["memory"] if "memory" in by else 0.0
         self.use = "cpu_use" in by
         self.cpu = (_WEIGHTS["vcpus"] if self.memory else 1.0) if self.use or "vcpus" in by else 0.0
+        self.guests = (_WEIGHTS["guests"] if self.memory or self.cpu else 1.0) if "guests" in by else 0.0
 
     def cpu_of(self, one: Resident) -> float:
         """Of a guest: processors that it keeps busy, or that it may."""
@@ -70,23 +76,27 @@ class _Scale:
 class _Side:
     """A host while moves are chosen: what it has, what is used, and its share of the squared imbalance."""
 
-    def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float) -> None:
+    def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float, guests: int) -> None:
         self.load, self._scale = Load(host, policy), scale
         self.memory_room = self.load.memory_room
         self.cpu_room = float(host.cpus) if scale.use else self.load.cpu_room
         self.share = self.memory_room / all_memory
-        self.cpu, self.memory_mib = cpu, host.memory_used_mib
+        self.cpu, self.memory_mib, self.guests = cpu, host.memory_used_mib, guests
         self.weight = 0.0
 
     def add(self, one: Resident, sign: int) -> None:
         """Count a guest in, or out."""
         self.cpu += sign * self._scale.cpu_of(one)
         self.memory_mib += sign * one.guest.memory_mib
+        self.guests += sign
 
     def size(self, one: Resident) -> float:
         """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
         memory, cpu = one.guest.memory_mib / self.memory_room, self._scale.cpu_of(one) / self.cpu_room
-        return self.share * (self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu)
+        guests = self._scale.guest_mib / self.memory_room
+        return self.share * (
+            self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu + self._scale.guests * guests * guests
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,23 +116,28 @@ class _Cluster:
         policy: Policy,
         tolerance: float,
         scale: _Scale,
-        used: t.Mapping[str, float],
+        residents: t.Sequence[Resident],
     ) -> None:
         memory = sum(host.memory_mib * policy.memory_overcommit for host in hosts)
+        used, counts = _used(residents), collections.Counter(one.host for one in residents)
         cpu = {host.name: used.get(host.name, 0.0) if scale.use else float(host.vcpus_used) for host in hosts}
         self._scale = scale
-        self.sides = {host.name: _Side(host, policy, memory, scale, cpu[host.name]) for host in hosts}
+        self.sides = {h.name: _Side(h, policy, memory, scale, cpu[h.name], counts[h.name]) for h in hosts}
+        self._guests_mean = sum(counts[name] for name in self.sides) * scale.guest_mib / memory
         self._memory_mean = sum(host.memory_used_mib for host in hosts) / memory
         self._cpu_mean = sum(cpu.values()) / sum(side.cpu_room for side in self.sides.values())
         self._tolerance = (tolerance / 100) ** 2
         for side in self.sides.values():
-            side.weight = self._weigh(side, 0, 0)
+            side.weight = self._weigh(side, 0, 0, 0)
 
-    def _weigh(self, side: _Side, cpu: float, memory_mib: int) -> float:
+    def _weigh(self, side: _Side, cpu: float, memory_mib: int, guests: int) -> float:
         """The host's share of the squared imbalance, with that much more used."""
         memory = (side.memory_mib + memory_mib) / side.memory_room - self._memory_mean
         cpu = (side.cpu + cpu) / side.cpu_room - self._cpu_mean
-        return side.share * (self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu)
+        count = (side.guests + guests) * self._scale.guest_mib / side.memory_room - self._guests_mean
+        return side.share * (
+            self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu + self._scale.guests * count * count
+        )
 
     def imbalance(self) -> float:
         """In percent points."""
@@ -137,7 +152,7 @@ class _Cluster:
             if name == one.host:
                 continue
             dest = self.sides[name]
-            less = left + dest.weight - self._weigh(dest, cpu, memory_mib)
+            less = left + dest.weight - self._weigh(dest, cpu, memory_mib, 1)
             if less <= (found.less if found else 0.0) or not self._is_worth(one, source, dest, less):
                 continue
             if dest.load.against(one.guest) is None:
@@ -150,14 +165,15 @@ class _Cluster:
         cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
         sides = [self.sides[name] for name in takers]
         found = [
-            _Candidate(left + side.weight - self._weigh(side, cpu, memory_mib), side.load.host.name) for side in sides
+            _Candidate(left + side.weight - self._weigh(side, cpu, memory_mib, 1), side.load.host.name)
+            for side in sides
         ]
         return min(found, key=_rank, default=None)
 
     def _left(self, one: Resident) -> float:
         """What the squared imbalance loses where the guest leaves."""
         source = self.sides[one.host]
-        return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib)
+        return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib, -1)
 
     def _is_worth(self, one: Resident, source: _Side, dest: _Side, less: float) -> bool:
         """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
@@ -179,7 +195,7 @@ class _Cluster:
         pair[1].load.put(one.guest)
         for side, sign in zip(pair, (-1, 1)):
             side.add(one, sign)
-            side.weight = self._weigh(side, 0, 0)
+            side.weight = self._weigh(side, 0, 0, 0)
         return _percent(before / share) - _percent(sum(side.weight for side in pair) / share)
 
 
@@ -192,10 +208,12 @@ def imbalance(
 ) -> float:
     """How far the load of hosts is from their mean, in percent points (a weighted standard deviation).
 
-    0 when all are loaded alike. The `residents` are needed where what they use counts.
+    0 when all are loaded alike. The `residents` are needed where what they use counts, or their number.
     """
-    counted = _counted(hosts)
-    return _Cluster(counted, policy or Policy(), 0.0, _Scale(by), _used(residents)).imbalance() if counted else 0.0
+    counted, known = _counted(hosts), list(residents)
+    if not counted:
+        return 0.0
+    return _Cluster(counted, policy or Policy(), 0.0, _Scale(by, known), known).imbalance()
 
 
 def _used(residents: t.Iterable[Resident]) -> dict[str, float]:
@@ -228,14 +246,14 @@ def plan(
     that part guests that are to stay apart, whatever else they cost.
 
     Load is what `by` names. Two hosts whose loads differ from the mean by less than `tolerance` percent points are
-    even. Guests that `stay`, run in two places, or belong to a group that stays together are left alone. Without
-    `max_moves`, as many moves as hosts, and at least ten.
+    even. Guests that `stay`, run in two places, use a device of their host, or belong to a group that stays together
+    are left alone. Without `max_moves`, as many moves as hosts, and at least ten.
     """
     counted = _counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
     if not counted or not known:
         return []
-    cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by), _used(known))
+    cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by, known), known)
     limit = max(_LEAST_MOVES, len(counted)) if max_moves is None else max_moves
     movable = _movable(known, cluster.sides, stay)
     moves = _parted(cluster, known, movable, limit)
@@ -271,8 +289,13 @@ def _movable(known: t.Sequence[Resident], hosts: t.Container[str], stay: t.Colle
     return [
         one
         for one in known
-        if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1 and not one.guest.together
+        if one.host in hosts and one.guest.name not in stay and seen[one.guest.name] == 1 and not _is_bound(one.guest)
     ]
+
+
+def _is_bound(guest: Guest) -> bool:
+    """Whether it stays with others, or with a device of its host, which no live migration takes along."""
+    return bool(guest.together or guest.devices)
 
 
 class _Search:

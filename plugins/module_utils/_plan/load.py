@@ -32,6 +32,7 @@ class Load:
         self._apart = {*host.apart, *apart}
         self._groups: dict[str, int] = {}  # of the batch
         self._disks: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
 
     @property
     def memory_left(self) -> float:
@@ -76,6 +77,11 @@ class Load:
         left = self.host.disk_left_mib.get(pool)
         return None if left is None else left - self._disks.get(pool, 0)
 
+    def devices_left(self, device: str) -> int | None:
+        """How many of that device no guest uses; None where the host has none."""
+        free = (self.host.devices or {}).get(device)
+        return None if free is None else free - self._devices.get(device, 0)
+
     def holds_apart(self, word: str) -> bool:
         """Whether a guest of that group is here."""
         return word in self._apart or bool(self._groups.get(word))
@@ -96,6 +102,8 @@ class Load:
             self._groups[word] = self._groups.get(word, 0) + sign
         for pool, needed in guest.disks:
             self._disks[pool] = self._disks.get(pool, 0) + sign * needed
+        for device in guest.devices:
+            self._devices[device] = self._devices.get(device, 0) + sign
         if guest.apart or guest.together:
             self.neighbours.count(guest, self.host, sign)
 

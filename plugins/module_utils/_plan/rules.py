@@ -9,6 +9,7 @@ A reason has its kind, by which refusals are grouped, and its words.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -35,6 +36,9 @@ class Side(t.Protocol):
 
     def disk_left(self, pool: str) -> float | None:
         """MiB; None where that is not known."""
+
+    def devices_left(self, device: str) -> int | None:
+        """How many of that device no guest uses; None where the host has none."""
 
     def holds_apart(self, word: str) -> bool:
         """Whether a guest of that group is here."""
@@ -113,6 +117,41 @@ def _disk(side: Side, guest: Guest) -> Reason | None:
     return None
 
 
+def _devices(side: Side, guest: Guest) -> Reason | None:
+    for device in guest.devices if side.host.devices is not None else ():
+        left = side.devices_left(device)
+        if left is None:
+            reason = f"has no device {device}"
+            return reason, reason
+        if left < guest.devices.count(device):
+            return f"has device {device} in use", f"device {device} is in use"
+    return None
+
+
+def _versions(side: Side, guest: Guest) -> Reason | None:
+    for program, oldest in guest.versions:
+        found = side.host.versions.get(program)
+        if found is not None and _numbers(found) < _numbers(oldest):
+            return f"has {program} older than {oldest}", f"has {program} {found}, and it requires {oldest}"
+    return None
+
+
+def _numbers(version: str) -> list[int]:
+    """To compare: `9.0.0` is `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
+    numbers = [int(digits) for digits in re.findall(r"\d+", version)]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
+
+
+def _migrates(side: Side, guest: Guest) -> Reason | None:
+    """A running guest stays within its migration group."""
+    if guest.runs_within in (None, side.host.migration_group):
+        return None
+    reason = f"is not in migration group {guest.runs_within}" if guest.runs_within else "is in a migration group"
+    return reason, f"{reason}, and the guest runs"
+
+
 def _apart(side: Side, guest: Guest) -> Reason | None:
     for word in sorted(guest.apart):
         if side.holds_apart(word):
@@ -136,6 +175,9 @@ def _together(side: Side, guest: Guest) -> Reason | None:
 
 RULES: tuple[t.Callable[[Side, Guest], Reason | None], ...] = (
     _present,
+    _versions,
+    _migrates,
+    _devices,
     _memory,
     _vcpus,
     _disk,

@@ -78,6 +78,9 @@ def _filled(host: Host, guests: t.Sequence[Guest]) -> Host:
         for pool, needed in guest.disks:
             if pool in disks:
                 disks[pool] -= needed
+    devices = dict(host.devices or {})
+    for device in (each for guest in guests for each in guest.devices if each in devices):
+        devices[device] -= 1
     return dataclasses.replace(
         host,
         vcpus_used=host.vcpus_used + sum(guest.vcpus for guest in guests),
@@ -86,4 +89,5 @@ def _filled(host: Host, guests: t.Sequence[Guest]) -> Host:
         apart=host.apart.union(*(guest.apart for guest in guests)),
         together=host.together.union(*(guest.together for guest in guests)),
         disk_left_mib=disks,
+        devices=None if host.devices is None else devices,
     )

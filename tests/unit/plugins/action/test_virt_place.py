@@ -146,6 +146,26 @@ def test_a_copy_goes_where_its_original_is() -> None:
     assert lost.host is None
 
 
+def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
+    """One that is off goes anywhere."""
+    host: dict[str, t.Any] = {
+        "cpus": 8,
+        "memory_mib": 8192,
+        "memory_reserved_mib": 0,
+        "vcpus_used": 0,
+        "memory_used_mib": 0,
+    }
+    host |= {"bridges": None, "pools": None, "guests": []}
+    guests = [found("on", "running", 64), found("off", "shutdown", 64)]
+    reported = {"h1": {"host": {**host, "guests": guests}}, "h2": {"host": host}, "h3": {"host": host}}
+    rules = {"migration_groups": {"h1": "intel", "h2": "amd", "h3": "intel"}}
+    options: dict[str, t.Any] = {"hosts": reported, "guests": [], "leave": ["h1"], "only": None, "all_defined": False}
+    options |= {"cpu_overcommit": 4.0, "memory_overcommit": 1.0, "rules": rules, "group": None}
+    asked = virt_place._Asked.of(options, [], _reported.Counting.of(rules, None))
+    assert {guest.name: guest.runs_within for guest in asked.guests} == {"on": "intel", "off": None}
+    assert {one.guest: one.host for one in virt_place._placed(asked, options, {})} == {"on": "h3", "off": "h2"}
+
+
 def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:
     new = virt_place._incomplete(Placement("web1", "h1", "room"), "memory must be given")
     assert new == Placement("web1", None, "memory must be given")

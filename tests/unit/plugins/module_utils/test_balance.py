@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
+    BY,
     Move,
     Resident,
     broken,
@@ -193,6 +194,8 @@ USED = [Resident(Guest("web1", 4, 1000), "hyper0", cpu_use=6.0), Resident(Guest(
         (("cpu_use",), 37.5),  # 75 and 0 percent of 8 processors
         (("memory", "vcpus"), 41.458),  # of squares, those of processors count half
         (("memory", "cpu_use"), 45.928),
+        (("guests",), 0.0),  # one on each of two equal hosts
+        (("memory", "guests"), 37.5),
     ],
 )
 def test_imbalance_of_what_counts_as_load(by: tuple[str, ...], expected: float) -> None:
@@ -328,18 +331,19 @@ def test_a_host_that_comes_back_empty_is_filled_in_a_cluster_of_any_size(count: 
 
 
 @examples(100)
-@given(clusters(), st.sampled_from([1.0, 5.0]))
+@given(clusters(), st.sampled_from([1.0, 5.0]), st.sampled_from([BY, (*BY, "guests"), ("guests",)]))
 def test_a_second_plan_is_empty_where_no_host_was_full(
-    cluster: tuple[list[Host], list[Resident]], tolerance: float
+    cluster: tuple[list[Host], list[Resident]], tolerance: float, by: tuple[str, ...]
 ) -> None:
     hosts = [dataclasses.replace(one, cpus=64, memory_mib=65_536) for one in cluster[0]]
     residents = [
         dataclasses.replace(one, guest=dataclasses.replace(one.guest, apart=frozenset())) for one in cluster[1]
     ]
-    moves = plan(hosts, residents, max_moves=100, tolerance=tolerance)
+    moves = plan(hosts, residents, max_moves=100, tolerance=tolerance, by=by)
     there = {move.guest: move.dest for move in moves}
-    left = [one for one in residents if one.guest.name not in there]
-    assert plan(moved(hosts, residents, moves), left, max_moves=100, tolerance=tolerance) == []
+    then = [dataclasses.replace(one, host=there.get(one.guest.name, one.host)) for one in residents]
+    again = plan(moved(hosts, residents, moves), then, max_moves=100, tolerance=tolerance, by=by, stay=there)
+    assert again == []
 
 
 HUGE = 2**28
@@ -417,6 +421,31 @@ def test_what_counts_as_load(by: tuple[str, ...], moved_guests: list[str]) -> No
     assert [move.guest for move in plan(hosts, residents, by=by)] == moved_guests
     even = imbalance(hosts, by=by, residents=residents)
     assert (even == 0) is (moved_guests == [])
+
+
+def test_guests_count_as_mean_ones() -> None:
+    """Eight of a hundred MiB on one host, and one of eight hundred on the other: memory is even, and numbers are not."""
+    sizes = {"a": [100] * 8, "b": [800]}
+    residents = [Resident(Guest(f"{at}{n}", 0, mib), at) for at, found in sizes.items() for n, mib in enumerate(found)]
+    hosts = [Host("a", 8, 2000, 0, 800), Host("b", 8, 2000, 0, 800)]
+    by = ["memory", "guests"]
+    alone, both = (imbalance(hosts, by=each, residents=residents) for each in (["guests"], by))
+    assert alone == pytest.approx(100 * 7 / 9 * 800 / 2000) and both == pytest.approx(alone / 2**0.5)
+    assert imbalance(hosts) == 0 and plan(hosts, residents, by=["memory"]) == []
+    moves = plan(hosts, residents, by=by)
+    assert moves and {(move.source, move.dest) for move in moves} == {("a", "b")}
+    gone = {move.guest for move in moves}
+    then = [dataclasses.replace(one, host="b") if one.guest.name in gone else one for one in residents]
+    after = moved(hosts, residents, moves)
+    assert imbalance(after, by=by, residents=then) < both and plan(after, then, by=by) == []
+
+
+def test_guests_with_a_device_of_their_host_stay_and_the_others_keep_within_their_hosts() -> None:
+    """A live migration takes no device along, and goes to no host of another migration group."""
+    hosts = [Host("a", 8, 10000, 2, 8000), Host("b", 8, 10000, devices={"pci 1": 1})]
+    for more, count in (({}, 1), ({"devices": ("pci 1",)}, 0), ({"runs_within": ""}, 1), ({"runs_within": "amd"}, 0)):
+        residents = [Resident(Guest(f"g{n}", 1, 4000, **t.cast("dict[str, t.Any]", more)), "a") for n in range(2)]
+        assert len(plan(hosts, residents)) == count
 
 
 def test_guests_that_stay_together_stay() -> None:

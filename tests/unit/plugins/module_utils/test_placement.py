@@ -28,6 +28,32 @@ POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 
 
 
 @st.composite
+def offers(draw: t.Any) -> dict[str, t.Any]:
+    """What few guests ask of a host: devices, versions, groups."""
+    return {
+        "devices": draw(st.sampled_from([None, {}, {"pci 1": 1}, {"pci 1": 0, "usb 2": 2}])),
+        "versions": draw(st.sampled_from([{}, {"qemu": "7.2.22"}, {"qemu": "10.0.2", "kernel": "6.12"}])),
+        "migration_group": draw(st.sampled_from(["", "", "intel"])),
+        "groups": draw(st.sampled_from([None, A, A | B])),
+        "networks": draw(st.sampled_from([None, A, A | B])),
+        "machines": draw(st.sampled_from([None, A, A | B])),
+    }
+
+
+@st.composite
+def needs(draw: t.Any) -> dict[str, t.Any]:
+    """Most guests ask for none of it."""
+    return {
+        "devices": draw(st.sampled_from([(), (), (), ("pci 1",), ("usb 2",), ("usb 2", "usb 2")])),
+        "versions": draw(st.sampled_from([(), (), (("qemu", "8"),), (("kernel", "6"), ("qemu", "7.2"))])),
+        "runs_within": draw(st.sampled_from([None, None, "", "intel"])),
+        "groups": draw(st.sampled_from([NONE, NONE, A, B])),
+        "networks": draw(st.sampled_from([NONE, NONE, A, B])),
+        "machines": draw(st.sampled_from([NONE, NONE, A, B])),
+    }
+
+
+@st.composite
 def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
     """Guests to be placed, some of which exist already, and hosts of all sizes."""
     hosts = []
@@ -47,6 +73,7 @@ def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
                 apart=frozenset(draw(st.sets(st.sampled_from("ab"), max_size=1))),
                 bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
                 pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
+                **draw(offers()),
             )
         )
     guests = [
@@ -58,6 +85,7 @@ def clusters(draw: t.Any) -> tuple[list[Guest], list[Host]]:
             apart=draw(st.sampled_from([NONE, A, B, A | B])),
             bridges=frozenset([draw(st.sampled_from(["br0", "br1"]))]),
             pools=frozenset([draw(st.sampled_from(["default", "fast"]))]),
+            **draw(needs()),
         )
         for number in draw(st.sets(st.integers(0, 9), max_size=8))
     ]
@@ -85,6 +113,7 @@ def test_what_always_holds(cluster: tuple[list[Guest], list[Host]], policy: Poli
         if new:
             check_room(dataclasses.replace(host, apart=host.apart | old), new, policy)
     assert place(guests, list(reversed(hosts)), policy=policy) == placed, "the order of hosts does not matter"
+    assert place(guests[::-1], hosts, policy=policy) == placed[::-1], "nor does that of guests"
 
 
 def check_room(host: Host, new: list[Guest], policy: Policy) -> None:
@@ -94,6 +123,14 @@ def check_room(host: Host, new: list[Guest], policy: Policy) -> None:
     for guest in new:
         assert host.bridges is None or guest.bridges <= host.bridges
         assert host.pools is None or guest.pools <= host.pools
+        for field in ("groups", "networks", "machines"):
+            assert getattr(host, field) is None or getattr(guest, field) <= getattr(host, field)
+        assert guest.runs_within in (None, host.migration_group)
+        assert not any(program == "qemu" and version == "8" for program, version in guest.versions) or (
+            host.versions.get("qemu") != "7.2.22"
+        )
+    used = [device for guest in new for device in guest.devices]
+    assert host.devices is None or all(used.count(device) <= host.devices.get(device, 0) for device in used)
     groups = [word for guest in new for word in guest.apart]
     assert len(groups) == len(set(groups)) and not set(groups) & host.apart
 

@@ -84,6 +84,35 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
     ({"groups": words("ssd", "rack1")}, {"groups": words("ssd", "rack1")}, TIGHT, ""),
     ({"groups": words("ssd")}, {"groups": words("ssd", "rack1")}, TIGHT, "is not in the group rack1"),
     ({"groups": None}, {"groups": words("ssd")}, TIGHT, ""),
+    ({"devices": {"pci 1": 1}}, {"devices": ("pci 1",)}, TIGHT, ""),
+    ({"devices": None}, {"devices": ("pci 1",)}, TIGHT, ""),
+    ({"devices": {}}, {}, TIGHT, ""),
+    ({"devices": {}}, {"devices": ("pci 1",)}, TIGHT, "has no device pci 1"),
+    ({"devices": {"pci 1": 0}}, {"devices": ("pci 1",)}, TIGHT, "device pci 1 is in use"),
+    ({"devices": {"usb 1": 1}}, {"devices": ("usb 1", "usb 1")}, TIGHT, "device usb 1 is in use"),
+    ({"devices": {"usb 1": 2}}, {"devices": ("usb 1", "usb 1")}, TIGHT, ""),
+    ({"versions": {"qemu": "8.2.2"}}, {"versions": (("qemu", "8.2"),)}, TIGHT, ""),
+    ({"versions": {"qemu": "9.0"}}, {"versions": (("qemu", "9.0.0"),)}, TIGHT, ""),
+    ({"versions": {"qemu": "10.0"}}, {"versions": (("qemu", "9"),)}, TIGHT, ""),
+    ({"versions": {"kernel": "6.1.0-18-amd64"}}, {"versions": (("kernel", "6.1"),)}, TIGHT, ""),
+    ({"versions": {"libvirt": "9"}}, {"versions": (("qemu", "9"),)}, TIGHT, ""),
+    (
+        {"versions": {"libvirt": "9", "qemu": "7.2.22"}},
+        {"versions": (("libvirt", "9"), ("qemu", "8"))},
+        TIGHT,
+        "has qemu 7.2.22, and it requires 8",
+    ),
+    ({"migration_group": "intel"}, {"runs_within": "intel"}, TIGHT, ""),
+    ({"migration_group": "intel"}, {}, TIGHT, ""),
+    ({}, {"runs_within": ""}, TIGHT, ""),
+    ({}, {"runs_within": "amd"}, TIGHT, "is not in migration group amd, and the guest runs"),
+    (
+        {"migration_group": "intel"},
+        {"runs_within": "amd"},
+        TIGHT,
+        "is not in migration group amd, and the guest runs",
+    ),
+    ({"migration_group": "intel"}, {"runs_within": ""}, TIGHT, "is in a migration group, and the guest runs"),
     ({"disk_left_mib": {"fast": 100}}, {"disks": (("fast", 100),)}, TIGHT, ""),
     (
         {"disk_left_mib": {"fast": 99.5}},
@@ -526,6 +555,30 @@ def test_where_a_host_is_too_small_for_all_fewest_are_left() -> None:
 def test_disks_of_a_batch_share_the_room_of_a_pool() -> None:
     guests = [guest(f"web{n}", 0, 1, disks=(("fast", 60),)) for n in range(3)]
     assert list(placed(guests, [host(disk_left_mib={"fast": 130})]).values()).count("hyper1") == 2
+
+
+def test_guests_of_a_batch_share_no_device() -> None:
+    """Also where one makes room for another, and where a guest has it already."""
+    hosts = [host("a", devices={"usb 1": 1, "usb 2": 1}), host("b", devices={"usb 1": 1, "usb 2": 0})]
+    guests = [guest(name, 1, 10, devices=("usb 1",)) for name in ("g1", "g2", "g3")]
+    found = {one.guest: one.host for one in place(guests, hosts)}
+    assert found == {"g1": "a", "g2": "b", "g3": None}
+    [_first, _second, third] = place(guests, hosts)
+    assert "a: device usb 1 is in use; b: device usb 1 is in use" in third.why
+    assert placed([guest("g1", 1, 10, devices=("usb 2",))], hosts) == {"g1": "a"}
+    load = Load(host(devices={"usb 1": 1}), TIGHT)
+    load.put(guests[0])
+    assert (load.devices_left("usb 1"), load.devices_left("usb 2")) == (0, None)
+    load.take(guests[0])
+    assert load.devices_left("usb 1") == 1
+
+
+def test_of_many_hosts_is_told_which_are_too_old() -> None:
+    hosts = [host(f"h{n:02d}", versions={"qemu": f"7.{n}"}, devices={}) for n in range(10)]
+    [old] = place([guest(versions=(("qemu", "8"),))], hosts)
+    assert old.why.endswith("of 10: h00, h01, h02 and 7 more: has qemu older than 8")
+    [bound] = place([guest(devices=("pci 1",))], hosts)
+    assert bound.why.endswith("of 10: h00, h01, h02 and 7 more: has no device pci 1")
 
 
 def test_a_group_that_stays_together_is_placed_whole_or_not() -> None:

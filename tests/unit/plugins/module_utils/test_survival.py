@@ -84,7 +84,11 @@ def test_a_host_with_more_guests() -> None:
     [filled, same] = with_guests([before, other], [(guest, "a") for guest in new])
     assert same is other and filled.residents == (*before.residents, *new)
     assert (filled.vcpus_used, filled.memory_used_mib, filled.apart, filled.together) == (4, 45, db, shop)
-    assert filled.disk_left_mib == {"fast": 29, "slow": 9} and before.disk_left_mib == {"fast": 50, "slow": 9}
+    assert (
+        filled.devices is None
+        and filled.disk_left_mib == {"fast": 29, "slow": 9}
+        and before.disk_left_mib == {"fast": 50, "slow": 9}
+    )
 
 
 def fits(homeless: t.Sequence[int], rooms: t.Sequence[int]) -> bool:
@@ -112,3 +116,47 @@ def test_what_is_claimed_is_true(residents: list[list[int]], new: list[int]) -> 
     if any(item.host for item in placed):
         for lost in there:
             assert fits(there[lost], [10 - sum(sizes) for name, sizes in there.items() if name != lost])
+
+
+def test_devices_of_guests_that_come_are_in_use_then() -> None:
+    before = Host("a", 8, 100, devices={"pci 1": 1, "usb 2": 2})
+    new = [Guest("n1", 1, 1, devices=("pci 1", "usb 2")), Guest("n2", 1, 1, devices=("usb 9",))]
+    [filled] = with_guests([before], [(guest, "a") for guest in new])
+    assert filled.devices == {"pci 1": 0, "usb 2": 1} and before.devices == {"pci 1": 1, "usb 2": 2}
+
+
+@examples(150)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["", "", "d", "e"])), max_size=2), min_size=2, max_size=3
+    )
+)
+def test_what_is_claimed_of_devices_is_true(residents: list[list[tuple[int, str]]]) -> None:
+    """Guests of a lost host find their devices free on the others, and where none is homeless, no way exists."""
+    hosts = []
+    for name, guests in zip("abc", residents):
+        there = tuple(
+            Guest(f"{name}{n}", 0, size, devices=(word,) if word else ()) for n, (size, word) in enumerate(guests)
+        )
+        free = {word: 1 - sum(word in one.devices for one in there) for word in ("d", "e")}
+        if min(free.values()) >= 0 and sum(one.memory_mib for one in there) <= 10:
+            used = sum(one.memory_mib for one in there)
+            hosts.append(Host(name, 8, 10, memory_used_mib=used, residents=there, devices=free))
+    if unsurvived(hosts, ROOMY, 1) is None:
+        for lost in hosts:
+            assert can_restart(lost.residents, [one for one in hosts if one is not lost])
+
+
+def can_restart(homeless: t.Sequence[Guest], left: t.Sequence[Host]) -> bool:
+    """Whether any way to put them there is possible, by memory and devices: all are tried."""
+    for chosen in itertools.product(range(len(left)), repeat=len(homeless)):
+        come = [[guest for guest, at in zip(homeless, chosen) if at == index] for index in range(len(left))]
+        if all(
+            sum(guest.memory_mib for guest in guests) <= host.memory_mib - host.memory_used_mib
+            and all(
+                sum(word in guest.devices for guest in guests) <= free for word, free in (host.devices or {}).items()
+            )
+            for host, guests in zip(left, come)
+        ):
+            return True
+    return False

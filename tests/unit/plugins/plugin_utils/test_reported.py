@@ -99,6 +99,27 @@ def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
     assert unknown.pools is None and unknown.disk_left_mib == {}
 
 
+def test_what_ties_guests_to_their_host_is_known() -> None:
+    """Devices that guests use are not free; those of a guest that is off and stays off are."""
+    bound = {"networks": ["lan"], "machine": "pc-q35-7.2", "devices": ["pci 1", "usb 2"]}
+    tags = ["host_groups-ssd", "requires-qemu-8.2", "requires-kernel-6.1", "requires-", "requires-x"]
+    on, off = {**found("on", "running"), **bound, "tags": tags}, {**found("off", "shutdown"), "devices": ["usb 2"]}
+    versions = {"libvirt_version": "9.0.0", "hypervisor_version": "7.2.22", "kernel_version": None}
+    info = {**INFO, **versions, "devices": ["pci 1", "pci 3", "usb 2", "usb 2"], "guests": [on, off]}
+    counting = _reported.Counting.of({"migration_groups": {"h1": "intel"}}, None)
+    host = _reported.host("h1", info, counting=counting)
+    assert host.devices == {"pci 1": 0, "pci 3": 1, "usb 2": 1}
+    assert (host.versions, host.migration_group) == ({"libvirt": "9.0.0", "qemu": "7.2.22"}, "intel")
+    assert _reported.host("h2", {**info, "devices": None}, counting=counting).migration_group == ""
+    assert _reported.host("h2", INFO).devices is None
+    guest = _reported.guest(on, counting, host_name="h1")
+    assert (guest.networks, guest.machines, guest.groups) == (names("lan"), names("pc-q35-7.2"), names("ssd"))
+    assert (guest.devices, guest.versions) == (("pci 1", "usb 2"), (("kernel", "6.1"), ("qemu", "8.2")))
+    within = [_reported.guest(one, counting, host_name=host).runs_within for one in (on, off) for host in ("h1", "h2")]
+    assert within == ["intel", "", None, None]
+    assert _reported.guest(on, counting).runs_within is None and _reported.guest(on, host_name="h1").runs_within is None
+
+
 def test_hosts_that_were_not_reached_are_left_out() -> None:
     results = {"b": {"host": INFO}, "a": {"host": INFO}, "c": {"unreachable": True}, "d": "x", "e": {"host": "x"}}
     assert list(_reported.usable(results)) == ["a", "b"] and _reported.usable(results)["a"] is INFO

@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Devices of a host that a guest can have for itself, in words that are the same for guests and hosts."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from xml.etree import ElementTree
+
+__all__ = ["bound", "devices", "offered"]
+
+Element = ElementTree.Element
+
+_PCI = re.compile(r"pci_([0-9a-f]{4})_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
+_MDEV = re.compile(r"mdev_([0-9a-f]{8})_([0-9a-f]{4})_([0-9a-f]{4})_([0-9a-f]{4})_([0-9a-f]{12})(?:_|$)")
+
+
+def bound(root: Element) -> dict[str, t.Any]:
+    """What ties a guest to hosts: architecture, machine type, and devices of its host."""
+    kind = root.find("os/type")
+    return {
+        "arch": None if kind is None else kind.get("arch"),
+        "machine": None if kind is None else kind.get("machine"),
+        "devices": devices(root),
+    }
+
+
+def devices(root: Element) -> list[str]:
+    """Devices of its host that a guest has for itself: `pci 0000:06:00.0`, `usb 0x1d6b:0x0002`, `mdev UUID`."""
+    found: list[str] = []
+    for device in root.iterfind("devices/hostdev/source"):
+        found += _host_device(device)
+    for parent in ("interface[@type='hostdev']/source", "disk[@type='nvme']/source"):
+        found += [f"pci {_pci(address)}" for address in root.iterfind(f"devices/{parent}/address")]
+    return sorted(found)
+
+
+def _host_device(source: Element) -> t.Iterator[str]:
+    """A USB device is known by its makers' numbers or by its place, a running guest's by both."""
+    address = source.find("address")
+    yield from _makers_numbers(source)
+    if address is None:
+        return
+    if address.get("uuid"):
+        yield f"mdev {address.get('uuid')}"
+    elif address.get("device"):
+        yield "usb {}.{}".format(*(int(address.get(part) or "0", 0) for part in ("bus", "device")))
+    elif address.get("slot"):
+        yield f"pci {_pci(address)}"
+
+
+def _pci(address: Element) -> str:
+    """As lspci -D prints it."""
+    domain, bus, slot, function = (int(address.get(part) or "0", 0) for part in ("domain", "bus", "slot", "function"))
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
+
+
+def _makers_numbers(device: Element) -> t.Iterator[str]:
+    vendor, product = device.find("vendor"), device.find("product")
+    if vendor is not None and product is not None:
+        yield f"usb {vendor.get('id')}:{product.get('id')}"
+
+
+def offered(listed: t.Iterable[tuple[str, str]] | None) -> list[str] | None:
+    """Devices of a host that guests can have, in words, as `devices` names those of guests."""
+    return None if listed is None else sorted(word for name, xml in listed for word in _device(name, xml))
+
+
+def _device(name: str, xml: str) -> t.Iterator[str]:
+    if pci := _PCI.fullmatch(name):
+        yield f"pci {pci[1]}:{pci[2]}:{pci[3]}.{pci[4]}"
+    elif mdev := _MDEV.match(name):
+        yield f"mdev {'-'.join(mdev.groups())}"
+    elif xml:
+        for usb in ElementTree.fromstring(xml).iterfind("capability[@type='usb_device']"):  # noqa: S314 (libvirt's own)
+            yield from _makers_numbers(usb)
+            yield f"usb {usb.findtext('bus')}.{usb.findtext('device')}"

@@ -1,0 +1,80 @@
+"""What a guest needs of its host, by its options."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.plugins.doc_fragments import domain
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils import _needs
+
+
+@pytest.mark.parametrize(
+    ("options", "devices"),
+    [
+        ({}, ()),
+        ({"hostdevs": None, "disks": [{"name": "a"}], "interfaces": [{"name": "eth0"}]}, ()),
+        ({"hostdevs": [{"name": "gpu", "address": "0000:06:00.0"}]}, ("pci 0000:06:00.0",)),
+        ({"hostdevs": [{"name": "x", "vendor": "0x1d6b", "product": "0x0002"}]}, ("usb 0x1d6b:0x0002",)),
+        ({"hostdevs": [{"name": "x", "bus": 1, "device": 4}]}, ("usb 1.4",)),
+        ({"hostdevs": [{"name": "gpu"}]}, ()),
+        ({"interfaces": [{"name": "eth0", "address": "0000:07:00.1"}]}, ("pci 0000:07:00.1",)),
+        ({"networks": [{"name": "eth0", "address": "0000:07:00.1"}]}, ("pci 0000:07:00.1",)),
+        ({"disks": [{"name": "a", "nvme": {"address": "0000:01:00.0", "namespace": 1}}]}, ("pci 0000:01:00.0",)),
+        (
+            {
+                "xml": "<domain><devices><hostdev mode='subsystem' type='mdev'><source><address uuid='u-1'/></source>"
+                "</hostdev></devices></domain>",
+                "hostdevs": [{"name": "gpu", "address": "0000:06:00.0"}],
+            },
+            ("mdev u-1", "pci 0000:06:00.0"),
+        ),
+    ],
+)
+def test_devices_that_options_name(options: dict[str, t.Any], devices: tuple[str, ...]) -> None:
+    assert _needs.of({"name": "web1", **options}).devices == devices
+
+
+@pytest.mark.parametrize(
+    ("options", "versions"),
+    [
+        ({}, ()),
+        ({"requires": None}, ()),
+        ({"requires": {"qemu": 8.2, "kernel": "6"}}, (("kernel", "6"), ("qemu", "8.2"))),
+        ({"vcpus": {"maximum": 4, "topology": {"dies": 1}}}, (("libvirt", "6.1"),)),
+        ({"vcpus": {"maximum": 4, "topology": {"cores": 1}}}, ()),
+        ({"watchdog": {"model": "itco"}, "requires": {"libvirt": "10.0"}}, (("libvirt", "10.0"), ("libvirt", "9.1"))),
+        ({"watchdog": {"model": "i6300esb"}}, ()),
+        ({"disks": [{"name": "a", "io": "native"}, {"name": "b", "io": "io_uring"}]}, (("libvirt", "6.3"),)),
+        ({"disks": [{"name": "a", "io": "native"}], "features": {"hyperv": None}}, ()),
+    ],
+)
+def test_versions_that_options_require(options: dict[str, t.Any], versions: tuple[tuple[str, str], ...]) -> None:
+    assert _needs.of({"name": "web1", **options}).versions == versions
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"requires": ["qemu>=8"]}, "requires of web1: must be a dictionary such as {qemu: '8.2'}"),
+        ({"requires": {"xen": "4"}}, "requires of web1: xen: 4 is not a version of kernel, libvirt, qemu"),
+        ({"requires": {"qemu": ">=8"}}, "requires of web1: qemu: >=8 is not a version of kernel, libvirt, qemu"),
+        ({"requires": {"qemu": "new", "xen": 4}}, "requires of web1: qemu: new .*; requires of web1: xen: 4 "),
+        ({"xml": "<domain>"}, "xml of web1: no element found"),
+    ],
+)
+def test_what_is_no_version_is_refused(options: dict[str, t.Any], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        _needs.of({"name": "web1", **options})
+
+
+def test_options_of_a_recent_libvirt_are_those_whose_texts_say_so() -> None:
+    texts = yaml.safe_load(domain._TEXTS)
+    told = {path: re.findall(r"libvirt (\d+\.\d+)", str(text)) for path, text in texts.items()}
+    assert {path: [version] for path, _value, version in _needs.SINCE} == {
+        path: found for path, found in told.items() if found
+    }
