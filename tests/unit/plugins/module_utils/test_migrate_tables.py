@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     MigrateStep,
+    aborting,
     call,
     finish,
     may_switch,
@@ -251,7 +252,19 @@ def test_steps_name_what_they_do() -> None:
     assert "(no disks)" in str(steps(move())[1])
 
 
+def test_every_step_says_what_it_does_to_which_guest() -> None:
+    moved = dataclasses.replace(move(), files=("/nvram/web1.fd",))
+    texts = [str(step) for step in (*steps(moved), *finish(moved, [], resume=True), *aborting(moved, job_active=True))]
+    assert "copy /nvram/web1.fd to hyper2" in texts
+    assert "resume web1 on hyper2" in texts
+    assert texts[-1] == "abort the migration of web1"
+    assert aborting(moved, job_active=False) == []
+    [made] = [str(step) for step in steps(move(disk(FULL))) if "create" in str(step)]
+    assert made == "create an empty /images/vda.qcow2 on hyper2"
+
+
 def test_a_known_reason_gets_a_remedy() -> None:
+    assert remedy("certificate has expired").startswith("certificate has expired (check both hosts' certificates")
     assert "vm.unprivileged_userfaultfd" in remedy("Postcopy is not supported")
     assert "transport: plain" in remedy("Unable to access credentials")
     assert remedy("No space left on device").startswith("No space left on device (")
