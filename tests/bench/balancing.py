@@ -82,7 +82,7 @@ class Cluster:
 def rows() -> t.Iterator[Row]:
     """Measure."""
     print(HOW, flush=True)
-    hbal = peers.ganeti()
+    hbal = peers.ganeti("hbal")
     for count, each, clusters in SIZES:
         say(f"{clusters} clusters of {count} hosts")
         yield from _compared(count, [made(count, each, seed=seed) for seed in range(clusters)], hbal)
