@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {
     **_reported.OPTIONS,
@@ -42,7 +43,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The plan, also as a table on the terminal."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
+        options = taken(self, OPTIONS, "hosts")
         try:
             policy = _reported.policy(options, "max_moves", "tolerance")
             counting = _reported.Counting.of(options["rules"], (task_vars or {}).get("groups"))

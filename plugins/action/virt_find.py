@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {
     "action": {"type": "str", "required": True},
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The guests, and what each host is told of them."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
+        options = taken(self, OPTIONS, "results")
         action, arguments = _actions.action(options["action"]), options["arguments"]
         try:
             answers = selection.answers(options["results"])

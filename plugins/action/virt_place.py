@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _terminal,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Place all guests; fails with every refusal, and defers guests that unreached hosts may have."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
+        options = taken(self, OPTIONS, "hosts")
         profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
         wrong = _wrong(options["guests"], profiles)
         options["guests"] = [

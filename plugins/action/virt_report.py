@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps impor
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {
     "kind": {"type": "str", "choices": list(_report.KINDS), "required": True},
@@ -38,7 +39,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Build the report; print it, or write it."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
+        options = taken(self, OPTIONS, "results")
         kind, form = options["kind"], options["format"]
         if form != "seed" and kind not in _report_data.KINDS:
             raise AnsibleActionFail(

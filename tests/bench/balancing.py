@@ -82,7 +82,7 @@ class Cluster:
 def rows() -> t.Iterator[Row]:
     """Measure."""
     print(HOW, flush=True)
-    hbal = peers.ganeti()
+    hbal = peers.ganeti("hbal")
     for count, each, clusters in SIZES:
         say(f"{clusters} clusters of {count} hosts")
         yield from _compared(count, [made(count, each, seed=seed) for seed in range(clusters)], hbal)
@@ -117,7 +117,7 @@ def _used(hosts: t.Sequence[Host], residents: t.Sequence[balance.Resident]) -> l
 
 def _compared(count: int, clusters: t.Sequence[Cluster], hbal: t.Sequence[str]) -> t.Iterator[Row]:
     """What both pay for a point, over all these clusters."""
-    gib, points = collections.Counter[t.Any](), collections.Counter[t.Any]()
+    gib, points = (collections.defaultdict[tuple[str, ...], float](float) for _each in range(2))
     for before in clusters:
         theirs: dict[int, dict[str, str]] = {}
         score = _score(before, hbal)

@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.tests.bench import (
     migrate,
     place,
     placing,
+    playbooks,
 )
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
@@ -49,6 +50,7 @@ BENCHES: dict[str, Bench] = {
     "inventory": inventory,
     "place": placing,
     "balance": balancing,
+    "playbooks": playbooks,
 }
 
 

@@ -42,8 +42,8 @@ def salt() -> Path:
     return venv / "bin/salt-call"
 
 
-def ganeti() -> tuple[str, ...]:
-    """Have hbal of Debian's Ganeti, unpacked and not installed; the command."""
+def ganeti(tool: str) -> tuple[str, ...]:
+    """Have a tool of Debian's Ganeti, hbal or hail, unpacked and not installed; the command."""
     place = CACHE / "ganeti"
     if not _there(place, " ".join(GANETI)):
         place.mkdir(parents=True)
@@ -54,7 +54,7 @@ def ganeti() -> tuple[str, ...]:
         _made(place, " ".join(GANETI))
     libraries = ":".join(sorted({str(path.parent) for path in place.rglob("*.so.*")}))
     [program] = place.glob("usr/lib/ganeti/*/usr/bin/htools")
-    return ("env", f"LD_LIBRARY_PATH={libraries}", "HTOOLS=hbal", str(program))
+    return ("env", f"LD_LIBRARY_PATH={libraries}", f"HTOOLS={tool}", str(program))
 
 
 def ortools() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.contract.certificates import Authority, write_directory
 from ansible_collections.corral.virt.tests.contract.play import defaults
+from ansible_collections.corral.virt.tests.contract.tls_server import served, tls
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 pytestmark = pytest.mark.slow
@@ -428,6 +431,45 @@ def test_ten_of_a_hundred_hypervisors_are_dead(inventory: Inventory, silent: int
     )
     assert f"guests on off0, off1, off2 are not shown: port {refusing}: Connection refused" in inventory.stderr
     assert "guests on lost0, lost1, lost2 are not shown: " in inventory.stderr
+
+
+@pytest.fixture
+def dropping() -> t.Iterator[int]:
+    """A port whose queue is full: what knocks there is dropped, as behind a firewall."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _number in range(4):
+            knocking = stack.enter_context(socket.socket())
+            knocking.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                knocking.connect(server.getsockname())
+        yield server.getsockname()[1]
+
+
+def test_hypervisors_behind_a_firewall_and_of_another_authority(two: Inventory, dropping: int, tmp_path: Path) -> None:
+    """Each costs no more than its timeout, and is told with its reason."""
+    ours, others = Authority("our CA"), Authority("other CA")
+    client = write_directory(tmp_path / "client", "client", ours, ours.issue("controller"))
+    names = ("127.0.0.1", "localhost")
+    server = write_directory(tmp_path / "server", "server", others, others.issue("hyper9", *names))
+    with served(tls(server)) as port:
+        two.write(
+            "virt.yml",
+            plugin="corral.virt.virt",
+            timeout=4,
+            hypervisors={
+                "good": f"test://{tmp_path}/first.xml",
+                "dropped": f"qemu+tcp://127.0.0.1:{dropping}/system",
+                "foreign": f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}",
+            },
+        )
+        known = two.list()["_meta"]["hostvars"]
+    assert two.seconds < PATIENCE_S and "web1" in known
+    assert [known[name]["virt_reachable"] for name in ("good", "dropped", "foreign")] == [True, False, False]
+    assert f"guests on dropped are not shown: port {dropping} does not answer" in two.stderr
+    assert "certificate for O=cloud,CN=hyper9 from another authority" in two.stderr
 
 
 def test_without_hypervisors(inventory: Inventory) -> None:

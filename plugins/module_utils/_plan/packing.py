@@ -42,9 +42,11 @@ def _smallest(shares: t.Iterable[float]) -> float:
 # How large a guest is by its shares of the biggest host, the largest comes first; and what it costs on a host. The
 # first rule spreads guests evenly. The others are for those that remain: rules that keep memory and processors of a
 # host alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest
-# first leave fewest.
+# first leave fewest, and nothing else is tried.
+_EVENLY: tuple[Size, Cost] = (max, Load.cost)
+_SMALLEST: tuple[tuple[Size, Cost], ...] = ((_smallest, _skewed), (_smallest, _first))
 _RULES: tuple[tuple[Size, Cost], ...] = (
-    (max, Load.cost),
+    _EVENLY,
     (sum, _skewed),
     (max, _skewed),
     (sum, _skew_after),
@@ -52,8 +54,7 @@ _RULES: tuple[tuple[Size, Cost], ...] = (
     (sum, Load.skew),
     (max, _skew_after),
     (max, _first),
-    (_smallest, _skewed),
-    (_smallest, _first),
+    *_SMALLEST,
 )
 
 
@@ -69,7 +70,7 @@ def packed(
     empty = _loads(guests, hosts, policy, apart)
     hopeless = sum(not any(_may_take(load, guest) for load in empty.values()) for guest in guests)
     best: _Packing | None = None
-    for size, cost in _RULES:
+    for size, cost in (_EVENLY, *_SMALLEST) if _exceed(guests, empty) else _RULES:
         packing = _Packing(_loads(guests, hosts, policy, apart), cost)
         for guest in _ordered(guests, empty, last, size):
             packing.choose(guest)
@@ -78,6 +79,16 @@ def packed(
         if len(best.left) <= hopeless:
             break
     return best.placements() if best else {}
+
+
+def _exceed(guests: t.Sequence[Guest], loads: Loads) -> bool:
+    """Whether all hosts together have too little for all of them."""
+    open_loads = [load for load in loads.values() if load.host.maintenance is None]
+    memory, cpu = (
+        sum(max(0.0, left) for left in lefts)
+        for lefts in ([load.memory_left for load in open_loads], [load.cpu_left for load in open_loads])
+    )
+    return sum(guest.memory_mib for guest in guests) > memory or sum(guest.vcpus for guest in guests) > cpu
 
 
 def _loads(

@@ -47,7 +47,8 @@ def _host_device(source: Element) -> t.Iterator[str]:
     if address.get("uuid"):
         yield f"mdev {address.get('uuid')}"
     elif address.get("device"):
-        yield "usb {}.{}".format(*(int(address.get(part) or "0", 0) for part in ("bus", "device")))
+        bus, device = (int(address.get(part) or "0", 0) for part in ("bus", "device"))
+        yield f"usb {bus}.{device}"
     elif address.get("slot"):
         yield f"pci {_pci(address)}"
 

@@ -1,0 +1,28 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of an action over what many hosts returned."""
+
+from __future__ import annotations
+
+import typing as t
+
+__all__ = ["taken"]
+
+
+def taken(action: t.Any, spec: t.Mapping[str, t.Any], large: str) -> dict[str, t.Any]:
+    """The options, checked. Those of a cluster are not checked inside, and not copied by the check.
+
+    A copy of what a hundred hosts told of 5,000 guests takes seconds.
+    """
+    task = action._task
+    given = task.args
+    value = given.get(large)
+    if not isinstance(value, dict):
+        return t.cast("dict[str, t.Any]", action.validate_argument_spec(spec)[1])
+    task.args = {**given, large: {}}
+    try:
+        _checked, options = action.validate_argument_spec(spec)
+    finally:
+        task.args = given
+    return {**options, large: value}
