@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -714,3 +715,23 @@ def test_two_at_the_same_time_download_once(place: Place, server: Server) -> Non
     assert len({result["content"] for result in results}) == 1
     assert server.ranges_asked(DISK) == [None]
     assert is_whole(place, server)
+
+
+@pytest.mark.parametrize("check_mode", [True, False], ids=["check", "run"])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda _path: None, "No such file or directory"),
+        (Path.mkdir, "it is neither a file nor a block device"),
+        (os.mkfifo, "it is neither a file nor a block device"),
+    ],
+    ids=["missing", "directory", "pipe"],
+)
+def test_a_file_that_cannot_be_read_is_refused_before_anything_is_touched(
+    place: Place, make: t.Callable[[Path], t.Any], why: str, *, check_mode: bool
+) -> None:
+    source = place.sources / "gone.qcow2"
+    make(source)
+    with pytest.raises(Failed, match=f"cannot read {source}: {why}"):
+        place.converge(src=str(source), checksum="none", check_mode=check_mode)
+    assert place.files() == {}

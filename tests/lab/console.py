@@ -48,6 +48,10 @@ class Site(Hypervisors):
 
     def install(self, *flags: str, ok: bool = True, **more: t.Any) -> str:
         """Run the playbook as a user would; all that it printed."""
+        return self.run(*self.installation(**more), *flags, ok=ok)
+
+    def installation(self, **more: t.Any) -> tuple[str, ...]:
+        """The command that does it."""
         given = {
             "console_host": "hyper1",
             "console_names": [self.address()],
@@ -56,8 +60,7 @@ class Site(Hypervisors):
             "console_ssh_key": str(self.folder / "id_ed25519"),
             **more,
         }
-        words = ("ansible-playbook", *self.ask_nobody, "corral.virt.console_server", "-e", json.dumps(given))
-        return self.run(*words, *flags, ok=ok)
+        return ("ansible-playbook", *self.ask_nobody, "corral.virt.console_server", "-e", json.dumps(given))
 
     def uuid(self, name: str, host: str = "hyper1") -> str:
         """Of a guest."""

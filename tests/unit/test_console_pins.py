@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import typing as t
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.tools import console_pins
 
 LIBRARY = {"package": "@some/thing", "version": "1.0.0", "integrity": "sha512-x", "files": {"a": "b"}}
-WHEEL = {"package": "some-thing", "version": "1.0", "file": "x", "sha256": "x", "python": ["3.11", "3.12"]}
 
 
 def npm(*_command: str, folder: Path) -> str:
@@ -22,51 +22,64 @@ def npm(*_command: str, folder: Path) -> str:
 
 
 def pip(*command: str, folder: Path) -> str:
-    version = {"3.11": "2.9.1", "3.12": "2.10.0"}[command[command.index("--python-version") + 1]]
-    (folder / f"some_thing-{version}-py3-none-any.whl").write_bytes(version.encode())
+    """A wheel for each Python and machine, with one that it requires; or a source package."""
+    if "--no-binary" in command:
+        (folder / "libvirt_python-12.8.0.tar.gz").write_bytes(b"source")
+        return ""
+    python = command[command.index("--python-version") + 1]
+    machine = "aarch64" if "manylinux2014_aarch64" in command else "x86_64"
+    short = python.replace(".", "")
+    version = {"3.11": "2.9.1"}.get(python, "2.10.0")
+    wheel(folder / f"some_thing-{version}-cp{short}-cp{short}-manylinux2014_{machine}.whl", "Requires-Dist: other")
+    wheel(folder / "other-1.0-py3-none-any.whl", "Requires-Dist: newer; python_version >= '3.15'")
     return ""
 
 
+def wheel(path: Path, *metadata: str) -> None:
+    name, version = path.name.split("-")[:2]
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata, ""]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(f"{name}-{version}.dist-info/METADATA"), "\n".join(lines))
+
+
 def test_a_library_gets_its_newest_version_and_checksum() -> None:
-    found = console_pins.newest_library(LIBRARY, npm)
+    (found,) = console_pins.newest_libraries([LIBRARY], npm)
     assert (found["version"], found["files"]) == ("2.1.0", {"a": "b"}) and found["integrity"].startswith("sha512-")
 
 
-def test_a_wheel_is_one_that_all_its_pythons_can_use() -> None:
-    found = console_pins.newest_wheel(WHEEL, pip)
-    assert (found["version"], found["file"]) == ("2.9.1", "some_thing-2.9.1-py3-none-any.whl")
-    assert found["sha256"] == hashlib.sha256(b"2.9.1").hexdigest()
+def test_each_python_and_machine_gets_its_newest_wheels() -> None:
+    found = {(pin["package"], pin["version"]): pin for pin in console_pins.newest_wheels([], pip)}
+    assert found["some-thing", "2.9.1"]["python"] == ["3.11"]
+    assert found["some-thing", "2.10.0"]["python"] == ["3.12", "3.13", "3.14"]
+    assert len(found["some-thing", "2.10.0"]["files"]) == 6, "for two machines each"
+    assert list(found["other", "1.0"]["files"]) == ["other-1.0-py3-none-any.whl"]
+    assert found["libvirt-python", "12.8.0"]["files"] == {
+        "libvirt_python-12.8.0.tar.gz": hashlib.sha256(b"source").hexdigest()
+    }
+
+
+def test_what_pip_forgot_for_another_python_is_noticed(tmp_path: Path) -> None:
+    wheel(tmp_path / "thing-1.0-py3-none-any.whl", "Requires-Dist: newer; python_version >= '3.13'")
+    console_pins._check_requirements([tmp_path / "thing-1.0-py3-none-any.whl"], "3.12")
+    with pytest.raises(SystemExit, match=r"thing-1\.0.* requires newer.* with Python 3\.13: add it to WHEELS"):
+        console_pins._check_requirements([tmp_path / "thing-1.0-py3-none-any.whl"], "3.13")
 
 
 def test_pins_are_written_when_that_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console_pins, "FILES", tmp_path)
-    newest: dict[str, t.Any] = {"libraries.json": lambda pin: {**pin, "version": "9"}, "wheels.json": lambda pin: pin}
+    newest: dict[str, t.Any] = {
+        "libraries.json": lambda pins: [{**pin, "version": "9"} for pin in pins],
+        "wheels.json": lambda pins: pins,
+    }
     monkeypatch.setattr(console_pins, "KINDS", newest)
-    for name, pin in (("libraries.json", LIBRARY), ("wheels.json", WHEEL)):
+    for name, pin in (("libraries.json", LIBRARY), ("wheels.json", {**LIBRARY, "python": ["3.11"]})):
         (tmp_path / name).write_text(json.dumps([pin]))
     assert console_pins.main([]) == 1 and json.loads((tmp_path / "libraries.json").read_text()) == [LIBRARY]
     assert console_pins.main(["--write"]) == 0
     assert json.loads((tmp_path / "libraries.json").read_text())[0]["version"] == "9"
     assert capsys.readouterr().out == "libraries.json: @some/thing 1.0.0 -> 9\n" * 2
-
-
-def wheel(folder: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    pin = {**WHEEL, "file": "thing.whl", "sha256": hashlib.sha256(b"right").hexdigest()}
-    (folder / "thing.whl").write_bytes(content)
-    monkeypatch.setattr(json, "loads", lambda _text: [pin])
-
-
-def test_a_wheel_with_other_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel(tmp_path, b"right", monkeypatch)
-    assert b"thing.whl" in pack_console.wheels(tmp_path, fetch=False)
-    wheel(tmp_path, b"wrong", monkeypatch)
-    with pytest.raises(pack_console.Problem, match=r"is not some-thing==1\.0"):
-        pack_console.wheels(tmp_path, fetch=True)
-    (tmp_path / "thing.whl").unlink()
-    with pytest.raises(pack_console.Problem, match=r"pip download .* some-thing==1\.0"):
-        pack_console.wheels(tmp_path, fetch=False)
 
 
 def test_a_project_is_packed_without_what_nobody_needs(tmp_path: Path) -> None:

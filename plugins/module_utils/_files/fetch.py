@@ -12,6 +12,7 @@ from __future__ import annotations
 import bz2
 import concurrent.futures
 import contextlib
+import errno
 import gzip
 import hashlib
 import http.client
@@ -19,6 +20,7 @@ import lzma
 import os
 import re
 import ssl
+import stat
 import subprocess
 import time
 import typing as t
@@ -32,7 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 
-__all__ = ["Opener", "Part", "copy", "download", "read_bytes", "unpack"]
+__all__ = ["Opener", "Part", "check", "copy", "download", "read_bytes", "unpack"]
 
 Opener = t.Callable[[str, t.Mapping[str, str]], t.Any]  # URL, headers -> an answer: headers, status, read(), read1()
 
@@ -203,11 +205,32 @@ def download(opener: Opener, location: str, part: Part, *, retries: int, tell: T
     )
 
 
+def check(path: str) -> None:
+    """Raises Failed when a file of this host cannot be read."""
+    try:
+        with _reading(path):
+            pass
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}") from error
+
+
+def _reading(path: str) -> t.BinaryIO:
+    """The opened file; a pipe that nobody writes does not hold it up."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not (stat.S_ISREG(os.fstat(opened).st_mode) or stat.S_ISBLK(os.fstat(opened).st_mode)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a block device")
+        return open(opened, "rb")
+    except OSError:
+        os.close(opened)
+        raise
+
+
 def copy(path: str, part: Part, tell: Tell) -> None:
     """Write a file of this host into the part, from its beginning."""
     part.restart()
     try:
-        with open(path, "rb") as stream:
+        with _reading(path) as stream:
             status = os.fstat(stream.fileno())
             total = status.st_size
             part.expect(total, status.st_blocks * 512)

@@ -181,6 +181,11 @@ class Fetching:
         else:
             image_checks.refuse_unsent(self.source, size_bytes=part.size)
 
+    def check(self) -> None:
+        """Raises Failed when a file of this host, that is to be fetched, cannot be read."""
+        if self.source.kind == "file":
+            fetch.check(self.source.location)
+
     def ask_origin(self) -> None:
         """Look what the other hypervisor has; raises NotFound or Refused when that is not what is wanted."""
         source, image = self.source, self.image

@@ -95,6 +95,8 @@ class _Work:
         """The steps from what is there now."""
         workplace.check(self.image)  # before the action uploads anything there
         steps = self.bringing()
+        if any(isinstance(step, plans.Fetch) for step in steps):
+            self.fetching.check()
         return [*steps, *self.removing(steps)]
 
     def carry_out(self, stack: contextlib.ExitStack) -> list[plans.ImageStep]:

@@ -4,7 +4,8 @@
 """Make the files that the console's machine gets.
 
 `console.pyz` is the web process, `libraries.zip` the scripts of others, `collection.tar` this collection for the policy
-process, `project.tar` the site's Ansible project, and `wheels.tar` Ansible and what runs it.
+process, `project.tar` the site's Ansible project, and `wheels.tar` Ansible and all other Python packages that the
+machine's distribution does not have.
 
 Runs on the controller. The same inputs make the same bytes, so that a run without news copies nothing. Packages of npm
 and of Python are taken from a directory; what is missing there is fetched with the npm client and with pip if that may
@@ -27,7 +28,9 @@ import typing as t
 import zipfile
 from pathlib import Path
 
-__all__ = ["Problem", "collection", "libraries", "main", "program", "project", "wheels"]
+from .wheels import Machine, Problem, wheels
+
+__all__ = ["collection", "libraries", "main", "program", "project"]
 
 _HERE = Path(__file__).resolve().parent
 _COLLECTION = _HERE.parents[2]
@@ -36,10 +39,6 @@ _START = b"import sys\n\nfrom corral_console.__main__ import main\n\nsys.exit(ma
 _DATE = (1980, 1, 1, 0, 0, 0)
 _SHIPPED = ("galaxy.yml", "meta", "playbooks", "plugins", "roles")
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".cache", "molecule"}
-
-
-class Problem(Exception):
-    """What prevents it, and what to do."""
 
 
 def program() -> bytes:
@@ -149,39 +148,6 @@ def _tar(root: Path, names: t.Sequence[str], *, mode: int) -> bytes:
     return target.getvalue()
 
 
-def wheels(directory: Path, *, fetch: bool) -> bytes:
-    """All pinned packages of Python. Raises Problem."""
-    found, problems = [], []
-    for pin in json.loads((_HERE / "wheels.json").read_text()):
-        try:
-            found.append(_wheel(pin, directory, fetch=fetch))
-        except Problem as problem:
-            problems.append(str(problem))
-    if problems:
-        raise Problem("\n".join(problems))
-    return _tar(directory, sorted(found), mode=0o755)
-
-
-def _wheel(pin: t.Mapping[str, t.Any], directory: Path, *, fetch: bool) -> str:
-    """The name of its file, which is there and right."""
-    path, name = directory / pin["file"], f"{pin['package']}=={pin['version']}"
-    flags = ["--no-deps", "--only-binary", ":all:", "--python-version", pin["python"][0]]
-    if not path.exists():
-        if not fetch:
-            raise Problem(f"{path} is missing; make it elsewhere with: pip download {' '.join(flags)} {name}")
-        directory.mkdir(parents=True, exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download"]
-        done = subprocess.run([*pip, *flags, name], cwd=directory, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise Problem(
-                f"cannot fetch {name}: {done.stderr.strip()}; or set console_libraries to a directory with it"
-            )
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != pin["sha256"]:
-        raise Problem(f"{path} is not {name}: its checksum is {hashlib.sha256(content).hexdigest()}; remove the file")
-    return str(pin["file"])
-
-
 def _zip(files: t.Mapping[str, bytes]) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -194,7 +160,7 @@ def _zip(files: t.Mapping[str, bytes]) -> bytes:
 
 
 def main(words: t.Sequence[str] | None = None) -> int:
-    """Write both files into a directory where they differ; the exit code."""
+    """Write the files into a directory where they differ, and print their checksums; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     parser.add_argument("packages", type=Path, help="directory with packages as npm pack makes them")
@@ -203,14 +169,19 @@ def main(words: t.Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--project", type=Path, required=True, help="directory of the site's Ansible project")
     parser.add_argument("--project-file", action="append", default=[], help="file or directory in it; can be repeated")
+    parser.add_argument("--python", required=True, help="version of the machine's Python, such as 3.11")
+    parser.add_argument("--processor", required=True, help="of the machine, such as x86_64")
+    parser.add_argument("--distribution", action="store_true", help="it has all Python packages but Ansible")
+    parser.add_argument("--built", action="store_true", help="the binding of libvirt is built there")
     given = parser.parse_args(words)
+    machine = Machine(given.python, given.processor, given.distribution, given.built)
     try:
         made = {
             "console.pyz": program(),
             "libraries.zip": libraries(given.packages, fetch=given.fetch),
             "collection.tar": collection(),
             "project.tar": project(given.project, given.project_file),
-            "wheels.tar": wheels(given.packages, fetch=given.fetch),
+            "wheels.tar": wheels(given.packages, machine, fetch=given.fetch),
         }
     except Problem as problem:
         print(problem, file=sys.stderr)  # noqa: T201
@@ -222,6 +193,7 @@ def main(words: t.Sequence[str] | None = None) -> int:
             path.unlink(missing_ok=True)
             with open(path, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
                 file.write(content)
+    print(json.dumps({name: hashlib.sha256(content).hexdigest() for name, content in made.items()}))  # noqa: T201
     return 0
 
 

@@ -84,6 +84,12 @@ def test_a_filter_that_is_missing_is_told_before_a_start_fails() -> None:
     )
 
 
+def test_each_interface_has_its_own_problem_and_a_host_without_filters_says_so() -> None:
+    first, second = problems("web1", {"eth0": "typo", "eth1": "other"}, {}, ON)
+    assert first.endswith("define it (virsh nwfilter-define), or choose one of: none")
+    assert second.startswith("filterref of interface eth1 of web1: this host has no network filter other")
+
+
 def test_a_filter_is_read() -> None:
     assert nwfilter.read(CLEAN) == (
         "clean-traffic",

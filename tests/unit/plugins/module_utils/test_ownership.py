@@ -49,6 +49,7 @@ def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[st
     ("phase", "size", "begun", "why"),
     [
         (Made.OPEN, 65536, True, ""),
+        (Made.OPEN, 1, True, ""),
         (Made.OPEN, 65536, False, "its size differs"),
         (Made.OPEN, 0, True, "its size differs"),  # every copy begins so, and every empty file
         (Made.OPEN, SIZE + 1, True, "its size differs"),

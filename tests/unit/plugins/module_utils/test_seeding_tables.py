@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Seed, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, steps
@@ -222,3 +222,35 @@ def test_a_seed_that_is_incomplete_and_not_spoken_of(state: str, refused: bool) 
     assert planned(None, dataclasses.replace(of, active=True), OLD, state=state).disks.left == (ISO,)
     assert planned(None, of, DiskPlan(left=(ISO,)), state=state).disks.left == (ISO,)
     assert planned(None, known(making=(SYSTEM,)), OLD, state=state).disks.left == ()
+
+
+def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
+    [step, *_rest] = planned(NOCLOUD, Known(), NEW, SITE).disks.steps
+    assert isinstance(step, steps.WriteSeed) and '"local-hostname": "web1"' in step.files["meta-data"]
+    *_others, made, applied = planned(OFFLINE, Known(), NEW, SITE).disks.steps
+    assert (getattr(made, "guest", ""), getattr(applied, "guest", "")) == ("web1", "web1")
+
+
+def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
+    of = Known({"seed": Device("/images/before.iso")}, seed="other", there=True)
+    assert seeding.question(wanted(ANEW), of, OLD) == SeedDisk("default", "before.iso", "/images/before.iso", ours=True)
+
+
+def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
+    fast = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
+    resized = steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
+    disks = DiskPlan((Disk("system"),), (resized, fast))
+    assert seeding.question(wanted(NOCLOUD), Known(), disks) == SeedDisk("fast", "web1-seed.iso")
+
+
+def test_a_name_that_cannot_be_a_file_gets_no_seed_but_may_have_one() -> None:
+    odd = GuestSpec("a/b", seed=ANEW)
+    with pytest.raises(BadInput, match="a new seed is named after its guest"):
+        seeding.question(odd, Known(), NEW)
+    assert seeding.question(odd, known("other"), OLD) == AGAIN
+
+
+def test_a_seed_that_nobody_has_asked_the_host_about_is_left() -> None:
+    assert planned(NOCLOUD, Known(), NEW) == seeding.Seeding(NEW)
+    assert planned(OFFLINE, Known(), NEW) == seeding.Seeding(NEW)
+    assert planned(ANEW, known("other"), OLD, None) == seeding.Seeding(OLD)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
 from ansible_collections.corral.virt.plugins.module_utils._plan.watch import Watch
 
@@ -62,3 +64,33 @@ def test_a_schedule_that_is_at_its_end_says_why() -> None:
             break
     assert verbs == ["downtime", "downtime", "downtime", "postcopy", "abort"]
     assert "passes made no progress" in watch.why
+
+
+def test_nothing_is_done_and_nothing_counted_before_the_first_figures() -> None:
+    watch = Watch(Tuning())
+    assert watch.tick(1, {}, {}, broken="", answers=True) == []
+    assert (watch.figures(), watch.disks, watch.suspends) == (
+        {"passes": 0, "throttle_percent": 0, "measures": []},
+        {},
+        False,
+    )
+
+
+def test_only_a_suspension_is_its_own_doing() -> None:
+    watch = Watch(Tuning(max_downtime_ms=300))
+    assert [action.verb for action in watch.tick(1, {"memory_iteration": 1}, {}, broken="", answers=True)] == [
+        "downtime"
+    ]
+    assert not watch.suspends
+
+
+@pytest.mark.parametrize(("answers", "ends"), [(True, True), (False, False)])
+def test_it_counts_as_stalled_only_while_the_destination_answers(answers: bool, ends: bool) -> None:
+    """What the destination does not answer, another watch ends."""
+    watch = Watch(Tuning(stall_timeout_s=5))
+    verbs = [
+        action.verb
+        for second in range(30)
+        for action in watch.tick(second, {"memory_iteration": 1, "data_processed": 7}, {}, broken="", answers=answers)
+    ]
+    assert ("abort" in verbs) == ends
