@@ -70,6 +70,10 @@ async def again(desk: Desk, request: Request, caller: Caller) -> Response:
     job = _job(desk, request, caller)
     if job is None:
         return error(404, "there is no such job")
+    if job.request["secret"] and job.request["user"] != caller.who.name:  # a new guest would tell what is hidden
+        more = {"user": caller.who.name, "address": address(request), "job": job.id}
+        desk.audit.write("again", allowed=False, **more)
+        return error(403, f"its arguments hold a secret of {job.request['user']}, who alone can run it again")
     earlier, seen = job.request, (await body(request)).get("seen")
     given = {
         "action": earlier["action"],

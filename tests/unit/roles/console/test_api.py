@@ -197,6 +197,36 @@ def test_a_secret_is_not_shown(world: World, site: tuple[Site, TestClient]) -> N
     assert "a secret" not in shown
 
 
+def test_a_job_with_a_secret_is_run_again_by_its_user_only(site: tuple[Site, TestClient]) -> None:
+    """Else the secret would be in a guest of somebody else, who may not see it."""
+    _site, client = site
+    log_in(client)
+    arguments = {"guest": "ci-1", "cloud_init": {"user_data": "a secret"}}
+    numbers = {
+        name: ask(client, "create", check=True, arguments=given)[1]["id"]
+        for name, given in {"secret": arguments, "open": {"guest": "ci-1"}}.items()
+    }
+    other = browser(client.app)
+    log_in(other, "dave")
+    assert other.get(f"/api/jobs/{numbers['secret']}").status_code == 200
+    status = {name: other.post(f"/api/jobs/{number}/again", json={}) for name, number in numbers.items()}
+    assert (status["open"].status_code, status["secret"].status_code) == (201, 403)
+    assert "of alice" in status["secret"].json()["error"]
+    assert client.post(f"/api/jobs/{numbers['secret']}/again", json={}).status_code == 201
+
+
+def test_patterns_of_guests_are_few(site: tuple[Site, TestClient]) -> None:
+    """Each is compared with each guest: thousands of them would stop the server for everybody."""
+    _site, client = site
+    log_in(client, "bob")
+    many = [f"{index:x}*" for index in range(5000)]
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": many}, "check": True})
+    assert answer.status_code == 400 and "at most 20 patterns" in answer.json()["errors"]["guest"]
+    names = [f"web{index}" for index in range(5000)]
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": names}, "check": True})
+    assert answer.status_code == 400 and "there is no guest web" in answer.json()["errors"]["guest"]
+
+
 def test_a_token_is_for_programs(site: tuple[Site, TestClient]) -> None:
     _site, client = site
     log_in(client, "carol")
