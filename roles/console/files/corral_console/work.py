@@ -102,8 +102,12 @@ def _job(desk: Desk, request: Request, caller: Caller) -> Job | None:
 @with_caller
 async def jobs(desk: Desk, request: Request, caller: Caller) -> Response:
     """The newest first, of one guest, host or state if that is asked for."""
-    query = request.query_params
-    found, limit, before = [], number(query.get("limit"), 100, 1000), query.get("before")
+    return answer(await run_in_threadpool(_listed, desk, request.query_params, caller))
+
+
+def _listed(desk: Desk, query: t.Mapping[str, str], caller: Caller) -> list[dict[str, t.Any]]:
+    found: list[dict[str, t.Any]] = []
+    limit, before = number(query.get("limit"), 100, 1000), query.get("before")
     for job in desk.jobs.all():
         summary = job.summary()
         hits = (
@@ -116,7 +120,7 @@ async def jobs(desk: Desk, request: Request, caller: Caller) -> Response:
             found.append(summary)
         if len(found) == limit:
             break
-    return answer(found)
+    return found
 
 
 @with_caller
@@ -154,14 +158,15 @@ async def cancel(desk: Desk, request: Request, caller: Caller) -> Response:
 
 def _refused(desk: Desk, caller: Caller, job: Job) -> str:
     """Why they may not do what the job does."""
-    request = job.request
-    given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
-    seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
-    try:
-        wanted = order(given, seen, desk.config.hosts)
-    except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
-        return str(problem)
-    return policy.refusal(desk.rules, caller.who, wanted.request)
+    request, hosts = job.request, tuple(desk.config.hosts)
+    if job.asked is None or job.asked[0] != hosts:
+        given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
+        seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
+        try:
+            job.asked = hosts, order(given, seen, hosts).request
+        except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
+            return str(problem)
+    return policy.refusal(desk.rules, caller.who, job.asked[1])
 
 
 @with_caller

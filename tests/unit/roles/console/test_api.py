@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from ansible_collections.corral.virt.roles.console.files.corral_console import answers, offers, policy_server
+from ansible_collections.corral.virt.roles.console.files.corral_console import (
+    answers,
+    offers,
+    order,
+    policy_server,
+    work,
+)
 from ansible_collections.corral.virt.roles.console.files.corral_console.answers import COOKIE
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Jobs
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy_client import PolicyClient, Unavailable
@@ -123,6 +129,25 @@ def test_jobs_without_a_guest_are_for_those_who_may_do_the_same(world: World, si
     assert {job["id"] for job in carol.get("/api/jobs").json()} == set(made[:2])
     object.__setattr__(world.policy_config, "hosts", ("hyper2",))
     assert carol.get("/api/jobs").json() == [], "nor of a host that is none any more"
+
+
+def test_a_list_of_jobs_is_soon_there(site: tuple[Site, TestClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job asks is worked out once, not by each list of hundreds of them."""
+    worked_out: list[object] = []
+
+    def counted(*arguments: t.Any) -> t.Any:
+        worked_out.append(arguments)
+        return order.order(*arguments)
+
+    _site, client = site
+    log_in(client)
+    for index in range(3):
+        ask(client, "create", check=True, arguments={"guest": f"ci-{index}"})
+    carol = browser(client.app)
+    log_in(carol, "carol")
+    monkeypatch.setattr(work, "order", counted)
+    assert carol.get("/api/jobs").json() == carol.get("/api/jobs").json() == []
+    assert len(worked_out) == 3
 
 
 def test_jobs_are_looked_after_when_a_disk_had_no_room(
