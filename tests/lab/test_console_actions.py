@@ -147,6 +147,10 @@ def shown_on(page: Page, name: str) -> str:
     return str(page.evaluate(ONE_HOST, name))
 
 
+def is_on(page: Page, name: str, host: str) -> bool:
+    return shown_on(page, name) == host
+
+
 def confirm(page: Page, word: str) -> None:
     """Press the button of the dialog when what the action would do is shown."""
     page.get_by_role("dialog").get_by_role("button", name=word, exact=True).click(timeout=JOB_MS)
@@ -315,7 +319,7 @@ def test_several_guests_are_dragged_at_once(browsing: Browsing, pair: tuple[str,
     expect(page.get_by_role("dialog")).to_contain_text("Migrate pair1, pair2 to hyper2")
     confirm(page, "Migrate")
     for name in pair:
-        until(lambda name=name: shown_on(page, name) == "hyper2", JOB_MS / 1000)
+        until(functools.partial(is_on, page, name, "hyper2"), JOB_MS / 1000)
         assert LAB.state(name) == {"hyper2": "running"}
     for job in get(page, "/api/jobs?limit=2&state=running"):
         ended(page, job["id"])
@@ -482,10 +486,10 @@ def test_the_policy_holds_in_the_api_and_in_the_page(browsing: Browsing, user: s
             "hosts": ["hyper1"],
             "arguments": MORE.get(action["name"], {}),
         }
-        allowed = MATRIX[user](action["name"], "")
-        assert (post(page, "/api/jobs", asked)[0] != 403) == allowed, action["name"]
+        may = MATRIX[user](action["name"], "")
+        assert (post(page, "/api/jobs", asked)[0] != 403) == may, action["name"]
         button = page.get_by_role("button", name=re.compile(f"^{action['name'].capitalize()}|Actions of hyper1$"))
-        assert (button.count() > 0) == allowed, action["name"]
+        assert (button.count() > 0) == may, action["name"]
     browsing.problems.clear()  # the browser reports the answers 403 and 400
 
 
@@ -507,6 +511,13 @@ def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None
     page.get_by_role("menuitem", name="Migrate to").click()
     expect(page.get_by_role("radio").first).to_be_visible()
     assert violations(page) == [], "migrate"
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="List").click()
+    assert violations(page) == [], "list"
+    card(page, "web1", source).get_by_role("button", name="Actions of web1").click()
+    page.get_by_role("menuitem", name="Change").click()
+    expect(page.locator("#field-title")).to_be_visible()
+    assert violations(page) == [], "change"
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Create guest").click()
     page.get_by_text("More options").click()
@@ -568,13 +579,53 @@ def test_pictures_of_the_pages(browsing: Browsing) -> None:
     for look, how in LOOKS.items():
         page = browsing.enter(**{"viewport": {"width": 1120, "height": 720}, **how})
         expect(page.locator(".card")).to_have_count(len(SHOWN))
+        for session in get(page, "/api/sessions"):
+            if not session["current"]:
+                post(page, "/api/sessions/end", {"id": session["id"]})
         page.wait_for_timeout(4000)  # figures are differences
         take_pages(page, browsing.url, look)
         take_dialogs(page, browsing.url, look)
         if look != "phone":
             take_migration(page, look)
+    for name in SHEETS:
+        take_sheet(page, name)
     for name in SHOWN.keys() - set(NAMES):
         LAB.on(where_defined(name), f"virsh undefine {name}")
+
+
+# Pages of which the guide shows all looks, side by side.
+SHEETS = [
+    "overview",
+    "list",
+    "guest",
+    "host",
+    "console",
+    "jobs",
+    "job",
+    "images",
+    "audit",
+    "users",
+    "account",
+    "menu",
+    "choose",
+    "change",
+    "create",
+]
+SHEET = """<!doctype html><style>body { margin: 0; padding: 8px; display: flex; gap: 8px; background: #888; width: fit-content; }
+img { height: 360px; display: block; }</style>"""
+
+
+def take_sheet(page: Page, name: str) -> None:
+    """What has been taken of a page in all looks, in one picture."""
+    sheet = page.context.new_page()
+    files = [PICTURES / f"{name}-{look}.png" for look in LOOKS]
+    shown = "".join(
+        f'<img src="data:image/png;base64,{base64.b64encode(file.read_bytes()).decode()}">' for file in files
+    )
+    sheet.set_viewport_size({"width": 1700, "height": 500})
+    sheet.set_content(SHEET + shown)
+    sheet.locator("body").screenshot(path=PICTURES / f"page-{name}.png")
+    sheet.close()
 
 
 def take(page: Page, name: str, look: str) -> None:
@@ -587,10 +638,17 @@ def take_pages(page: Page, url: str, look: str) -> None:
     number = next(job["id"] for job in get(page, "/api/jobs?state=succeeded") if job["action"] == "migrate")
     places = {"overview": "", "guest": f"guest/{source}/{LAB.uuid('web1', source)}", "host": f"host/{source}"}
     others = {"jobs": "jobs", "job": f"jobs/{number}", "images": "images", "audit": "audit", "users": "users"}
-    for name, place in {**places, **others, "account": "sessions"}.items():
+    others |= {"account": "sessions", "console": f"console/{LAB.uuid('web1', source)}/vnc"}
+    for name, place in {**places, **others}.items():
         page.goto(f"{url}/#/{place}")
         page.wait_for_timeout(800)
+        if name == "console":
+            expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=30000)
         take(page, name, look)
+    page.goto(f"{url}/#/")
+    page.get_by_role("button", name="List").click()
+    take(page, "list", look)
+    page.get_by_role("button", name="Cards").click()
 
 
 def take_dialogs(page: Page, url: str, look: str) -> None:
@@ -601,8 +659,14 @@ def take_dialogs(page: Page, url: str, look: str) -> None:
     expect(page.get_by_role("radio").first).to_be_visible()
     take(page, "choose", look)
     page.keyboard.press("Escape")
+    page.locator(".card[data-guest=web1] .more").click()
+    page.get_by_role("menuitem", name="Change").click()
+    page.locator("[id='field-disk vda']").fill("20GiB")
+    expect(page.locator(".plan")).to_be_visible(timeout=JOB_MS)
+    take(page, "change", look)
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Create guest").click()
-    for name, value in {"guest": "web3", "vcpus": "2", "memory": "512MiB"}.items():
+    for name, value in {"guest": "web3", "vcpus": "2", "memory": "512MiB", "size": "20GiB"}.items():
         page.locator(f"#field-{name}").fill(value)
     page.get_by_role("dialog").get_by_role("button", name="Show plan").click()
     expect(page.locator(".plan")).to_be_visible(timeout=JOB_MS)
