@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
@@ -93,7 +93,7 @@ class Browsing:
     def page(self, context: BrowserContext) -> Page:
         """Errors, violations of the page's policy among them, and dialogs that a script opened are problems."""
         page = context.new_page()
-        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: self.problems.append(message.text) if _is_problem(message) else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("dialog", lambda dialog: self.problems.append(dialog.message))
         return page
@@ -102,10 +102,13 @@ class Browsing:
         """A page of the user."""
         page = self.page(self.context(**how))
         page.goto(self.url)
+        for _attempt in range(3):
+            if not visible(page.get_by_label("User")):
+                page.reload()
         page.get_by_label("User").fill(user)
         page.get_by_label("Password").fill(PASSWORD)
         page.keyboard.press("Enter")
-        expect(page.get_by_text("Live", exact=True)).to_be_visible()
+        expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=30000)  # on a machine that does much else
         return page
 
     def close(self) -> None:
@@ -129,6 +132,20 @@ def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
     made = Browsing(browser, console)
     yield made
     made.close()
+
+
+def _is_problem(message: ConsoleMessage) -> bool:
+    """Not that an interface of this machine comes or goes: that happens with each lab, and ends what a browser loads."""
+    return message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text
+
+
+def visible(place: Locator) -> bool:
+    """Within some seconds."""
+    try:
+        expect(place).to_be_visible(timeout=10000)
+    except AssertionError:
+        return False
+    return True
 
 
 def card(page: Page, name: str, host: str = "hyper1") -> Locator:

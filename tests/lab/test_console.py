@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import ssl
 import time
+import typing as t
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
@@ -43,6 +46,35 @@ GUEST = """<domain type='qemu'><name>{}</name><title>&lt;img src=x onerror=alert
 <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type><bios useserial='yes'/></os><devices><serial type='pty'/>
 <graphics type='vnc'><listen type='none'/></graphics><video><model type='vga'/></video></devices></domain>"""
 NAMES = ("web1", "web2")
+# It writes each key that it gets to its screen, and its firmware writes that to the serial port, too.
+ECHO = base64.b64encode(bytes.fromhex("b400cd16b40ebb0700cd10ebf3").ljust(510, b"\0") + b"\x55\xaa").decode()
+ECHO_DISK = """<disk type='file' device='disk'><driver name='qemu' type='raw'/>
+<source file='/var/lib/libvirt/images/echo.img'/><target dev='vda' bus='virtio'/></disk><serial type='pty'/>"""
+LIT = """() => {
+  const canvas = document.querySelector('.screen canvas');
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  let lit = 0;
+  for (let at = 0; at < data.length; at += 4) lit += data[at] > 100;
+  return lit;
+}"""
+# How often the stream began anew, and its messages.
+STREAM = """window.streamed = {resets: 0, messages: 0};
+window.EventSource = class extends EventSource {
+  constructor(url) {
+    super(url);
+    this.addEventListener("state", (event) => {
+      window.streamed.messages += 1;
+      window.streamed.resets += JSON.parse(event.data).reset;
+    });
+  }
+};"""
+SOCKET = """(ticket) => new Promise((done) => {
+  const socket = new WebSocket(`wss://${location.host}/api/console?ticket=${encodeURIComponent(ticket)}`);
+  socket.onmessage = (event) => { done(event.data); socket.close(); };
+  socket.onclose = () => done("refused");
+})"""
+TICKET = """(uuid) => fetch("/api/tickets", {method: "POST", headers: {"content-type": "application/json"},
+  body: JSON.stringify({uuid, kind: "vnc"})}).then((answer) => answer.json()).then((answer) => answer.ticket)"""
 COLOURS = """() => {
   const canvas = document.querySelector('.screen canvas');
   if (!canvas || !canvas.width) return 0;
@@ -141,6 +173,150 @@ def test_the_display_and_the_serial_console_follow_a_migration(browsing: Browsin
     until(lambda: display.evaluate(COLOURS) > 1)
     LAB.on("hyper2", f"virsh migrate --live --p2p web1 qemu+tls://{address()}/system")
     expect(display.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper1", timeout=20000)
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    """The UUID of a guest that echoes keys."""
+    on("base64 -d >/var/lib/libvirt/images/echo.img && truncate -s 1M /var/lib/libvirt/images/echo.img", given=ECHO)
+    on("virsh define /dev/stdin", given=GUEST.format("echo").replace("<serial type='pty'/>", ECHO_DISK))
+    on("virsh start echo")
+    yield uuid("echo")
+    on("virsh destroy echo; virsh undefine echo")
+
+
+def test_keys_reach_the_guest_and_what_it_writes_is_shown(browsing: Browsing, echo: str) -> None:
+    page = browsing.enter()
+    page.goto(f"{browsing.url}/#/console/{echo}/vnc")
+    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    until(lambda: page.evaluate(COLOURS) > 1)
+    until(lambda: "running" in on("virsh domstate echo") and page.evaluate(LIT) > 0)
+    page.wait_for_timeout(8000)  # for its firmware to begin it
+    before = page.evaluate(LIT)
+    page.locator(".screen canvas").click()
+    page.keyboard.type("WWWWWWWWWWWWWWWWWWWW", delay=60)
+    until(lambda: page.evaluate(LIT) > before + 20 * 10, 60)  # more than a cursor that blinks
+    page.goto(f"{browsing.url}/#/console/{echo}/serial")
+    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    page.keyboard.type("some words", delay=60)
+    expect(page.locator(".screen")).to_contain_text("some words", timeout=15000)
+    page.get_by_role("button", name="Paste as keys").click()
+    page.get_by_label("Text").fill("pasted")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".screen")).to_contain_text("wordspasted", timeout=15000)
+
+
+def test_a_ticket_is_good_once_for_its_session_and_seconds(browsing: Browsing) -> None:
+    page, other = browsing.enter(), browsing.enter("bob")
+    tickets = [page.evaluate(TICKET, uuid("web1")) for _each in range(3)]
+    assert other.evaluate(SOCKET, tickets[0]) == "refused", "it is alice's"
+    assert page.evaluate(SOCKET, tickets[0]) == "refused", "who has stolen it has used it"
+    assert page.evaluate(SOCKET, tickets[1]) == "ok"
+    assert page.evaluate(SOCKET, tickets[1]) == "refused", "it was used"
+    time.sleep(16)
+    assert page.evaluate(SOCKET, tickets[2]) == "refused", "it is too old"
+    cookie = next(each for each in page.context.cookies() if each["name"] == "__Host-corral")["value"]
+    fresh = page.evaluate(TICKET, uuid("web1"))
+    key = base64.b64encode(bytes(16)).decode()
+    for origin, status in (("https://evil.example", "403"), (browsing.url, "101")):
+        headers = {
+            "Origin": origin,
+            "Cookie": f"__Host-corral={cookie}",
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+        }
+        headers |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key}
+        words = " ".join(f"-H '{name}: {value}'" for name, value in headers.items())
+        printed = LAB.run(
+            "sh",
+            "-c",
+            f"curl -ski --http1.1 -m 3 {words} '{browsing.url}/api/console?ticket={fresh}' | head -1 || true",
+        )
+        assert f" {status} " in printed, origin
+    browsing.problems.clear()  # the browser reports the sockets that were refused
+
+
+def ask(url: str, token: str, given: dict[str, t.Any] | None = None) -> tuple[int, t.Any]:
+    """As a program with a token does."""
+    context = ssl.create_default_context(cadata=on("cat /etc/corral-console/tls/ca.crt"))
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    data = None if given is None else json.dumps(given).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), context=context) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_token_is_made_used_and_revoked(browsing: Browsing) -> None:
+    """It does what its user may do, and nothing else."""
+    pages = {user: browsing.enter(user) for user in ("alice", "bob")}
+    tokens = {}
+    for user, page in pages.items():
+        page.get_by_role("link", name=user).click()
+        page.get_by_label("Name of a new token").fill("backup <b>script</b>")
+        page.get_by_role("button", name="Make token").click()
+        tokens[user] = page.locator(".secret").inner_text()
+        expect(page.get_by_role("table").last).to_contain_text("backup <b>script</b>")
+    start = {"action": "start", "guests": [uuid("web2")], "arguments": {}}
+    status, answer = ask(f"{browsing.url}/api/jobs", tokens["bob"], start)
+    assert status == 403 and "bob may not start" in answer["error"]
+    status, answer = ask(f"{browsing.url}/api/jobs", tokens["alice"], start)
+    assert status == 201, answer
+    until(lambda: on("virsh domstate web2") == "running", 120)
+    until(lambda: ask(f"{browsing.url}/api/jobs/{answer['id']}", tokens["alice"])[1]["state"] == "succeeded", 60)
+    assert ask(f"{browsing.url}/api/tokens", tokens["alice"], {"name": "more"})[0] == 403, "a token makes no tokens"
+    page = pages["alice"]
+    page.reload()
+    expect(page.locator(".secret")).to_have_count(0)
+    page.get_by_role("row", name="backup").get_by_role("button", name="End").click()
+    expect(page.get_by_role("row", name="backup")).to_have_count(0)
+    assert ask(f"{browsing.url}/api/jobs", tokens["alice"], start)[0] == 401
+    assert ask(f"{browsing.url}/api/actions", tokens["bob"]) == (200, [])
+    on("virsh destroy web2")
+
+
+def test_the_session_of_another_user_is_ended(browsing: Browsing) -> None:
+    bob = browsing.enter("bob")
+    expect(card(bob, "web1")).to_be_visible()
+    page = browsing.enter()
+    page.get_by_role("link", name="Users").click()
+    row = page.get_by_role("row", name="bob")
+    expect(row.get_by_role("listitem").first).to_be_visible()
+    while (count := row.get_by_role("listitem").count()) > 0:
+        row.get_by_role("button", name="End the session of bob").first.click()
+        expect(row.get_by_role("listitem")).to_have_count(count - 1)
+    expect(bob.get_by_label("Password")).to_be_visible(timeout=20000)
+    assert bob.locator(".card").count() == 0, "nothing of what was seen stays"
+    assert bob.evaluate("fetch('/api/events').then((answer) => answer.status)") == 401
+    browsing.problems.clear()  # the browser reports the answers 401
+
+
+def test_a_broken_stream_goes_on_where_it_was(browsing: Browsing) -> None:
+    page = browsing.page(browsing.context())
+    page.add_init_script(STREAM)
+    page.goto(browsing.url)
+    page.get_by_label("User").fill("alice")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.keyboard.press("Enter")
+    expect(card(page, "web2")).to_have_attribute("data-state", "shutdown")
+    assert page.evaluate("streamed.resets") == 1
+    on("nft insert rule inet filter input tcp dport 8443 reject with tcp reset")
+    try:
+        expect(page.get_by_text("Not connected")).to_be_visible(timeout=30000)
+        on("virsh define /dev/stdin && virsh undefine web2", given=GUEST.format("web3"))
+        on("virsh suspend web1")
+    finally:
+        on(
+            "nft delete rule inet filter input handle "
+            "$(nft -a list chain inet filter input | awk '/8443 reject/ {print $NF}')"
+        )
+    expect(card(page, "web3")).to_be_visible(timeout=30000)
+    expect(card(page, "web2")).to_have_count(0)
+    expect(card(page, "web1")).to_have_attribute("data-state", "paused")
+    assert page.evaluate("streamed.resets") == 1, "only what was missed is sent"
+    on("virsh resume web1; virsh undefine web3; virsh define /tmp/web2.xml")
+    browsing.problems.clear()  # the browser reports that the server was away
 
 
 def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsing) -> None:

@@ -19,13 +19,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import answers
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+
+from . import answers, policy
 from .policy_client import Answer, Unavailable
 from .site import Identity, Site, address_of, credentials, with_identity
 
 __all__ = ["ROUTES"]
 
 _PASSED_BACK = ("content-type", "set-cookie", "cache-control", "retry-after")
+_MOST_PATTERNS = 20
 _PARTS = ("uuid", "name", "host", "state")
 
 
@@ -73,23 +76,31 @@ async def about_guests(site: Site, request: Request, _identity: Identity) -> Res
         uuids = [guest["uuid"] for guest in job["guests"]] if job else []
     elif "uuid" in given:
         uuids = [given["uuid"]]
-    seen = _seen(site, uuids, arguments if isinstance(arguments, dict) else {})
+    try:
+        seen = _seen(site, uuids, arguments if isinstance(arguments, dict) else {})
+    except BadInput as problem:
+        return answers.answer({"error": str(problem), "errors": {"guest": str(problem)}}, 400)
     return await _forward(request, json.dumps({"request": given, "seen": seen}).encode())
 
 
 def _seen(site: Site, uuids: t.Any, arguments: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
-    """All guests of these UUIDs, or else those that the arguments name."""
+    """All guests of these UUIDs, or else those that the arguments name. Raises BadInput."""
     known = site.store.below("guest/").values()
     if isinstance(uuids, list):
         wanted = {uuid for uuid in uuids if isinstance(uuid, str)}
         found = [one for one in known if one["uuid"] in wanted]
     else:
         names, tag = arguments.get("guest"), arguments.get("tag")
-        patterns = [name for name in (names if isinstance(names, list) else [names]) if isinstance(name, str)]
+        exact = {name for name in (names if isinstance(names, list) else [names]) if isinstance(name, str)}
+        patterns = {name for name in exact if policy.is_pattern(name)}
+        if len(patterns) > _MOST_PATTERNS:  # each is compared with each guest, and meanwhile nobody else is served
+            raise BadInput(f"guest: at most {_MOST_PATTERNS} patterns; name the guests instead")
         found = [
             one
             for one in known
-            if any(fnmatch.fnmatchcase(one["name"], each) for each in patterns) or tag in (one.get("tags") or ())
+            if one["name"] in exact
+            or any(fnmatch.fnmatchcase(one["name"], each) for each in patterns)
+            or tag in (one.get("tags") or ())
         ]
     return [{**{part: one[part] for part in _PARTS}, "tags": list(one.get("tags") or ())} for one in found]
 

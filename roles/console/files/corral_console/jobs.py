@@ -22,6 +22,7 @@ import time
 import typing as t
 from pathlib import Path
 
+from . import policy
 from .config import PolicyConfig
 from .durable import replace
 from .order import Order
@@ -46,6 +47,8 @@ class Job:
     state: str = "waiting"
     progress: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     result: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    # What rules are asked about it, and among which hosts: it takes milliseconds to work out, and lists have hundreds.
+    asked: tuple[tuple[str, ...], policy.Request] | None = None
 
     @property
     def id(self) -> str:

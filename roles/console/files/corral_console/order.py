@@ -171,7 +171,8 @@ def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[st
     arguments = given.get("arguments")
     named = _list(arguments.get("guest")) if isinstance(arguments, dict) and given.get("guests") is None else []
     names = {one.name for one in guests}
-    return {name for name in map(str, named) if name not in names and not fnmatch.filter(names, name)}
+    missing = {name for name in map(str, named) if name not in names}
+    return {name for name in missing if not (policy.is_pattern(name) and fnmatch.filter(names, name))}
 
 
 def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:

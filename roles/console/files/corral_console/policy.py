@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["RIGHTS", "BadPolicy", "Guest", "Request", "Rule", "Who", "parsed", "refusal", "rules_of"]
+__all__ = ["RIGHTS", "BadPolicy", "Guest", "Request", "Rule", "Who", "is_pattern", "parsed", "refusal", "rules_of"]
 
 # Beside the actions that are jobs.
 RIGHTS = ("view", "console", "audit", "users")
@@ -223,6 +223,11 @@ def _text(value: str | float) -> str:
 
 def _matches(name: str, patterns: t.Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it can match another name."""
+    return any(letter in name for letter in "*?[")
 
 
 def _amount(value: t.Any) -> int | None:

@@ -8,11 +8,34 @@ from __future__ import annotations
 import types
 import typing as t
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .config import Config
 
-__all__ = ["Server", "serve"]
+__all__ = ["Prompt", "Server", "serve"]
+
+_REQUEST_S = 20.0
+
+
+class Prompt(H11Protocol):
+    """Ends a connection on which no request is complete in time: uvicorn would wait for its headers without end."""
+
+    def connection_made(self, transport: t.Any) -> None:
+        """From now on, it looks again and again."""
+        super().connection_made(transport)
+        self._look(self)
+
+    def _look(self, before: object) -> None:
+        """Whether it has waited for the same request since it looked before."""
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:  # a WebSocket has one of its own
+            return
+        present: object = self.cycle if self.conn.our_state is h11.IDLE else self
+        if present is before and before is not self:
+            self.transport.close()
+            return
+        self.loop.call_later(_REQUEST_S, self._look, present)
 
 
 class Server(uvicorn.Server):
@@ -35,6 +58,7 @@ def serve(config: Config) -> int:
     app = application(config)
     settings = uvicorn.Config(
         app,
+        http=Prompt,
         host=config.listen,
         port=config.port,
         ssl_certfile=str(config.certificate),

@@ -70,6 +70,10 @@ async def again(desk: Desk, request: Request, caller: Caller) -> Response:
     job = _job(desk, request, caller)
     if job is None:
         return error(404, "there is no such job")
+    if job.request["secret"] and job.request["user"] != caller.who.name:  # a new guest would tell what is hidden
+        more = {"user": caller.who.name, "address": address(request), "job": job.id}
+        desk.audit.write("again", allowed=False, **more)
+        return error(403, f"its arguments hold a secret of {job.request['user']}, who alone can run it again")
     earlier, seen = job.request, (await body(request)).get("seen")
     given = {
         "action": earlier["action"],
@@ -98,8 +102,12 @@ def _job(desk: Desk, request: Request, caller: Caller) -> Job | None:
 @with_caller
 async def jobs(desk: Desk, request: Request, caller: Caller) -> Response:
     """The newest first, of one guest, host or state if that is asked for."""
-    query = request.query_params
-    found, limit, before = [], number(query.get("limit"), 100, 1000), query.get("before")
+    return answer(await run_in_threadpool(_listed, desk, request.query_params, caller))
+
+
+def _listed(desk: Desk, query: t.Mapping[str, str], caller: Caller) -> list[dict[str, t.Any]]:
+    found: list[dict[str, t.Any]] = []
+    limit, before = number(query.get("limit"), 100, 1000), query.get("before")
     for job in desk.jobs.all():
         summary = job.summary()
         hits = (
@@ -112,7 +120,7 @@ async def jobs(desk: Desk, request: Request, caller: Caller) -> Response:
             found.append(summary)
         if len(found) == limit:
             break
-    return answer(found)
+    return found
 
 
 @with_caller
@@ -150,14 +158,15 @@ async def cancel(desk: Desk, request: Request, caller: Caller) -> Response:
 
 def _refused(desk: Desk, caller: Caller, job: Job) -> str:
     """Why they may not do what the job does."""
-    request = job.request
-    given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
-    seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
-    try:
-        wanted = order(given, seen, desk.config.hosts)
-    except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
-        return str(problem)
-    return policy.refusal(desk.rules, caller.who, wanted.request)
+    request, hosts = job.request, tuple(desk.config.hosts)
+    if job.asked is None or job.asked[0] != hosts:
+        given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
+        seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
+        try:
+            job.asked = hosts, order(given, seen, hosts).request
+        except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
+            return str(problem)
+    return policy.refusal(desk.rules, caller.who, job.asked[1])
 
 
 @with_caller

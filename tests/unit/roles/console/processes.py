@@ -30,6 +30,7 @@ USERS = [
     {"name": "alice", "password": PASSWORD, "groups": ["admins"]},
     {"name": "bob", "password": PASSWORD, "groups": ["watchers"]},
     {"name": "carol", "password": PASSWORD, "groups": ["web-team"]},
+    {"name": "dave", "password": PASSWORD, "groups": ["admins"]},
 ]
 POLICY: list[dict[str, t.Any]] = [
     {"who": "group:admins", "may": "*"},

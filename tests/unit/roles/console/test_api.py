@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from ansible_collections.corral.virt.roles.console.files.corral_console import answers, offers, policy_server
+from ansible_collections.corral.virt.roles.console.files.corral_console import (
+    answers,
+    offers,
+    order,
+    policy_server,
+    work,
+)
 from ansible_collections.corral.virt.roles.console.files.corral_console.answers import COOKIE
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Jobs
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy_client import PolicyClient, Unavailable
@@ -125,6 +131,25 @@ def test_jobs_without_a_guest_are_for_those_who_may_do_the_same(world: World, si
     assert carol.get("/api/jobs").json() == [], "nor of a host that is none any more"
 
 
+def test_a_list_of_jobs_is_soon_there(site: tuple[Site, TestClient], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job asks is worked out once, not by each list of hundreds of them."""
+    worked_out: list[object] = []
+
+    def counted(*arguments: t.Any) -> t.Any:
+        worked_out.append(arguments)
+        return order.order(*arguments)
+
+    _site, client = site
+    log_in(client)
+    for index in range(3):
+        ask(client, "create", check=True, arguments={"guest": f"ci-{index}"})
+    carol = browser(client.app)
+    log_in(carol, "carol")
+    monkeypatch.setattr(work, "order", counted)
+    assert carol.get("/api/jobs").json() == carol.get("/api/jobs").json() == []
+    assert len(worked_out) == 3
+
+
 def test_jobs_are_looked_after_when_a_disk_had_no_room(
     site: tuple[Site, TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +220,36 @@ def test_a_secret_is_not_shown(world: World, site: tuple[Site, TestClient]) -> N
     assert client.get(f"/api/jobs/{number}").json()["arguments"]["cloud_init"] == "(hidden)"
     shown = client.get("/api/jobs").text + client.get(f"/api/jobs/{number}").text + client.get("/api/audit").text
     assert "a secret" not in shown
+
+
+def test_a_job_with_a_secret_is_run_again_by_its_user_only(site: tuple[Site, TestClient]) -> None:
+    """Else the secret would be in a guest of somebody else, who may not see it."""
+    _site, client = site
+    log_in(client)
+    arguments = {"guest": "ci-1", "cloud_init": {"user_data": "a secret"}}
+    numbers = {
+        name: ask(client, "create", check=True, arguments=given)[1]["id"]
+        for name, given in {"secret": arguments, "open": {"guest": "ci-1"}}.items()
+    }
+    other = browser(client.app)
+    log_in(other, "dave")
+    assert other.get(f"/api/jobs/{numbers['secret']}").status_code == 200
+    status = {name: other.post(f"/api/jobs/{number}/again", json={}) for name, number in numbers.items()}
+    assert (status["open"].status_code, status["secret"].status_code) == (201, 403)
+    assert "of alice" in status["secret"].json()["error"]
+    assert client.post(f"/api/jobs/{numbers['secret']}/again", json={}).status_code == 201
+
+
+def test_patterns_of_guests_are_few(site: tuple[Site, TestClient]) -> None:
+    """Each is compared with each guest: thousands of them would stop the server for everybody."""
+    _site, client = site
+    log_in(client, "bob")
+    many = [f"{index:x}*" for index in range(5000)]
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": many}, "check": True})
+    assert answer.status_code == 400 and "at most 20 patterns" in answer.json()["errors"]["guest"]
+    names = [f"web{index}" for index in range(5000)]
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": names}, "check": True})
+    assert answer.status_code == 400 and "there is no guest web" in answer.json()["errors"]["guest"]
 
 
 def test_a_token_is_for_programs(site: tuple[Site, TestClient]) -> None:

@@ -18,7 +18,7 @@ PROGRAM = """import { may, setUser } from %s;
 const cases = JSON.parse(await new Promise((done) => { let text = ""; process.stdin.on("data", (part) => (text += part)).on("end", () => done(text)); }));
 console.log(JSON.stringify(cases.map(([rule, action, about]) => { setUser({ rules: [rule] }); return may(action, about); })));
 """
-GUESTS = [
+GUESTS: list[dict[str, t.Any]] = [
     {"name": name, "tags": tags, "host": "rack1-a"} for name in ("web1", "web[1]", "db.x") for tags in ([], ["ci"])
 ]
 GUEST_PATTERNS: list[t.Any] = [
@@ -35,7 +35,7 @@ GUEST_PATTERNS: list[t.Any] = [
 ]
 TAG_PATTERNS: list[t.Any] = [None, "c?", ["x", "y"]]
 HOST_PATTERNS: list[t.Any] = [None, "rack1-*", "rack[2-9]*"]
-SELDOM = [{"host": "rack1-a"}, {"host": "rack2-b"}, {"everywhere": True}]
+SELDOM: list[dict[str, t.Any]] = [{"host": "rack1-a"}, {"host": "rack2-b"}, {"everywhere": True}]
 
 
 def rules() -> t.Iterator[dict[str, t.Any]]:
@@ -50,7 +50,7 @@ def rules() -> t.Iterator[dict[str, t.Any]]:
 
 def cases() -> list[tuple[dict[str, t.Any], str, dict[str, t.Any], policy.Request]]:
     """A rule, an action, what the page asks about it, and what the server would be asked."""
-    found = []
+    found: list[tuple[dict[str, t.Any], str, dict[str, t.Any], policy.Request]] = []
     for rule in rules():
         for given in GUESTS:
             guest = policy.Guest(given["name"], tuple(given["tags"]), given["host"])
@@ -60,7 +60,7 @@ def cases() -> list[tuple[dict[str, t.Any], str, dict[str, t.Any], policy.Reques
             found.append((rule, "migrate", {"guest": given, "host": "rack2-b"}, to_there))
         for about in SELDOM:
             hosts = (about["host"],) if "host" in about else ()
-            request = policy.Request("drain", hosts=t.cast("tuple[str, ...]", hosts), everywhere="everywhere" in about)
+            request = policy.Request("drain", hosts=hosts, everywhere="everywhere" in about)
             found.append((rule, "drain", about, request))
     return found
 

@@ -269,11 +269,11 @@ export function Overview({ filter, setFilter }) {
       ${tags.length > 0 && html`<label>Tag <select id="tag" value=${tag} onChange=${set("tag")}><option value="">All</option>${tags.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`}
       <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
-      <span class="switch" role="group" aria-label="Show guests as"><button aria-pressed=${rows ? "false" : "true"} onClick=${() => show("cards")}>Cards</button><button aria-pressed=${rows ? "true" : "false"} onClick=${() => show("rows")}>List</button></span>
       ${actionOf("rebalance") && html`<button disabled=${!may("rebalance", { everywhere: true })} title=${may("rebalance", { everywhere: true }) ? "" : "you may not move the guests of all hosts"} onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
       ${actionOf("create") && html`<button class="primary create" onClick=${openCreate}>Create guest</button>`}
     </div>
-    <p class="summary" role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
+    <div class="title summary"><p role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
+      <span class="buttons switch" role="group" aria-label="Show guests as"><button class="small" aria-pressed=${rows ? "false" : "true"} onClick=${() => show("cards")}>Cards</button><button class="small" aria-pressed=${rows ? "true" : "false"} onClick=${() => show("rows")}>List</button></span></div>
     ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} rows=${rows} />`)}
     ${filtered && !found.length && html`<p class="empty">No guest matches. <button onClick=${() => setFilter({ ...filter, text: "", wanted: "", tag: "" })}>Show all</button></p>`}
     <${Selection} shown=${found} /><${Dock} group=${group} />`;

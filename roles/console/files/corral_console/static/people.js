@@ -58,6 +58,17 @@ export function Users() {
       html`<ul class="plain">${(user.sessions || []).map((each) => html`<li key=${each.id}>${each.address}, ${ago(each.seen)} <button aria-label=${`End the session of ${user.name} at ${each.address}`} onClick=${() => end(each)}>End</button></li>`)}</ul>`])} />` : html`<${Waiting} answer=${answer} />`}`;
 }
 
+const KNOWN = ["id", "time", "user", "address", "audit", "action", "allowed", "guests", "arguments", "check", "reason", "job", "guest"];
+const written = (value) => (typeof value === "string" ? value : Array.isArray(value) && value.every((each) => typeof each === "string") ? value.join(", ") : JSON.stringify(value));
+
+// All that a line of the audit tells beside its columns, for people.
+function told(line) {
+  const guests = (line.guests || []).map((guest) => guest.split(" ")[0]).join(", ");
+  const others = Object.entries(line).filter(([name, value]) => !KNOWN.includes(name) && value !== "" && value !== null);
+  const said = [...Object.entries(line.arguments || {}).filter(([name]) => name !== "guest"), ...others].map(([name, value]) => `${name} ${written(value)}`);
+  return readable([line.check && "check", guests, ...said, line.reason].filter(Boolean).join("; "));
+}
+
 export function Audit() {
   const [pages, setPages] = useState({ lines: null, more: false });
   const [text, setText] = useState("");
@@ -65,11 +76,10 @@ export function Audit() {
   const first = answer.value?.lines || answer.value;
   const lines = pages.lines || first;
   const older = () => attempt(`/api/audit?limit=200&before=${encodeURIComponent(lines.at(-1).id ?? lines.at(-1).time)}`, null, (found) => setPages({ lines: [...lines, ...(found.lines || found)] }));
-  const KNOWN = ["id", "time", "user", "address", "audit", "action", "allowed"];
   const rows = (lines || []).map((line) => [
     new Date((line.time || 0) * 1000).toLocaleString(), line.user, line.address, line.action || line.audit,
-    line.allowed ? html`<span class="state running">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
-    html`<span class="wrap">${readable(Object.entries(line).filter(([name, value]) => !KNOWN.includes(name) && value !== "" && value !== null).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", "))}</span>`, line.reason]);
+    line.allowed ? html`<span class="state job-succeeded">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
+    html`<span class="wrap">${told(line)}${line.job && html` <a href=${`#/jobs/${line.job}`}>Job</a>`}</span>`, told(line)]);
   const shown = rows.filter((row) => !text || row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(text.toLowerCase())));
   return html`<h1>Audit</h1><div class="tools"><label class="grow"><span class="hidden">Search</span><input type="search" placeholder="Search user, action, address" value=${text} onInput=${(event) => setText(event.target.value)} /></label></div>
     ${lines ? html`<${Table} title="Decisions" empty="None." columns=${["When", "User", "Address", "Action", "Decision", "More"]} rows=${shown.map((row) => row.slice(0, 6))} />` : html`<${Waiting} answer=${answer} />`}

@@ -1,0 +1,75 @@
+"""The server and those who keep it waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+
+from ansible_collections.corral.virt.roles.console.files.corral_console import serve
+from ansible_collections.corral.virt.tests.unit.roles.console.processes import until
+
+LATE_S = 0.3
+
+
+async def app(scope: t.Any, _receive: t.Any, send: t.Any) -> None:
+    """Answers in parts, more slowly than requests may come."""
+    if scope["type"] != "http":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _part in range(4):
+        await send({"type": "http.response.body", "body": b"part ", "more_body": True})
+        await asyncio.sleep(LATE_S)
+    await send({"type": "http.response.body", "body": b"end"})
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    monkeypatch.setattr(serve, "_REQUEST_S", LATE_S)
+    listening = socket.create_server(("127.0.0.1", 0))
+    settings = uvicorn.Config(app, http=serve.Prompt, lifespan="off", log_level="critical", loop="asyncio")
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    until(lambda: server.started)
+    yield listening.getsockname()
+    server.should_exit = True
+    thread.join(10)
+
+
+def is_ended(client: socket.socket, *parts: bytes) -> bool:
+    """Whether the server closes the connection of one who sends a little now and then."""
+    client.settimeout(LATE_S / 5)
+    deadline = time.monotonic() + 10 * LATE_S
+    sent = list(parts)
+    while time.monotonic() < deadline:
+        with contextlib.suppress(TimeoutError):
+            if client.recv(1000) == b"":
+                return True
+        with contextlib.suppress(OSError):
+            client.send(sent.pop(0) if sent else b"x")
+    return False
+
+
+def test_a_request_that_does_not_come_is_not_waited_for(address: tuple[str, int]) -> None:
+    for parts in ((b"",), (b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",)):
+        with socket.create_connection(address) as client:
+            assert is_ended(client, *parts)
+
+
+def test_nor_is_the_next_one_on_the_same_connection(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.settimeout(5)
+        told = b""
+        while b"end" not in told:
+            told += client.recv(1000)
+        assert told.count(b"part") == 4, "an answer takes its time"
+        assert is_ended(client, b"GET / HTTP/1.1\r\nX-Slow: ")
