@@ -6,7 +6,7 @@ import { act, actionOf, cancel, guestActions, jobOf, jobOfHost, label, possible,
 import { may } from "/static/rights.js";
 import { askFor, openCreate, quick } from "/static/forms.js";
 import { Dock, Verdict, beginDrag, drag, dropOn, endDrag, openMigrate } from "/static/migrate.js";
-import { Bar, State } from "/static/parts.js";
+import { Bar, Expiry, State } from "/static/parts.js";
 import { openMenu } from "/static/ui.js";
 import { STATES, ago, bytes, guestLink, hostLink, memory, plural } from "/static/words.js";
 
@@ -212,7 +212,7 @@ function Group({ title, guests, group }) {
       <h2>${host ? html`<a href=${hostLink(title)} draggable="false">${title}</a>` : title} <span class="quiet count">${plural(guests.length, "guest")}</span>${host && html` <${HostButtons} host=${host} />`}</h2>
       ${host && (drag.guests.length ? html`<${Verdict} name=${title} />` : html`<${HostFacts} host=${host} />`)}
     </header>
-    ${host && html`<${Maintenance} host=${host} />`}
+    ${host && html`<${Maintenance} host=${host} /><${Expiry} host=${host} />`}
     <${Cards} key=${group} guests=${guests} withHost=${group !== "host"} label=${`Guests of ${title}`} />
   </section>`;
 }
