@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.tests.bench import (
     balancing,
     commands,
+    console,
     converge,
     images,
     inventory,
@@ -49,6 +50,7 @@ BENCHES: dict[str, Bench] = {
     "inventory": inventory,
     "place": placing,
     "balance": balancing,
+    "console": console,
 }
 
 
