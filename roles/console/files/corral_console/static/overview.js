@@ -36,7 +36,8 @@ export function guestItems(guests) {
   const consoles = guests.length === 1 ? [["vnc", "Display"], ["serial", "Serial console"]].map(([kind, word]) => ({
     label: word, refusal: may("console", { guest: guests[0] }) ? (["running", "paused"].includes(guests[0].state) ? "" : "it is off") : "you may not open its consoles",
     run: () => (location.hash = `#/console/${guests[0].uuid}/${kind}`) })) : [];
-  const groups = [...guestActions().map((names) => names.map(item)), consoles].filter((group) => group.length);
+  const copies = guests.length === 1 && actionOf("create") ? [item("clone")] : [];
+  const groups = [...guestActions().map((names) => names.map(item)), copies, consoles].filter((group) => group.length);
   return groups.flatMap((group, index) => (index ? [{ line: true }, ...group] : group));
 }
 
@@ -44,6 +45,7 @@ export function doTo(name, guests) {
   const { able } = possible(name, guests);
   if (!able.length) return;
   if (name === "migrate") openMigrate(able);
+  else if (name === "clone") openCreate(able[0]);
   else if (quick(name)) act(name, { guests: able });
   else askFor(name, { guests: able });
 }
@@ -260,7 +262,7 @@ export function Overview({ filter, setFilter }) {
       <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
       ${actionOf("rebalance") && html`<button onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
-      ${actionOf("create") && html`<button class="primary create" onClick=${openCreate}>Create guest</button>`}
+      ${actionOf("create") && html`<button class="primary create" onClick=${() => openCreate()}>Create guest</button>`}
     </div>
     <p class="summary" role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
     ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} />`)}
