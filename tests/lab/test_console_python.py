@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 def asked(path: str, cookie: str = "", body: object = None) -> t.Any:
     """An answer of the page, and the cookie that it sets."""
     headers = {"origin": LAB.url, "cookie": cookie, "content-type": "application/json"}
-    request = urllib.request.Request(LAB.url + path, body and json.dumps(body).encode(), headers)
+    request = urllib.request.Request(LAB.url + path, json.dumps(body).encode() if body else None, headers)
     context = ssl.create_default_context(cadata=on("cat /etc/corral-console/tls/ca.crt"))
     with urllib.request.urlopen(request, context=context) as answer:
         return json.loads(answer.read()), (answer.headers["set-cookie"] or "").partition(";")[0]
