@@ -17,6 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.tests.bench import (
     balancing,
     commands,
+    console,
     converge,
     images,
     inventory,
@@ -51,6 +52,7 @@ BENCHES: dict[str, Bench] = {
     "place": placing,
     "balance": balancing,
     "playbooks": playbooks,
+    "console": console,
 }
 
 

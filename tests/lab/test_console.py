@@ -33,7 +33,7 @@ __all__ = ["browser", "browsing"]
 pytestmark = pytest.mark.lab
 
 LAB = Site("console")
-on = functools.partial(LAB.on, "hyper1")
+on, on2 = functools.partial(LAB.on, "hyper1"), functools.partial(LAB.on, "hyper2")
 USERS = [
     {"name": "alice", "password": PASSWORD, "groups": ["admins"]},
     {"name": "bob", "password": PASSWORD},
@@ -364,7 +364,8 @@ def test_the_keys_open_nothing_else(console: str) -> None:
             "this key opens consoles with a ticket of the web console, and nothing else" in printed
             and "uid=" not in printed
         )
-    assert on(ssh.format("console", "-T", "maintenance") + " </dev/null").split() == ["ok", "null"]
+    first, told = on(ssh.format("console", "-T", "host") + " </dev/null").splitlines()
+    assert first == "ok" and json.loads(told)["maintenance"] is None
     for flags in ("-W 127.0.0.1:22", "-N -R 0:127.0.0.1:22 -o ExitOnForwardFailure=yes"):
         for key in ("console", "read"):
             assert "SSH-2" not in on(f"timeout 5 {ssh.format(key, flags, '')} </dev/null 2>&1 || true")
@@ -375,6 +376,37 @@ def test_the_keys_open_nothing_else(console: str) -> None:
     for secret in ("/etc/corral-console/tls/server.key", "/etc/corral-console/tls/ca.key", "/etc/shadow"):
         on(f"runuser -u corral-console -- cat {secret} 2>&1", ok=False)
     on("runuser -u corral-console -- virsh -c qemu:///system list 2>&1", ok=False)
+
+
+def test_a_host_shows_when_its_certificates_end(browsing: Browsing) -> None:
+    page = browsing.enter()
+    page.goto(f"{browsing.url}/#/host/hyper2")
+    shown = page.get_by_role("region", name="Certificates")
+    ends = {}
+    for name, path in (
+        ("libvirt server", "libvirt/servercert"),
+        ("libvirt client", "libvirt/clientcert"),
+        ("QEMU server", "qemu/server-cert"),
+        ("QEMU client", "qemu/client-cert"),
+    ):
+        ends[name] = on2(f'date -d "$(openssl x509 -noout -enddate -in /etc/pki/{path}.pem | cut -d= -f2)" +%s')
+        words = page.evaluate("seconds => new Date(seconds * 1000).toLocaleString()", int(ends[name]))
+        expect(shown.get_by_role("row", name=name)).to_contain_text(words, timeout=30000)
+    made = (
+        "openssl req -x509 -newkey ed25519 -nodes -subj /CN=x -keyout /dev/null -days {} -out /tmp/soon.pem 2>/dev/null"
+    )
+    place = "/etc/pki/qemu/client-cert.pem"
+    target = on2(f"readlink {place}")
+    try:
+        for days, how in ((20, "warn"), (2, "bad")):
+            on2(f"{made.format(days)} && chmod 644 /tmp/soon.pem && ln -sfn /tmp/soon.pem {place}")
+            on("systemctl restart corral-console")  # which reads anew at once
+            cell = shown.get_by_role("row", name="QEMU client").locator(".expiry")
+            expect(cell).to_have_class(f"expiry {how}", timeout=30000)
+            expect(page.get_by_role("status").filter(has_text="rotate_certificates").first).to_be_visible()
+    finally:
+        on2(f"ln -sfn {target} {place}")
+    browsing.problems.clear()  # the browser reports that the server was away
 
 
 def test_an_unreachable_host_is_shown_and_comes_back(browsing: Browsing) -> None:

@@ -524,6 +524,39 @@ def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None
     assert violations(page) == [], "create"
 
 
+def test_a_guest_that_is_off_is_cloned_where_it_is(browsing: Browsing) -> None:
+    page = browsing.enter(viewport=TALL)
+    host = where("db1")
+    expect(page.get_by_role("button", name="Create guest")).to_be_visible()  # what can be done is known
+    card(page, "db1", host).get_by_role("button", name="Actions of db1").click()
+    clone = page.get_by_role("menuitem", name="Clone …")
+    expect(clone).to_have_attribute("aria-disabled", "true")
+    expect(clone).to_contain_text("it must be off; shut it down first")
+    page.keyboard.press("Escape")
+    LAB.on(host, "virsh destroy db1")
+    expect(card(page, "db1", host)).to_have_attribute("data-state", "shutdown")
+    card(page, "db1", host).get_by_role("button", name="Actions of db1").click()
+    clone.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"It is made on {host}, where the original is")
+    expect(dialog.locator("#field-memory")).to_have_count(0)
+    dialog.locator("#field-guest").fill("copy1")
+    dialog.locator("#field-state").select_option("shutdown")
+    assert violations(page) == []
+    dialog.get_by_role("button", name="Show plan").click()
+    expect(dialog.get_by_text("Where it would go, and how")).to_be_visible(timeout=JOB_MS)
+    assert "copy1" not in LAB.on(host, "virsh list --all --name"), "a plan makes nothing"
+    confirm(page, "Clone")
+    ended(page, get(page, "/api/jobs?limit=1")[0]["id"])
+    expect(card(page, "copy1", host)).to_have_attribute("data-state", "shutdown", timeout=JOB_MS)
+    assert LAB.on(host, "virsh domuuid copy1") != LAB.on(host, "virsh domuuid db1")
+    first = "virsh domblklist {} --details | awk '$2 == \"disk\" {{print $4; exit}}'"
+    disks = [LAB.on(host, first.format(name)) for name in ("db1", "copy1")]
+    assert disks[0] != disks[1]
+    assert "identical" in LAB.on(host, f"qemu-img compare {' '.join(disks)}")
+    LAB.on(host, "virsh undefine copy1 --remove-all-storage && virsh start db1")
+
+
 def test_history_shows_what_a_guest_used(browsing: Browsing) -> None:
     page = browsing.enter()
     source = where("web1")

@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 def asked(path: str, cookie: str = "", body: object = None) -> t.Any:
     """An answer of the page, and the cookie that it sets."""
     headers = {"origin": LAB.url, "cookie": cookie, "content-type": "application/json"}
-    request = urllib.request.Request(LAB.url + path, body and json.dumps(body).encode(), headers)
+    request = urllib.request.Request(LAB.url + path, json.dumps(body).encode() if body else None, headers)
     context = ssl.create_default_context(cadata=on("cat /etc/corral-console/tls/ca.crt"))
     with urllib.request.urlopen(request, context=context) as answer:
         return json.loads(answer.read()), (answer.headers["set-cookie"] or "").partition(";")[0]
@@ -64,7 +64,7 @@ def runs_a_job() -> None:
     for action in ("drain", "undrain"):
         job = asked("/api/jobs", cookie, {"action": action, "arguments": {"host": "hyper1"}})[0]["id"]
         until(lambda job=job: asked(f"/api/jobs/{job}", cookie)[0]["ended"], timeout_s=120)  # type: ignore[misc]
-        assert asked(f"/api/jobs/{job}", cookie)[0]["state"] == "ok"
+        assert asked(f"/api/jobs/{job}", cookie)[0]["state"] == "succeeded"
 
 
 def test_a_run_that_is_killed_is_made_up_for() -> None:

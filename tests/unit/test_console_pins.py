@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.roles.console.files import pack_console
+from ansible_collections.corral.virt.roles.console.files.wheels import Problem
 from ansible_collections.corral.virt.tests.tools import console_pins
 
 LIBRARY = {"package": "@some/thing", "version": "1.0.0", "integrity": "sha512-x", "files": {"a": "b"}}
@@ -90,5 +91,5 @@ def test_a_project_is_packed_without_what_nobody_needs(tmp_path: Path) -> None:
     assert packed == pack_console.project(tmp_path, ["ansible.cfg", "inventory"])
     for inside, there in (("hosts.yml", True), ("config", False), ("other", False), ("__pycache__", False)):
         assert (inside.encode() in packed) == there
-    with pytest.raises(pack_console.Problem, match="set console_project"):
+    with pytest.raises(Problem, match="set console_project"):
         pack_console.project(tmp_path, ["missing"])

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -31,6 +32,13 @@ except ImportError:  # `connect` needs none
     libvirt = None
 
 MARK = Path("/var/lib/libvirt/corral-maintenance.json")  # readable by all
+# Of this host; each is readable by all.
+CERTIFICATES = {
+    "libvirt server": Path("/etc/pki/libvirt/servercert.pem"),
+    "libvirt client": Path("/etc/pki/libvirt/clientcert.pem"),
+    "QEMU server": Path("/etc/pki/qemu/server-cert.pem"),
+    "QEMU client": Path("/etc/pki/qemu/client-cert.pem"),
+}
 SOCKET = "/run/corral-console-relay.sock"
 TRUST = Path("/usr/lib/corral-console/relay")  # `host`, the name of this one, and `ticket.pem`, the key that signs
 USED = Path("/run/corral-console-relay")  # a file for each ticket that was shown
@@ -145,10 +153,10 @@ def to_file(number: int) -> Write:
 def connect(request: str, path: str = SOCKET) -> None:
     """Between standard input and output and `serve`, which judges the ticket; raises Refused.
 
-    Without a ticket, only whether the host is in maintenance is told.
+    Without a ticket, only whether the host is in maintenance is told, and when its certificates end.
     """
-    if request == "maintenance":
-        to_file(1)(b"ok\n" + (MARK.read_bytes() if MARK.exists() else b"null"))
+    if request == "host":
+        to_file(1)(b"ok\n" + json.dumps(host()).encode())
         return
     if not REQUEST.fullmatch(request):
         raise Refused(_NO_TICKET)
@@ -159,6 +167,20 @@ def connect(request: str, path: str = SOCKET) -> None:
         raise Refused(f"the relay does not run on this host: {error.strerror}") from None
     there.sendall(f"{request}\n".encode())
     carry([(from_file(0), there.sendall), (lambda: there.recv(_CHUNK), to_file(1))])
+
+
+def host() -> dict[str, t.Any]:
+    """The mark of maintenance, and seconds since the epoch at which each certificate ends (None: unreadable)."""
+    maintenance = json.loads(MARK.read_text()) if MARK.exists() else None
+    ends = {name: ends_at(path) for name, path in CERTIFICATES.items() if path.exists()}
+    return {"maintenance": maintenance, "certificates": ends}
+
+
+def ends_at(certificate: Path) -> int | None:
+    """The last second of its validity, as OpenSSL says."""
+    command = ["openssl", "x509", "-noout", "-enddate", "-in", str(certificate)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return int(ssl.cert_time_to_seconds(done.stdout.strip().partition("=")[2])) if done.returncode == 0 else None
 
 
 def serve(here: socket.socket, uri: str = _URI, trust: Path = TRUST, used: Path = USED) -> None:

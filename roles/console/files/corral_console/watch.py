@@ -238,16 +238,16 @@ def _pools(connection: t.Any) -> list[dict[str, t.Any]]:
 
 
 class Mark:
-    """Whether the host is in maintenance, read in a thread of its own: ssh takes its time."""
+    """Maintenance and certificates of the host, read in a thread of its own: ssh takes its time."""
 
     def __init__(self, relay: t.Sequence[str]) -> None:
         self._relay = relay
-        self._known: dict[str, str | None] = {}
+        self._known: dict[str, t.Any] = {}
         self._reads: threading.Thread | None = None
         self.due_at = 0.0
 
-    def known(self) -> dict[str, str | None]:
-        """`maintenance`, with the reason or None; nothing while it is not known."""
+    def known(self) -> dict[str, t.Any]:
+        """What `mark.read` says; nothing while it is not known."""
         if self._relay and time.monotonic() >= self.due_at and not (self._reads and self._reads.is_alive()):
             self.due_at = time.monotonic() + _MARK_S
             self._reads = threading.Thread(target=self._read, daemon=True)
@@ -256,9 +256,9 @@ class Mark:
 
     def _read(self) -> None:
         try:
-            self._known = {"maintenance": mark.read(self._relay)}
+            self._known = mark.read(self._relay)
         except mark.Unknown as error:
-            _LOG.warning("cannot read whether a host is in maintenance: %s", error)
+            _LOG.warning("cannot read maintenance and certificates of a host: %s", error)
 
 
 def _runs(one: follow.Figures) -> bool:

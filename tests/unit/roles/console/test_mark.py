@@ -1,8 +1,11 @@
-"""Whether a host is in maintenance, as its relay tells."""
+"""Whether a host is in maintenance, and when its certificates end, as its relay tells."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -16,11 +19,17 @@ def says(text: str) -> list[str]:
 
 
 def test_a_mark_is_its_reason() -> None:
-    assert mark.read(says('ok\n{"reason": "new fan", "since": "x"}')) == "new fan"
-    assert mark.read(says("ok\nnull")) is None
+    text = 'ok\n{"maintenance": {"reason": "new fan", "since": "x"}, "certificates": {}}'
+    assert mark.read(says(text)) == {"maintenance": "new fan", "certificates": {}}
+    assert mark.read(says('ok\n{"maintenance": null, "certificates": {}}'))["maintenance"] is None
 
 
-@pytest.mark.parametrize("text", ["", "error: no", "ok\n", "ok\n[]", 'ok\n{"since": 1}'])
+def test_only_certificates_that_are_known_are_told() -> None:
+    text = 'ok\n{"maintenance": null, "certificates": {"QEMU client": 5, "<b>": 1, "QEMU server": null}}'
+    assert mark.read(says(text))["certificates"] == {"QEMU server": None, "QEMU client": 5}
+
+
+@pytest.mark.parametrize("text", ["", "error: no", "ok\n", "ok\n[]", 'ok\n{"maintenance": null}'])
 def test_anything_else_is_not_known(text: str) -> None:
     with pytest.raises(mark.Unknown):
         mark.read(says(text))
@@ -28,11 +37,37 @@ def test_anything_else_is_not_known(text: str) -> None:
         mark.read(["/does/not/exist"])
 
 
-def test_the_relay_tells_it_without_a_ticket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+@pytest.mark.parametrize("value", ["-1", "1e400", '"soon"', "[]", "999999999999999", "1.5"])
+def test_the_end_of_a_certificate_is_a_time(value: str) -> None:
+    with pytest.raises(mark.Unknown):
+        mark.read(says(f'ok\n{{"maintenance": null, "certificates": {{"QEMU client": {value}}}}}'))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a host."""
     monkeypatch.setattr(console_relay, "MARK", tmp_path / "mark")
+    places = {name: tmp_path / f"{name}.pem" for name in console_relay.CERTIFICATES}
+    monkeypatch.setattr(console_relay, "CERTIFICATES", places)
+    return tmp_path
+
+
+def told(capfdbinary: pytest.CaptureFixture[bytes]) -> dict[str, t.Any]:
+    """What the relay says, without a ticket, and the web process understands."""
     console_relay.connect(mark.REQUEST)
-    (tmp_path / "mark").write_text('{"reason": "x"}')
-    console_relay.connect(mark.REQUEST)
-    assert capfdbinary.readouterr().out == b'ok\nnullok\n{"reason": "x"}'
+    return mark.read(says(capfdbinary.readouterr().out.decode()))
+
+
+def test_the_relay_tells_it_without_a_ticket(host: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert told(capfdbinary) == {"maintenance": None, "certificates": {}}
+    (host / "mark").write_text('{"reason": "x"}')
+    assert told(capfdbinary)["maintenance"] == "x"
+
+
+def test_the_relay_tells_when_certificates_end(host: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=x", "-days", "3"]
+    subprocess.run([*command, "-keyout", "/dev/null", "-out", str(host / "QEMU server.pem")], check=True)
+    (host / "QEMU client.pem").write_text("none")
+    found = told(capfdbinary)["certificates"]
+    assert abs(found["QEMU server"] - time.time() - 3 * 86400) < 60
+    assert found == {"QEMU server": found["QEMU server"], "QEMU client": None}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.roles.console.files import pack_console
+from ansible_collections.corral.virt.roles.console.files import pack_console, wheels
 from ansible_collections.corral.virt.roles.console.files.corral_console import authority, watch
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import BadConfig, Config
 
@@ -151,15 +151,15 @@ def test_files_of_a_package_are_taken(tmp_path: Path, pin: dict[str, t.Any]) -> 
 def test_a_package_with_other_content_is_refused(tmp_path: Path, pin: dict[str, t.Any]) -> None:
     package(tmp_path, pin, {"package/lib/a.js": b"1", "package/L": b"3"})
     pin["integrity"] = "sha512-other"
-    with pytest.raises(pack_console.Problem, match=r"is not @some/thing 1\.0"):
+    with pytest.raises(wheels.Problem, match=r"is not @some/thing 1\.0"):
         pack_console.libraries(tmp_path, fetch=True)
 
 
 def test_a_package_that_is_missing_is_told(tmp_path: Path, pin: dict[str, t.Any]) -> None:
-    with pytest.raises(pack_console.Problem, match=r"npm pack @some/thing@1\.0"):
+    with pytest.raises(wheels.Problem, match=r"npm pack @some/thing@1\.0"):
         pack_console.libraries(tmp_path, fetch=False)
     package(tmp_path, pin, {"package/L": b"3"})
-    with pytest.raises(pack_console.Problem, match="has no lib/"):
+    with pytest.raises(wheels.Problem, match="has no lib/"):
         pack_console.libraries(tmp_path, fetch=False)
 
 
@@ -167,5 +167,5 @@ def test_without_npm_the_error_says_what_to_do(
     tmp_path: Path, pin: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pack_console.Problem, match="console_libraries"):
+    with pytest.raises(wheels.Problem, match="console_libraries"):
         pack_console.libraries(tmp_path, fetch=True)

@@ -1,4 +1,4 @@
-"""The server and those who keep it waiting."""
+"""The server, those who keep it waiting, and those who are too many."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import typing as t
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -73,3 +74,35 @@ def test_nor_is_the_next_one_on_the_same_connection(address: tuple[str, int]) ->
             told += client.recv(1000)
         assert told.count(b"part") == 4, "an answer takes its time"
         assert is_ended(client, b"GET / HTTP/1.1\r\nX-Slow: ")
+
+
+def test_a_connection_beyond_the_limit_ends_and_others_make_room() -> None:
+    known: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+    with serve.Listening(socket.create_server(("127.0.0.1", 0)), 2, known) as listening:
+        clients = [socket.create_connection(listening.getsockname(), timeout=10) for _number in range(3)]
+        taken = [listening.accept()[0] for _number in range(2)]
+        with pytest.raises(ConnectionAbortedError):
+            listening.accept()
+        assert clients[2].recv(1) == b"", "it has ended"
+        taken[1].close()  # and is not collected yet
+        clients.append(socket.create_connection(listening.getsockname(), timeout=10))
+        taken.append(listening.accept()[0])
+        taken[-1].sendall(b"x")
+        assert clients[3].recv(1) == b"x"
+        for each in (*clients, *taken):
+            each.close()
+
+
+def test_all_addresses_share_one_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    sockets = serve.listening("", port, 1)
+    assert {each.family for each in sockets} >= {socket.AF_INET}
+    assert len({id(each._known) for each in sockets}) == 1
+    for each in sockets:
+        each.close()
+    (only,) = serve.listening("127.0.0.1", port, 1)
+    assert only.getsockname()[0] == "127.0.0.1"
+    with pytest.raises(OSError, match="in use"):
+        serve.listening("127.0.0.1", port, 1)
+    only.close()

@@ -37,6 +37,7 @@ const WHEN = {
   reset: [RUNS, "it is off"],
   force_off: [RUNS, "it is off"],
   rename: [["shutdown"], "it must be off; shut it down first"],
+  clone: [["shutdown"], "it must be off; shut it down first"],
 };
 
 // Of the newest job first. A check changes nothing, so nothing waits for it.
@@ -54,7 +55,8 @@ export function jobOfHost(name) {
 
 // Why the action cannot be done to the guest now; empty when it can.
 export function refusal(name, guest) {
-  if (!may(name, { guest, anywhere: name === "migrate" })) return `you may not ${label(name).toLowerCase()} it`;
+  // A copy is a new guest, with a name that is not known yet.
+  if (!(name === "clone" ? may("create", { host: guest.host }) : may(name, { guest, anywhere: name === "migrate" }))) return `you may not ${label(name).toLowerCase()} it`;
   const host = state.host.get(`host/${guest.host}`);
   if (host && host.state !== "connected") return `${guest.host} cannot be reached`;
   const job = jobOf(guest.uuid);

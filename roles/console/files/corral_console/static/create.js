@@ -1,4 +1,4 @@
-// The form of a new guest: few fields, choices that are there now, and where it would go.
+// The form of a new guest, or of a copy of one: few fields, choices that are there now, and where it would go.
 
 import { html, useEffect, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, state } from "/static/server.js";
@@ -24,8 +24,11 @@ const NETWORK = { name: "network", type: "str" };
 const NO_NETWORK = "none";
 const OMITTED = ["virt_group", "confirm", "gone", "domain", "options", "cloud_init", "uuid"];
 
-export function openCreate() {
-  openDialog(html`<${Create} />`);
+// What a copy has of its original, and where it is made.
+const COPIED = ["image", "vcpus", "memory", "size", "network", "host", "clone_of"];
+
+export function openCreate(original) {
+  openDialog(html`<${Create} original=${original} />`);
 }
 
 // Of one host that is connected: hosts of a cluster have the same ones.
@@ -47,11 +50,11 @@ function withLists({ values: { size, network, ...values }, problems }) {
   return { values, problems };
 }
 
-function Create() {
+function Create({ original }) {
   const action = actionOf("create");
   const [images, setImages] = useState([]);
   const networks = useNetworks();
-  const [form, setForm] = useState({ vcpus: "2", memory: "2GiB", state: "running" });
+  const [form, setForm] = useState(original ? { state: "running" } : { vcpus: "2", memory: "2GiB", state: "running" });
   const [keys, setKeys] = useState("");
   const [problems, setProblems] = useState({});
   const [failed, setFailed] = useState("");
@@ -61,11 +64,13 @@ function Create() {
     ask("/api/images").then((found) => setImages(found.map((image) => image.name)), () => null);
   }, []);
   const all = new Map([...(action?.arguments || []), SIZE, { ...NETWORK, choices: [NO_NETWORK, ...networks] }].map((argument) => [argument.name, argument]));
-  const first = FIRST.filter((name) => all.has(name)).map((name) => all.get(name));
-  const more = [...all.values()].filter((argument) => !FIRST.includes(argument.name) && !OMITTED.includes(argument.name));
+  const first = FIRST.filter((name) => all.has(name) && !(original && COPIED.includes(name))).map((name) => all.get(name));
+  const hidden = [...FIRST, ...OMITTED, ...(original ? COPIED : [])];
+  const more = [...all.values()].filter((argument) => !hidden.includes(argument.name));
   const { values, problems: wrong } = withLists(valuesOf([...first, ...more], form));
   const lines = keys.split("\n").map((line) => line.trim()).filter(Boolean);
   if (lines.length) values.cloud_init = { user_data: { ssh_authorized_keys: lines } };
+  if (original) Object.assign(values, { clone_of: original.name, host: original.host });
   const text = JSON.stringify(values);
   const check = useCheck("create", { values }, wanted);
   useEffect(() => {
@@ -82,16 +87,18 @@ function Create() {
     try {
       const job = await begin("create", { values });
       closeDialog();
-      tell(`Create ${values.guest}: begun.`, { link: `#/jobs/${job.id}`, word: "Show job" });
+      tell(`${what}: begun.`, { link: `#/jobs/${job.id}`, word: "Show job" });
     } catch (error) {
       setProblems(error.fields || {});
       setFailed(error.message);
     }
     setBusy(false);
   };
+  const what = original ? `Clone ${original.name} as ${values.guest}` : `Create ${values.guest}`;
   const shown = wanted === text;
   const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} words=${HELP[argument.name]} live=${argument.name === "image" ? images : argument.name === "guest" ? [] : undefined} />`;
-  return html`<form onSubmit=${submit} novalidate><${DialogTitle}>Create guest<//>
+  return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${original ? `Clone ${original.name}` : "Create guest"}<//>
+    ${original && html`<p>The copy has the hardware and copies of the disks of ${original.name}, and a UUID and MAC addresses of its own. It is made on ${original.host}, where the original is; migrate it from there.</p>`}
     <div class="columns">${first.map(field)}</div>
     ${all.has("cloud_init") && html`<div class="field"><label for="field-keys">SSH keys</label><textarea id="field-keys" rows="2" spellcheck="false" placeholder="ssh-ed25519 AAAA… me@example" aria-describedby="field-keys-help" onInput=${(event) => setKeys(event.target.value)}>${keys}</textarea>
       <p class="help" id="field-keys-help">Public keys, a line each. Cloud-init lets their owners in as the image's login user.</p></div>`}
@@ -99,5 +106,5 @@ function Create() {
     ${shown && html`<${Check} check=${check} title="Where it would go, and how" />`}
     ${failed && html`<p class="problem" role="alert">${failed}</p>`}
     <div class="dialog-foot"><button type="button" onClick=${closeDialog}>Cancel</button>
-      <button class="primary" disabled=${busy || (shown && !check.ok)}>${shown && check.ok ? "Create" : "Show plan"}</button></div></form>`;
+      <button class="primary" disabled=${busy || (shown && !check.ok)}>${shown && check.ok ? (original ? "Clone" : "Create") : "Show plan"}</button></div></form>`;
 }

@@ -8,7 +8,7 @@ import { askFor, quick } from "/static/forms.js";
 import { Graphs } from "/static/graphs.js";
 import { JobsOf } from "/static/jobs.js";
 import { HostButtons, Maintenance, Progress, doTo, guestItems, storageOf } from "/static/overview.js";
-import { Bar, Facts, State, Table, Waiting, useAnswer } from "/static/parts.js";
+import { Bar, Certificates, Expiry, Facts, State, Table, Waiting, useAnswer } from "/static/parts.js";
 import { openMenu } from "/static/ui.js";
 import { bytes, guestLink, hostLink, memory, plural } from "/static/words.js";
 
@@ -76,6 +76,7 @@ export function Host({ name }) {
       <span class="buttons">${host.state === "connected" && ("maintenance" in host ? action(host.maintenance ? "undrain" : "drain") : html`<${HostButtons} host=${host} />`)}</span></div>
     ${host.reason && html`<p class="problem">${host.reason}</p>`}
     <${Maintenance} host=${host} />
+    <${Expiry} host=${host} />
     ${host.state === "connected" && html`<div class="bars wide"><${Bar} label="CPU" value=${figures.cpu} detail=${`of ${plural(host.cpus, "CPU")}`} /><${Bar} label="Memory" value=${figures.memory} detail=${`of ${memory(host.memory_mib)}`} />
       ${storage && html`<${Bar} label="Storage" value=${storage.percent} detail=${`of ${bytes(storage.all)}`} />`}</div>`}
     <${Table} title="Guests" empty="No guests." columns=${["Name", "State", "vCPUs", "Memory"]} rows=${guests.map((guest) => [html`<a href=${guestLink(guest)}>${guest.name}</a>`, html`<${State} value=${guest.state} />`, guest.vcpus || "", memory(guest.memory_mib)])} />
@@ -91,6 +92,7 @@ export function Host({ name }) {
       <${Table} title="Storage pools" empty="No storage pools." columns=${["Name", "Path", "Used", "Size"]} rows=${found.pools.map((pool) => [pool.name, html`<code>${pool.path}</code>`, bytes(pool.allocation_bytes), bytes(pool.capacity_bytes)])} />
       <${Table} title="Networks" empty="No virtual networks." columns=${["Name", "Bridge", "Active"]} rows=${found.networks.map((each) => [each.name, each.bridge, each.active ? "yes" : "no"])} />`
       : html`<${Waiting} answer=${host.state === "connected" ? answer : { problem: "Details are shown while the host is connected." }} />`}
+    <${Certificates} host=${host} />
     <${Graphs} path=${`/api/history/${encodeURIComponent(name)}`} />
     <${JobsOf} query=${`&host=${encodeURIComponent(name)}`} fits=${(job) => job.hosts?.includes(name)} />`;
 }

@@ -8,7 +8,7 @@ import { openChange } from "/static/change.js";
 import { openCreate } from "/static/create.js";
 import { askFor, quick } from "/static/forms.js";
 import { Dock, Verdict, beginDrag, drag, dropOn, endDrag, openMigrate } from "/static/migrate.js";
-import { Bar, State } from "/static/parts.js";
+import { Bar, Expiry, State } from "/static/parts.js";
 import { openMenu } from "/static/ui.js";
 import { STATES, ago, bytes, guestLink, hostLink, memory, plural } from "/static/words.js";
 
@@ -38,7 +38,8 @@ export function guestItems(guests) {
   const consoles = guests.length === 1 ? [["vnc", "Display"], ["serial", "Serial console"]].map(([kind, word]) => ({
     label: word, refusal: may("console", { guest: guests[0] }) ? (["running", "paused"].includes(guests[0].state) ? "" : "it is off") : "you may not open its consoles",
     run: () => (location.hash = `#/console/${guests[0].uuid}/${kind}`) })) : [];
-  const groups = [...guestActions().map((names) => names.map(item)), consoles].filter((group) => group.length);
+  const copies = guests.length === 1 && actionOf("create") ? [item("clone")] : [];
+  const groups = [...guestActions().map((names) => names.map(item)), copies, consoles].filter((group) => group.length);
   return groups.flatMap((group, index) => (index ? [{ line: true }, ...group] : group));
 }
 
@@ -47,6 +48,7 @@ export function doTo(name, guests) {
   if (!able.length) return;
   if (name === "migrate") openMigrate(able);
   else if (name === "change") openChange(able);
+  else if (name === "clone") openCreate(able[0]);
   else if (quick(name)) act(name, { guests: able });
   else askFor(name, { guests: able });
 }
@@ -217,7 +219,7 @@ function Group({ title, guests, group, rows }) {
       <h2>${host ? html`<a href=${hostLink(title)} draggable="false">${title}</a>` : title} <span class="quiet count">${plural(guests.length, "guest")}</span>${host && html` <${HostButtons} host=${host} />`}</h2>
       ${host && (drag.guests.length ? html`<${Verdict} name=${title} />` : html`<${HostFacts} host=${host} />`)}
     </header>
-    ${host && html`<${Maintenance} host=${host} />`}
+    ${host && html`<${Maintenance} host=${host} /><${Expiry} host=${host} />`}
     <${Cards} key=${`${group}/${rows}`} guests=${guests} rows=${rows} withHost=${group !== "host"} label=${`Guests of ${title}`} />
   </section>`;
 }
@@ -270,7 +272,7 @@ export function Overview({ filter, setFilter }) {
       <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
       ${actionOf("rebalance") && html`<button disabled=${!may("rebalance", { everywhere: true })} title=${may("rebalance", { everywhere: true }) ? "" : "you may not move the guests of all hosts"} onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
-      ${actionOf("create") && html`<button class="primary create" onClick=${openCreate}>Create guest</button>`}
+      ${actionOf("create") && html`<button class="primary create" onClick=${() => openCreate()}>Create guest</button>`}
     </div>
     <div class="title summary"><p role="status">${filtered ? `${found.length} of ${plural(count, "guest")}` : `${plural(state.host.size, "host")}, ${plural(count, "guest")}, ${running} running`}${away > 0 && html`, <strong class="bad">${plural(away, "host")} unreachable</strong>`}</p>
       <span class="buttons switch" role="group" aria-label="Show guests as"><button class="small" aria-pressed=${rows ? "false" : "true"} onClick=${() => show("cards")}>Cards</button><button class="small" aria-pressed=${rows ? "true" : "false"} onClick=${() => show("rows")}>List</button></span></div>

@@ -45,6 +45,36 @@ export function Table({ title, columns, rows, empty }) {
   </section>`;
 }
 
+const DAY_S = 86400;
+
+// A certificate that ends within a month, or a week, as playbooks renew them in their last month.
+function urgency(ends) {
+  const days = (ends - Date.now() / 1000) / DAY_S;
+  return ends === null || days < 7 ? "bad" : days < 30 ? "warn" : "";
+}
+
+const inDays = (ends) => {
+  const days = Math.floor((ends - Date.now() / 1000) / DAY_S);
+  return days < 0 ? "expired" : `in ${days} ${days === 1 ? "day" : "days"}`;
+};
+
+export function Expiry({ host }) {
+  const due = Object.entries(host.certificates || {}).filter(([, ends]) => urgency(ends));
+  if (!due.length) return null;
+  const worst = due.some(([, ends]) => urgency(ends) === "bad") ? "problem" : "notice";
+  return html`<p class=${worst} role="status">${due.map(([name, ends]) => `Certificate ${name}: ${ends === null ? "unreadable" : inDays(ends)}. `)}
+    Renew: <code>ansible-playbook corral.virt.rotate_certificates</code></p>`;
+}
+
+export function Certificates({ host }) {
+  const rows = Object.entries(host.certificates || {}).map(([name, ends]) => [
+    name,
+    ends === null ? "unreadable" : new Date(ends * 1000).toLocaleString(),
+    html`<span class=${`expiry ${urgency(ends)}`}>${ends === null ? "" : inDays(ends)}</span>`,
+  ]);
+  return html`<${Table} title="Certificates" empty=${host.certificates ? "No certificates." : "The host has not told yet."} columns=${["Of", "Expires", ""]} rows=${rows} />`;
+}
+
 export function Waiting({ answer }) {
   if (answer.problem) return html`<p class="problem" role="alert">${answer.problem}</p>`;
   return html`<p class="quiet" role="status">Asking the host …</p>`;
