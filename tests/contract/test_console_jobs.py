@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.roles.console.files.corral_console import order, run
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.roles.console.files.corral_console import offers, order, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import PolicyConfig
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import ACTIVE, Busy, Job, Jobs
 from ansible_collections.corral.virt.roles.console.files.corral_console.order import Order, Seen
@@ -140,6 +141,50 @@ def test_no_text_is_a_template(config: PolicyConfig) -> None:
     written = run.variables({"values": values, "expected": []}, "hyper")
     nodes = [node for node in _scalars(t.cast(yaml.Node, yaml.compose(written))) if "lookup" in node.value]
     assert len(nodes) == 3 and {node.tag for node in nodes} == {"!unsafe"}
+
+
+REQUIRED: dict[str, dict[str, t.Any]] = {
+    "create": {"guest": "ci-1"},
+    "rename": {"to": "ci-2"},
+    "change": {"vcpus": 2},
+    "drain": {"host": "hyper1"},
+    "undrain": {"host": "hyper1"},
+}
+
+
+def _texts(action: str) -> Iterator[tuple[str, t.Any]]:
+    """Each argument that can hold a text, with a template in it."""
+    text = "{{ lookup('pipe', 'id') }}"
+    for name, argument in offers.arguments(_actions.action(action)).items():
+        kind = argument.spec.get("type", "str")
+        if kind == "list" and argument.spec.get("elements", "str") == "str":
+            yield name, [text, "x"]
+        elif kind == "dict":
+            yield name, {"description": text}
+        elif kind in ("str", "raw", "path"):
+            yield name, text
+
+
+@pytest.mark.parametrize("action", offers.names())
+def test_no_argument_of_the_catalogue_is_a_template(action: str) -> None:
+    """It is refused as what it is to be, or it is a text for Ansible, too."""
+    rest = REQUIRED.get(action, {})
+    tried = list(_texts(action))
+    for name, value in tried:
+        guests = () if action == "create" else (TEST,)
+        given: dict[str, t.Any] = {"action": action, "arguments": {**rest, name: value}, "check": True}
+        if guests:
+            given["guests"] = [TEST.uuid]
+        try:
+            made = order.order(given, guests, ("hyper1", "hyper2"))
+        except order.BadOrder as problem:
+            assert name in problem.errors or any(name in each for each in problem.errors.values()), (name, problem)
+            continue
+        written = run.variables({"values": made.values, "expected": []}, "hyper")
+        nodes = [node for node in _scalars(t.cast(yaml.Node, yaml.compose(written))) if "{{" in node.value]
+        assert {node.tag for node in nodes} <= {"!unsafe"}, name
+        assert nodes or name == "guest", f"{name} is lost"  # the page's guests are those that were seen
+    assert tried
 
 
 def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
