@@ -64,7 +64,11 @@ def runs_a_job() -> None:
     for action in ("drain", "undrain"):
         job = asked("/api/jobs", cookie, {"action": action, "arguments": {"host": "hyper1"}})[0]["id"]
         until(lambda job=job: asked(f"/api/jobs/{job}", cookie)[0]["ended"], timeout_s=120)  # type: ignore[misc]
-        assert asked(f"/api/jobs/{job}", cookie)[0]["state"] == "succeeded"
+        ended = asked(f"/api/jobs/{job}", cookie)[0]
+        assert ended["state"] == "succeeded", (
+            ended,
+            on(f"find /var/lib/corral-console-jobs -path '*{job}*' -name '*log' -exec tail -n 40 {{}} +"),
+        )
 
 
 def test_a_run_that_is_killed_is_made_up_for() -> None:
