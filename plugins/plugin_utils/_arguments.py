@@ -24,9 +24,9 @@ __all__ = ["asked", "converted", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")
-_PRIVATE = "_"  # whose owner calls them so; the playbooks have some themselves
+_PRIVATE = "_"  # private names, of the user or of the playbooks themselves
 _NEAR = 0.8
-_MISTYPED = 0.9  # where a name that merely looks alike may belong to somebody else
+_MISTYPED = 0.9  # for names with a prefix that others use, too
 _STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
 _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 
@@ -53,7 +53,7 @@ def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]]
 
 
 def _is_empty(value: object) -> bool:
-    """Whether nothing was said: web forms give an optional question that nobody has answered as an empty text."""
+    """Whether the argument counts as not given: web forms send an empty text for an unanswered question."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -63,12 +63,12 @@ def withheld(action: Action, arguments: Given) -> list[str]:
 
 
 def converted(action: Action, given: Given) -> dict[str, t.Any]:
-    """Arguments that were checked before, of their types."""
+    """Convert arguments that `asked` has checked before."""
     return _converted(action, {name: _parsed(action.arguments[name], value) for name, value in given.items()}, [])
 
 
 def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]) -> list[str]:
-    """What is said of variables that are no arguments; those that mean something elsewhere pass."""
+    """Problems of variables that are not arguments; variables that the inventory or a role has are none."""
     passing = _actions.role_variables()
     unclear = {name: why for name in strange if name not in passing and (why := _meant(action, name))}
     theirs = known() if unclear else ()
@@ -76,7 +76,7 @@ def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t
 
 
 def _meant(action: Action, name: str) -> str | None:
-    """What somebody who wrote that name probably meant; None where it seems to be nothing of ours."""
+    """A suggestion for the name; None if it seems to be a variable of somebody else."""
     if name in action.only_inside:
         return f"""Ansible reserves that name; write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
     if name.startswith(_PRIVATE):
@@ -95,7 +95,7 @@ def _meant(action: Action, name: str) -> str | None:
 
 
 def _mistyped(action: Action, name: str) -> str | None:
-    """The argument or role variable that is meant, of those that share a prefix with variables of others."""
+    """A suggestion for a name with a prefix that variables of others have, too."""
     ours = [one for one in (*action.arguments, *_actions.role_variables()) if one.startswith(_PASSING)]
     meant = next(iter(difflib.get_close_matches(name, ours, 1, _MISTYPED)), None)
     return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
@@ -106,7 +106,7 @@ def _takers(argument: str) -> list[str]:
 
 
 def _near(name: str, names: t.Sequence[str]) -> str | None:
-    """The name that is meant when this one is mistyped or cut off."""
+    """The name of which this one is a misspelling or a beginning."""
     longer = [one for one in names if len(name) > 2 and one.startswith(name)]
     return next(iter([*difflib.get_close_matches(name, names, 1, _NEAR), *longer]), None)
 
@@ -117,7 +117,7 @@ def _parsed(argument: Argument, value: object) -> object:
     if kind is None or not isinstance(value, str):
         return value
     parsed = _read(value)
-    return parsed if isinstance(parsed, kind) else value  # the conversion knows other forms, or says what it must be
+    return parsed if isinstance(parsed, kind) else value  # the conversion takes other forms, or reports the type
 
 
 def _read(text: str) -> object:
@@ -131,7 +131,7 @@ def _read(text: str) -> object:
 
 
 def _converted(action: Action, provided: Given, problems: list[str]) -> dict[str, t.Any]:
-    """Values of their types, with the catalogue's defaults; what a module checks itself goes on as it is."""
+    """Converted values with the catalogue's defaults; values that a module checks itself stay as they are."""
     spec = {name: {**argument.spec, "no_log": False} for name, argument in action.arguments.items()}
     flat = {name: _flat(each) for name, each in spec.items() if name in provided or not action.arguments[name].option}
     result = ArgumentSpecValidator(flat).validate(dict(provided))
@@ -144,7 +144,7 @@ def _converted(action: Action, provided: Given, problems: list[str]) -> dict[str
 
 
 def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Without what is inside, and without what depends on other options: the module says that."""
+    """The specification without suboptions and dependencies on other options, which the module checks."""
     return {key: spec[key] for key in ("type", "elements", "choices", "default", "no_log") if key in spec}
 
 
@@ -171,7 +171,7 @@ def _misfits(action: Action, argument: Argument, value: t.Any) -> t.Iterator[str
 
 
 def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
-    """Names of guests that are none. Where several can be named, a pattern is one."""
+    """Problems of guest names. An argument that takes several names also takes patterns."""
     for name in value if isinstance(value, list) else [value]:
         if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring one guest to what was asked: its host answers, the noun plans, the gate lets through. Free of Ansible."""
+"""Converge one guest: the host answers, the noun plans, the gate passes the steps on. Free of Ansible."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["converge", "waited"]
 
-_STARTING = "starting guests"  # no guest of ours has such a name
+_STARTING = "starting guests"  # the name of a lock; names of guests contain no space
 
 
 def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | None = None) -> dict[str, t.Any]:
-    """Do what `wanted` says and return the result for one guest; one with `awaits` is yet to be waited for.
+    """Apply `wanted` and return the result for one guest; pass a result with `awaits` to `waited`.
 
-    No guest is started beyond the `limit`.
+    A new guest that does not fit into `limit` is refused.
     """
     with contextlib.ExitStack() as locks:
         plan = guest.plan(wanted, _Host(connection, locks, gate, limit))
@@ -52,7 +52,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | Non
 
 
 def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """The results after all guests that were to have an address have one, or failed to; they wait side by side."""
+    """The results after every guest with `awaits` has an address or has timed out; the waits run in parallel."""
     if not any("awaits" in one for one in results):
         return results
     # compiled only where it is needed
@@ -62,7 +62,7 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
 
 
 class _Host:
-    """The host of a guest through a connection; `held` ends when the guest is done."""
+    """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
 
     def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Room | None) -> None:
         self._connection = connection
@@ -131,7 +131,7 @@ class _Host:
 
 
 def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:
-    """Hand a step to the room that knows how."""
+    """Pass a step to its doer."""
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds
 

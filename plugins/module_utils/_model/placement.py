@@ -93,6 +93,11 @@ class Host:
     domain: str = ""  # what fails as a whole: a rack, a room
     maintenance: str | None = None  # why it takes no guests
 
+    @property
+    def has_capacity(self) -> bool:
+        """Whether its processors and memory are known; a host that reports none takes no guests."""
+        return self.cpus > 0 and self.memory_mib > 0
+
 
 @dataclasses.dataclass(frozen=True)
 class Policy:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest: the stages from what is asked of it to a plan. They decide.
+"""A guest: the stages that lead from its options to a plan.
 
-What they must know of the host, they ask `Host`.
+They ask `Host` for facts about the host.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import display a
 from ansible_collections.corral.virt.plugins.module_utils._plan import domain as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
-    Known,
-)
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
@@ -58,7 +56,7 @@ __all__ = ["plan"]
 
 
 def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
-    """Everything that is decided about one guest; raises what refuses it."""
+    """The plan for one guest; raises a refusal."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
     power.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
@@ -80,11 +78,11 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
 
 
-# A guest that shall be there: defaults, volumes and seed, document, checks, what runs, plan.
+# Any state but absent: defaults, disks and seed, document, checks, running state, plan.
 
 
 def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
-    if found is None or wanted.renamed_from:  # what libvirt has keeps its name
+    if found is None or wanted.renamed_from:  # a guest that exists keeps its name
         check_name(wanted.name, what="name")
     subject = _of(wanted, found, host) if found else _cloned(wanted, host) if wanted.clone_of else _made(wanted, host)
     seed_plan = _seeded(subject, host)
@@ -115,7 +113,7 @@ def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPl
 
 
 def _check_room(subject: _Subject, document: _Document, result: GuestPlan, host: Host) -> None:
-    """A new guest takes room that others may have taken since it was placed."""
+    """Refuse to start a new guest if others have taken its room since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
     left = host.room(subject.uuid)
@@ -127,15 +125,15 @@ def _check_room(subject: _Subject, document: _Document, result: GuestPlan, host:
 
 @dataclasses.dataclass(frozen=True)
 class _Subject:
-    """A guest with its defaults: what is asked, and what there is of it."""
+    """A guest with its defaults: its options, and what exists of it."""
 
     wanted: GuestSpec
     found: FoundGuest | None
     uuid: str
-    base: str  # the document that wishes are written into
+    base: str  # the document to edit
     memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
     known: Known = dataclasses.field(default_factory=Known)
-    original: FoundGuest | None = None  # of which it is made a copy
+    original: FoundGuest | None = None  # the guest of which it is a clone
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
@@ -158,7 +156,7 @@ def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
 
 
 def _made(wanted: GuestSpec, host: Host) -> _Subject:
-    """Defaults of a guest that is made now: the seeds' profiles, one `system` disk of 8 GiB and `eth0` on `br0`."""
+    """A new guest with its defaults, such as a disk `system` of 8 GiB and an interface `eth0` on `br0`."""
     wanted, uuid = new_guest.described(wanted), wanted.uuid or host.new_uuid()
     offer = host.capabilities()
     arch = offer["arch"]
@@ -180,7 +178,7 @@ def _made(wanted: GuestSpec, host: Host) -> _Subject:
 
 
 def _unwanted(wanted: GuestSpec) -> set[str]:
-    """What a guest has where nobody says otherwise, and this one shall not have."""
+    """Default devices that this guest must not have."""
     names = {"serials": {"0": "serial"}, "channels": {new.AGENT: new.AGENT}}
     gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
     rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
@@ -188,7 +186,7 @@ def _unwanted(wanted: GuestSpec) -> set[str]:
 
 
 def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
-    """A copy that is made now: the definition of its original, but an identity and disks of its own."""
+    """A new clone: the definition of its original, with an identity and disks of its own."""
     original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
     if wanted.interfaces:
@@ -207,14 +205,14 @@ def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
 
 
 def _seeded_as_copy(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
-    """With a seed for the interfaces that the copy will have."""
+    """The guest with a seed for the interfaces of the clone."""
     nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
     macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
     return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)
 
 
 def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
-    """A stable MAC for interfaces that are made now; those that exist keep theirs."""
+    """Give new interfaces a stable MAC address; existing ones keep theirs."""
     named = [
         item if ":" in item.name else dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)})
         for item in wanted.interfaces or ()
@@ -223,7 +221,7 @@ def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
 
 
 def _seeded(subject: _Subject, host: Host) -> Seeding:
-    """Its disks, and the seed among them."""
+    """The plan for its disks and its seed."""
     wanted, known = subject.wanted, subject.known
     answers = host.disks(disk_plans.questions(wanted, known))
     disks = disk_plans.plan(wanted, known, answers, host_xml.new_volume)
@@ -233,12 +231,12 @@ def _seeded(subject: _Subject, host: Host) -> Seeding:
 
 @dataclasses.dataclass(frozen=True)
 class _Document:
-    """The definition with all wishes in it."""
+    """The edited definition."""
 
     wanted: GuestSpec  # with the disks' sources
     remember: t.Mapping[str, t.Any]
     stored: Grafted
-    unfinished_xml: str | None  # the definition while disks are being made
+    unfinished_xml: str | None  # the definition while disks are being created
 
 
 def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
@@ -256,7 +254,7 @@ def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
 
 
 def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
-    """What the host must have for it; raises what refuses it. Returns notes."""
+    """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = document.wanted, subject.found, document.stored
     plugged = _plugged(wanted, stored) if found else []
     if plugged:
@@ -272,14 +270,14 @@ def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
 
 
 def _plugged(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
-    """Interfaces that a change plugs into something."""
+    """Interfaces that are new, or get another bridge or network."""
     places = {change.where for change in stored.changes}
     at = ("", ".bridge", ".network")
     return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
 
 
 def _check_filters(subject: _Subject, document: _Document, host: Host) -> None:
-    """Network filters that the task speaks of, or brings with `xml`, exist here and do what they say."""
+    """Check that the network filters in the options or in `xml` exist on the host and take effect."""
     wanted, known = document.wanted, interface.filters(parse(subject.base))
     spoken = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
     after = interface.filters(parse(document.stored.xml))
@@ -302,7 +300,7 @@ def _running(subject: _Subject, document: _Document) -> live.Now | None:
     return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
 
 
-# A guest that shall not be there.
+# State absent.
 
 
 def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
@@ -312,20 +310,20 @@ def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPla
     memory = record.read(found.xml)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
-    in_use = {**_users(found.uuid, owned, host), **_not_his(found.xml)} if owned else {}
+    in_use = {**_users(found.uuid, owned, host), **_not_owned(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
     return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
 
 
-def _not_his(xml: str) -> dict[str, str]:
-    """Disks of a guest that others may have or that it never wrote; its seed is for it alone."""
+def _not_owned(xml: str) -> dict[str, str]:
+    """Disks that the guest does not own alone: shareable or read-only ones, but for its seed."""
     why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
     disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
     return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
 
 
 def _users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
-    """Who else needs images: other guests (running or defined), and images that stand on them."""
+    """What else uses images, by path: other guests (running or defined), and images that are based on them."""
     users: dict[str, str] = {}
     for other in host.guests():
         if other.uuid != uuid:
@@ -338,7 +336,7 @@ def _users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, 
 
 
 def _left_over(guest: str, host: Host) -> list[str]:
-    """Images named as those of the guest are, which no guest uses."""
+    """Images that are named like the guest's and that nothing uses."""
     paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
     users = _users(None, paths, host) if paths else {}
     return [path for path in paths if path not in users]

@@ -20,9 +20,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.placement import
 __all__ = ["BY", "Move", "Resident", "broken", "imbalance", "moved", "plan"]
 
 _WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5, "guests": 0.5}  # the first three as in placement
-_NEARLY_BEST = 0.5  # moves that gain at least this share of the best one are chosen from by what they cost
+_NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
 _LEAST_MOVES = 10
-BY = ("memory", "vcpus")  # what counts as load where nothing is said
+BY = ("memory", "vcpus")  # the default measures of load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Cluster:
         return _percent(sum(side.weight for side in self.sides.values()))
 
     def best(self, one: Resident, dests: t.Iterable[str]) -> _Candidate | None:
-        """Where the guest gains most, of these hosts."""
+        """The host in `dests` with the largest gain, if a move there is worth it."""
         found: _Candidate | None = None
         source, left = self.sides[one.host], self._left(one)
         cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
@@ -160,7 +160,7 @@ class _Cluster:
         return found
 
     def least_bad(self, one: Resident) -> _Candidate | None:
-        """The host that loses least by it, of all that take the guest."""
+        """The host whose balance suffers least, of all that can take the guest."""
         takers = [name for name, side in self.sides.items() if name != one.host and not side.load.against(one.guest)]
         cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
         sides = [self.sides[name] for name in takers]
@@ -171,7 +171,7 @@ class _Cluster:
         return min(found, key=_rank, default=None)
 
     def _left(self, one: Resident) -> float:
-        """What the squared imbalance loses where the guest leaves."""
+        """How much the squared imbalance of the source falls without the guest."""
         source = self.sides[one.host]
         return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib, -1)
 
@@ -189,7 +189,7 @@ class _Cluster:
         return not overshoots and before**0.5 - after**0.5 >= 0.5 * size**0.5
 
     def move(self, one: Resident, dest: str) -> float:
-        """Do it; by how much the imbalance of the two hosts falls, in percent points."""
+        """Move the guest; return by how many percent points the imbalance of the two hosts falls."""
         pair = (self.sides[one.host], self.sides[dest])
         share, before = sum(side.share for side in pair), sum(side.weight for side in pair)
         pair[1].load.put(one.guest)
@@ -265,7 +265,7 @@ def plan(
 
 
 def _parted(cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int) -> list[Move]:
-    """Moves that leave one guest of each group on a host. Who is cheapest to copy goes."""
+    """Moves that leave one guest of each group on a host; the guests that are cheapest to copy move."""
     free = {one.guest.name: one for one in movable}
     moves: list[Move] = []
     for (host, word), names in broken(known).items():
@@ -313,7 +313,7 @@ class _Search:
         self._bounds: set[str] = set()  # guests of which `_best` is only a limit
 
     def next(self) -> Move | None:
-        """Do the next move; None where no move is worth it."""
+        """Make the next move and return it; None if no move is worth it."""
         most = self._first(0.0, lambda name: -self._best[name].less)
         if most is None:
             return None
@@ -365,7 +365,7 @@ class _Search:
 
 
 def _worth(best: _Candidate, one: Resident) -> float:
-    """What a move gains for each MiB that is copied; of nearly equal ones the cheaper counts."""
+    """The gain for each MiB that is copied, to six digits: of nearly equal moves, the cheaper one comes first."""
     return float(f"{best.less / max(1, one.cost_mib):.6g}")
 
 
@@ -387,7 +387,7 @@ def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Ite
 
 
 def _counted(hosts: t.Iterable[Host]) -> list[Host]:
-    usable = [host for host in hosts if host.maintenance is None and host.cpus > 0 and host.memory_mib > 0]
+    usable = [host for host in hosts if host.maintenance is None and host.has_capacity]
     return sorted(usable, key=lambda host: host.name)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What makes one object of a noun by table as wanted: its steps, and the decisions that are the same for all nouns."""
+"""The plan for one object of a noun by table: its steps, and the decisions that all nouns share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Step(step.Step):
 
 @dataclasses.dataclass(frozen=True)
 class Define(Step):
-    """Store the definition; what runs goes on as it is."""
+    """Store the definition; a running object is not changed."""
 
     xml: str = dataclasses.field(repr=False)
     detail: str = ""
@@ -57,17 +57,17 @@ class Define(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Start(Step):
-    """Let it run."""
+    """Start it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stop(Step):
-    """Let it run no longer. Its definition stays."""
+    """Stop it; its definition stays."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SetAutostart(Step):
-    """Start with the host, or not."""
+    """Set whether it starts with the host."""
 
     on: bool
 
@@ -77,12 +77,12 @@ class SetAutostart(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Undefine(Step):
-    """Forget it."""
+    """Remove its definition."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Update(Step):
-    """Add an entry of a list to what runs, modify it there, or delete it."""
+    """Add, modify or delete one entry of a list of a running object."""
 
     command: str  # add, modify, delete
     section: str
@@ -98,17 +98,17 @@ class Update(Step):
 class NounPlan(step.Plan[Step]):
     """What is done to one object."""
 
-    after: t.Mapping[str, t.Any] | None = None  # its fields then; None: there is no such object
+    after: t.Mapping[str, t.Any] | None = None  # its fields afterwards; None if it does not exist then
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What the rules of a noun look at."""
+    """The input of a noun's rules."""
 
     spec: Spec
     facts: Facts
     stored: Edited  # the definition
-    running: Edited | None = None  # what runs, and goes on running
+    running: Edited | None = None  # the running object, if it stays running
 
     @property
     def found(self) -> Found | None:
@@ -121,15 +121,15 @@ class Case:
         return any(form.fullmatch(change.where) for change in self.stored.changes)
 
 
-# Refusals and notes (texts), seen what is asked and what would be done about it.
+# Yields refusals, and notes as texts, for a case and the plan for it.
 Rule = t.Callable[[Case, NounPlan], t.Iterator[t.Union[VirtError, str]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Live:
-    """How an entry of a list reaches what runs."""
+    """How a change of a list's entry is applied to a running object."""
 
-    section: str  # libvirt's word
+    section: str  # libvirt's name of the list
     modify: bool = False  # else an entry that changes is deleted and added
     when: t.Callable[[Case, t.Sequence[Change]], bool] = lambda _case, _changes: True
 
@@ -138,7 +138,7 @@ Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits f
 
 
 def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
-    """Stop it and forget it."""
+    """Stop it and remove its definition."""
     found, name = case.found, case.spec.name
     if found is None:
         return NounPlan()
@@ -149,9 +149,9 @@ def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
 
 
 def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
-    """Define it in place, reach what runs, and start or stop it; `made` describes a new one."""
+    """Define it in place, update the running object, and start or stop it; `made` describes a new one."""
     spec, found, stored = case.spec, case.found, case.stored
-    live, pending = _reach(kind, case, policy) if case.running else ([], [])
+    live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
     steps: list[Step] = [] if restart else live
     if found is None or not found.persistent or stored.changes:
@@ -176,7 +176,7 @@ def _states(found: Found | None) -> dict[str, bool | None]:
 
 
 def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
-    """Whether it runs, and starts with the host; a new one that is to run does both."""
+    """Whether it runs, and starts with the host. By default, a new one that runs also starts with the host."""
     was = found is not None and found.active
     active = was if spec.state == "present" else spec.state == "active"
     autostart = found.autostart if found else spec.state == "active"
@@ -187,7 +187,7 @@ def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
 
 
 def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
-    """What the definition lacked, and what only ran otherwise, unless that goes on waiting."""
+    """Changes of the definition, and changes of only the running object that are not pending."""
     if case.found is None:
         return [Change(change.where, None, change.after) for change in case.stored.changes]
     stored = {change.where for change in case.stored.changes}
@@ -207,8 +207,8 @@ def _summary(found: Found, changes: t.Sequence[Change]) -> str:
     return f"({', '.join(places[:4])}{more})"
 
 
-def _reach(kind: str, case: Case, policy: Policy) -> tuple[list[Step], list[str]]:
-    """Steps for what runs otherwise than wanted, and what of it waits for a restart."""
+def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Step], list[str]]:
+    """Steps that update the running object, and the changes that wait for a restart."""
     running = t.cast(Edited, case.running)
     grouped: dict[str, list[Change]] = {}
     for change in running.changes:
@@ -229,7 +229,7 @@ def _pattern(place: str) -> str:
 
 
 def _entry_of(where: str, policy: Policy) -> str:
-    """The entry that a change belongs to and that can be updated; else the place itself."""
+    """The innermost updatable entry that contains the change; else the place itself."""
     ends = [match.end() for match in re.finditer(r"\]", where)]
     return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
 

@@ -49,19 +49,19 @@ def place(
     off = {name for host in hosts for name in host.guests} - {
         name for host in hosts for name, copy in host.guests.items() if copy.active
     }
-    usable = [host for host in hosts if host.name not in leave and host.cpus > 0 and host.memory_mib > 0]
-    new = [guest for guest in guests if known[guest.name] is None]
+    usable = [host for host in hosts if host.name not in leave and host.has_capacity]
+    unplaced = [guest for guest in guests if known[guest.name] is None]
     policy = policy or Policy()
-    placed = packing.packed(new, usable, policy, apart=apart, last=off)
+    placed = packing.packed(unplaced, usable, policy, apart=apart, last=off)
     if policy.losses:
-        placed = _surviving(new, placed, usable, policy)
+        placed = _surviving(unplaced, placed, usable, policy)
     return [known[guest.name] or placed[guest.name] for guest in guests]
 
 
 def _surviving(
     guests: t.Sequence[Guest], placed: dict[str, Placement], hosts: t.Sequence[Host], policy: Policy
 ) -> dict[str, Placement]:
-    """Placements of as many guests, the largest first, as leave the room that the loss of hosts takes."""
+    """Keep placements, the largest guests first, while the loss of `policy.losses` hosts leaves room; refuse others."""
     going = [(guest, host) for guest in guests if (host := placed[guest.name].host)]
     going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
     count, against = survival.most(hosts, going, policy, policy.losses) if going else (0, None)
@@ -73,9 +73,7 @@ def _surviving(
 def _known(
     guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]
 ) -> Placement | None:
-    """What is settled before any choice: it exists, it asks for an unknown host, or it may exist where we cannot
-    look.
-    """
+    """The result for a guest that exists, may exist on an unreached host, or names an unknown one; else None."""
     copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
     copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
     holders = [host for host in hosts if host.name in copies]
@@ -83,7 +81,7 @@ def _known(
     if len(running) > 1 or any(copy.moving for copy in copies.values()):
         return _in_two_places(guest.name, copies, leave, {host.name for host in hosts})
     if holders and not running and unreached:
-        # What is here may be a left-over of what runs there.
+        # The copy here may be a remainder of one that runs there.
         here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
         why = f"{there} could not be reached and may have it running, and it is shut off on {here}; "
         why += f"bring {there} back online, or remove it from the inventory; {_dead(unreached)}"
@@ -102,7 +100,7 @@ def _known(
     if guest.host is not None and guest.host not in known:
         return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(known)}")
     if unreached:
-        # Making it here could make it twice.
+        # Creating it here could create a second guest of this name.
         there = ", ".join(sorted(unreached))
         why = (
             f"{there} could not be reached and may have it; bring that host back online, or remove it from the "
@@ -119,7 +117,7 @@ def _dead(hosts: t.Sequence[str]) -> str:
 def _in_two_places(
     name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]
 ) -> Placement:
-    """A guest on its way has a copy on both hosts, of which at most one runs; only two that run are an error."""
+    """A migrating guest has a copy on both hosts, of which at most one runs; two running copies are an error."""
     running = {where: copy for where, copy in copies.items() if copy.state == "running"}
     names = " and ".join(running)
     if len({copy.uuid for copy in running.values()}) > 1:

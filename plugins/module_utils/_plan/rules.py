@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What keeps a guest off a host, as a table: each rule tells a reason or None. Pure.
+"""The rules by which a host is refused for a guest: each returns a reason or None. Pure.
 
-A reason has its kind, by which refusals are grouped, and its words.
+A reason is a pair: its kind, by which refusals are grouped, and its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Reason = tuple[str, str]
 
 
 class Side(t.Protocol):
-    """What rules look at: a host, what is left there, and who is there and elsewhere."""
+    """The input of a rule: a host, its free resources, and the guests on all hosts."""
 
     host: Host
     neighbours: Neighbours
@@ -35,13 +35,13 @@ class Side(t.Protocol):
         """vCPUs."""
 
     def disk_left(self, pool: str) -> float | None:
-        """MiB; None where that is not known."""
+        """MiB; None if unknown."""
 
     def devices_left(self, device: str) -> int | None:
-        """How many of that device no guest uses; None where the host has none."""
+        """How many of the device are free; None if the host has none."""
 
     def holds_apart(self, word: str) -> bool:
-        """Whether a guest of that group is here."""
+        """Whether a guest of that `apart` group is on the host."""
 
 
 class Neighbours:
@@ -68,14 +68,14 @@ class Neighbours:
             del counts[key]
 
     def count(self, guest: Guest, host: Host, sign: int) -> None:
-        """Put a guest there, or take it away."""
+        """Add a guest to a host (sign 1), or remove it (sign -1)."""
         for word in guest.together:
             self._count(self.together.setdefault(word, {}), host.name, sign)
         for word in guest.apart if host.domain else ():
             self._count(self.apart, (word, host.domain), sign)
 
 
-# Fields that guests and hosts both have; what a host does not tell (None) keeps nobody off.
+# Fields that guests and hosts both have; a field that a host does not report (None) refuses no guest.
 _PRESENT = (
     ("bridges", "has no bridge"),
     ("pools", "has no active storage pool"),
@@ -137,7 +137,7 @@ def _versions(side: Side, guest: Guest) -> Reason | None:
 
 
 def _numbers(version: str) -> list[int]:
-    """To compare: `9.0.0` is `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
+    """A version to compare: `9.0.0` equals `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
     numbers = [int(digits) for digits in re.findall(r"\d+", version)]
     while numbers and not numbers[-1]:
         numbers.pop()
@@ -161,7 +161,7 @@ def _apart(side: Side, guest: Guest) -> Reason | None:
 
 
 def _together(side: Side, guest: Guest) -> Reason | None:
-    """Where others of the group are; where none is yet, all of the batch must fit."""
+    """The host has the others of the group; without others, it has room for all of the batch."""
     for word in sorted(guest.together):
         there = side.neighbours.together.get(word)
         if there and side.host.name not in there:
@@ -187,7 +187,7 @@ RULES: tuple[t.Callable[[Side, Guest], Reason | None], ...] = (
 
 
 def dislikes(side: Side, guest: Guest) -> int:
-    """How many soft rules the guest breaks here: what it prefers, and one failure domain for guests that stay apart."""
+    """How many soft rules the host breaks: a preferred host, and another failure domain for guests that stay apart."""
     host, broken = side.host, 0
     if guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset())):
         broken += 1
@@ -197,5 +197,5 @@ def dislikes(side: Side, guest: Guest) -> int:
 
 
 def mib(amount: float) -> str:
-    """A size as people read it."""
+    """A size in MiB as a readable text."""
     return f"{max(0, int(amount))} MiB" if amount < 10240 else _units.bytes_text(int(amount) * 1024**2)

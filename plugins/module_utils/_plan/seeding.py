@@ -31,7 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._units import check_na
 
 __all__ = ["UNSEEDED", "Seeding", "case_of", "plan", "question"]
 
-# after the path of a disk to which the seed is being applied: such a file there is, so no definition names it
+# suffix of a disk's path while the seed is applied to it; no definition names this file, so no guest can start on it
 UNSEEDED = ".unseeded"
 
 # What becomes of a seed. The last two are refused.
@@ -42,7 +42,7 @@ _CHANGED = {"next_boot": REWRITE, "ignore": IGNORED, "refuse": DIFFERS}
 
 @dataclasses.dataclass(frozen=True)
 class Seeding:
-    """The disks with the seed's, its steps among theirs, and what must be remembered."""
+    """The plan for the disks with the seed's disk and steps in it, and what the guest's record keeps."""
 
     disks: DiskPlan
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
@@ -51,7 +51,7 @@ class Seeding:
 
 
 def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
-    """What becomes of a seed: whether it is the guest's first, else what is remembered of the one that it had."""
+    """The case of a seed; `recorded` is the digest of the guest's last seed."""
     if first:
         return CUSTOMIZE if seed.method == OFFLINE else WRITE
     if recorded == seed.digest:
@@ -62,7 +62,7 @@ def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
 
 
 def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Customizing | None:
-    """What must be known of the host before the seed is planned."""
+    """The question to the host that the plan of the seed needs answered, if any."""
     seed = wanted.seed
     if seed is None:
         return None
@@ -102,13 +102,13 @@ def _case(seed: Seed, known: Known, disks: DiskPlan) -> str:
 
 
 def _overlay(disks: DiskPlan) -> steps.CreateVolume | None:
-    """The step that makes the disk which the seed is applied to."""
+    """The step that creates the disk to which the seed is applied."""
     made = (step for step in disks.steps if isinstance(step, steps.CreateVolume))
     return next((step for step in made if step.volume.backing_path), None)
 
 
 def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
-    """An interrupted run's seed, of which this one does not speak, goes on being remembered as unfinished."""
+    """Without `cloud_init`, keep the record of a seed that an interrupted run left unfinished."""
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
     if unfinished and wanted.state in STARTED and known.there and not known.active:
         raise Refused(
@@ -119,7 +119,7 @@ def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
 
 
 def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
-    """The guest keeps the seed that it has; raises Refused where that is not what was asked."""
+    """Keep the guest's seed; raises Refused if another one is requested and cannot be applied."""
     differs = f"cloud_init of {guest} differs from the seed it was created with"
     if case == TOO_LATE:
         raise Refused(
@@ -136,7 +136,7 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
 def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
     """A seed disk: read-only virtio, because cloud kernels have no driver for SATA.
 
-    It is written before the others are made: while one of those is missing, nobody can start the guest.
+    It is written before the other disks are created: while one of them is missing, nobody can start the guest.
     """
     path = asked.path or pool_files.file_in(t.cast(Pool, site.pool), asked.name)
     if site.exists and not asked.ours:
@@ -151,11 +151,11 @@ def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked
     item = Disk("seed", fields={"source": path, "format": "raw", "bus": "virtio", "readonly": True})
     others = tuple(disk for disk in disks.disks or () if disk.name != "seed")
     made = dataclasses.replace(disks, disks=(*others, item), making=(*disks.making, path), steps=(step, *disks.steps))
-    return Seeding(made, _memory(wanted, seed, site), rewritten=_case(seed, known, disks) == REWRITE)
+    return Seeding(made, _record(wanted, seed, site), rewritten=_case(seed, known, disks) == REWRITE)
 
 
 def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, new_volume: NewVolume) -> Seeding:
-    """The system disk is made under another name, the seed applied to it; then it appears."""
+    """Create the system disk under another name, apply the seed to it, then rename it."""
     if not site.here:
         raise Refused(
             f"cannot apply cloud_init of {wanted.name} with method virt_customize over {site.uri}: it needs the disk's "
@@ -169,9 +169,9 @@ def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, 
     made = steps.CreateVolume(wanted.name, volume, new_volume(volume), replace=True)
     applied = steps.Customize(wanted.name, volume.pool, volume.path, disk.volume.path, commands)
     others = tuple(step for step in disks.steps if step is not disk)
-    return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _memory(wanted, seed, site))
+    return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _record(wanted, seed, site))
 
 
-def _memory(wanted: GuestSpec, seed: Seed, site: SeedSite) -> dict[str, t.Any]:
+def _record(wanted: GuestSpec, seed: Seed, site: SeedSite) -> dict[str, t.Any]:
     instance = seeds.instance_id(seed, wanted.name)
     return {"seed": seed.digest, "instance_id": instance, "ssh_host_key": site.host_key[1], "addresses": seed.addresses}

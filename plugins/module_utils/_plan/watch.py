@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A migration on its way: what is done about each look at it, and what the looks came to. Pure."""
+"""A migration in progress: the actions after each query, and a summary of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.convergence impo
 
 __all__ = ["Disks", "Watch"]
 
-Disks = t.Mapping[str, tuple[int, int]]  # bytes gone through and bytes in all of each that is being copied
+Disks = t.Mapping[str, tuple[int, int]]  # bytes copied and total bytes of each disk that is being copied
 
 
 class Watch:
-    """One migration, tick by tick."""
+    """One migration, query by query."""
 
     def __init__(self, tuning: Tuning) -> None:
-        self._pilot = ConvergencePolicy(tuning)
-        self.disks: Disks = {}  # as they were last seen
-        self.why = ""  # it was aborted
-        self.suspends = False  # it was told to: that the guest stands still is its doing
+        self._policy = ConvergencePolicy(tuning)
+        self.disks: Disks = {}  # from the last query that returned some
+        self.why = ""  # the reason for the abort; empty if there was none
+        self.suspends = False  # whether the policy has suspended the guest
         self._passes, self._throttle_percent, self._measures = 0, 0, list[str]()
 
     def tick(
         self, seconds: float, figures: t.Mapping[str, t.Any], disks: Disks, *, broken: str, answers: bool
     ) -> list[Action]:
-        """What is to be done now. `figures` are libvirt's, none before and after its job, `seconds` since the
-        beginning.
+        """The actions to take now.
 
-        `broken` is why it must end, `answers` whether the destination does.
+        `figures` are libvirt's, and empty before and after its job. `seconds` count from the start. `broken` is the
+        reason why the migration must end, `answers` whether the destination answers.
         """
         self.disks = disks or self.disks
         self._passes = max(self._passes, int(figures.get("memory_iteration") or 0))
         self._throttle_percent = max(self._throttle_percent, int(figures.get("auto_converge_throttle") or 0))
         end = [Action("abort", why=broken)] if broken else []
-        actions = _until_abort([*end, *self._pilot.look(seconds, figures, answers=answers)])
+        actions = _until_abort([*end, *self._policy.look(seconds, figures, answers=answers)])
         self._measures += [
             " ".join(filter(None, (one.verb, str(one.value or ""), one.why and f"({one.why})"))) for one in actions
         ]
@@ -48,11 +48,11 @@ class Watch:
         return actions
 
     def figures(self) -> dict[str, t.Any]:
-        """What a user is told of it."""
+        """The summary for the result."""
         return {"passes": self._passes, "throttle_percent": self._throttle_percent, "measures": self._measures}
 
 
 def _until_abort(actions: t.Sequence[Action]) -> list[Action]:
-    """What would follow the end is not done."""
+    """The actions up to and including an abort."""
     verbs = [action.verb for action in actions]
     return list(actions[: verbs.index("abort") + 1] if "abort" in verbs else actions)

@@ -47,7 +47,7 @@ class Job:
     state: str = "waiting"
     progress: dict[str, t.Any] = dataclasses.field(default_factory=dict)
     result: dict[str, t.Any] = dataclasses.field(default_factory=dict)
-    # What rules are asked about it, and among which hosts: it takes milliseconds to work out, and lists have hundreds.
+    # A cache: the request that the policy judges, and the hosts for which it holds. Computing it takes milliseconds.
     asked: tuple[tuple[str, ...], policy.Request] | None = None
 
     @property
@@ -56,11 +56,13 @@ class Job:
         return self.directory.name
 
     def look(self) -> bool:
-        """Read again what may have changed; whether something has."""
+        """Read the files of the job again; return whether anything has changed."""
         before = (self.state, self.progress, self.result)
         self.progress = _read(self.directory / "progress.json")
         running = _is_locked(self.directory / "lock")
-        self.result = _read(self.directory / "result.json")  # after the look at the lock: it is written under it
+        self.result = _read(
+            self.directory / "result.json"
+        )  # after the lock: the process writes it while it holds the lock
         if self.result and not running:
             self.state = self.result["state"]
         elif running:
@@ -87,7 +89,7 @@ class Job:
         }
 
     def whole(self) -> dict[str, t.Any]:
-        """All but the log."""
+        """All of the job except its log."""
         shown = {
             name: "(hidden)" if name in self.request["secret"] else value
             for name, value in self.request["arguments"].items()
@@ -100,7 +102,7 @@ class Job:
         }
 
     def log(self, since: int) -> dict[str, t.Any]:
-        """Lines from a number on, and the number of the next one."""
+        """Lines from number `since` on, and the number of the next line."""
         try:
             lines = (self.directory / "log").read_text(errors="replace").splitlines()
         except FileNotFoundError:
@@ -110,7 +112,7 @@ class Job:
 
 
 class Jobs:
-    """All that are kept. Its methods may be called by several threads."""
+    """All jobs that are kept. Several threads may call its methods."""
 
     def __init__(self, config: PolicyConfig, store: Store) -> None:
         self._config, self._store = config, store
@@ -118,18 +120,18 @@ class Jobs:
         self._root = config.directory / "jobs"
         self._root.mkdir(mode=0o700, exist_ok=True)
         self._jobs = {path.name: Job(path, _read(path / "request.json")) for path in sorted(self._root.iterdir())}
-        for unfinished in [number for number, job in self._jobs.items() if not job.request]:
-            shutil.rmtree(self._jobs.pop(unfinished).directory)  # it was never answered for
+        for unfinished in [job_id for job_id, job in self._jobs.items() if not job.request]:
+            shutil.rmtree(self._jobs.pop(unfinished).directory)  # the request was never confirmed to a client
         for job in self._jobs.values():
             job.look()
         self._store.update({f"job/{job.id}": job.summary() for job in self._jobs.values()})
 
-    def get(self, number: str) -> Job | None:
-        """One of them."""
-        return self._jobs.get(number)
+    def get(self, job_id: str) -> Job | None:
+        """The job with this ID, if there is one."""
+        return self._jobs.get(job_id)
 
     def all(self) -> list[Job]:
-        """The newest first."""
+        """All jobs, the newest first."""
         return sorted(self._jobs.values(), key=lambda job: job.id, reverse=True)
 
     def add(self, order: Order, user: str) -> Job:
@@ -139,13 +141,13 @@ class Jobs:
                 what = f"{other.request['action']} of {other.request['user']}"
                 raise Busy(f"job {other.id} ({what}) is not done; wait for it, or cancel it")
             now = time.time()
-            number = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
+            job_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
             request = _request(order, user, now)
-            directory = self._root / number
+            directory = self._root / job_id
             directory.mkdir(mode=0o700)
             replace(directory / "request.json", json.dumps(request).encode())
-            job = self._jobs[number] = Job(directory, request)
-            self._store.update({f"job/{number}": job.summary()})
+            job = self._jobs[job_id] = Job(directory, request)
+            self._store.update({f"job/{job_id}": job.summary()})
         self.look()
         return job
 
@@ -159,7 +161,7 @@ class Jobs:
         return None
 
     def cancel(self, job: Job) -> None:
-        """Have its process end it; one that waits is not begun."""
+        """Tell the process of a running job to end; end a waiting job at once."""
         with self._lock:
             if job.state == "waiting":
                 result = {"state": "cancelled", "ended": int(time.time()), "error": "cancelled before it began"}
@@ -169,7 +171,7 @@ class Jobs:
         self.look()
 
     def look(self) -> None:
-        """See what has become of those that are not done, and start those that wait."""
+        """Read the state of unfinished jobs, and start waiting ones."""
         with self._lock:
             active = [job for job in self._jobs.values() if job.state in ACTIVE]
             for job in active:
@@ -183,7 +185,7 @@ class Jobs:
             self._forget()
 
     def _begin(self, job: Job) -> None:
-        """Start it, or write down why that failed."""
+        """Start a job, or record why that failed."""
         try:
             self._start(job)
         except OSError as error:
@@ -192,7 +194,7 @@ class Jobs:
             job.look()
 
     def _start(self, job: Job) -> None:
-        """The process gets the lock with its file, so that the job is running from now on."""
+        """Start the process, which inherits the locked file: from now on the job is running."""
         lock = os.open(job.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -207,13 +209,13 @@ class Jobs:
                     pass_fds=[lock],
                     start_new_session=True,
                 )
-            threading.Thread(target=child.wait, daemon=True).start()  # else it would stay as a zombie
+            threading.Thread(target=child.wait, daemon=True).start()  # reaps the process
         finally:
             os.close(lock)
         job.look()
 
     def _forget(self) -> None:
-        """What is old, and too many."""
+        """Remove finished jobs that are too old or too many."""
         ended = [job for job in self.all() if job.state not in ACTIVE]
         oldest = time.time() - self._config.kept_days * 86400
         for job in [*ended[self._config.kept_jobs :], *(job for job in ended if job.request["created"] < oldest)]:
@@ -244,12 +246,12 @@ def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
 
 
 def _environment(config: PolicyConfig) -> dict[str, str]:
-    """All that a job's process has: ansible-runner writes it into a file."""
+    """The whole environment of a job's process; ansible-runner writes it into a file."""
     return {
         "PATH": f"{config.ansible}:/usr/bin:/bin",
         "HOME": str(config.directory),
         "LANG": "C.UTF-8",
-        # Where links lead now: an update changes them, and the job goes on with what it began with.
+        # Resolved, because an update changes the links, and a running job must keep its version.
         "PYTHONPATH": ":".join(map(os.path.realpath, filter(None, os.environ.get("PYTHONPATH", "").split(":")))),
         "CORRAL_PROJECT": str(config.project.resolve()),
         "CORRAL_GROUP": config.group,
@@ -260,15 +262,15 @@ def _environment(config: PolicyConfig) -> dict[str, str]:
 
 def _is_locked(path: Path) -> bool:
     try:
-        number = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
-        os.close(number)
+        os.close(descriptor)
     return False
 
 

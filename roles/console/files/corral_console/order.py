@@ -1,10 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a request for a job asks for, checked and converted against the action catalogue. Pure.
+"""Check and convert the request for a job against the action catalogue. Pure.
 
-What the web process saw of the guests is taken for what it is. A job carries it to the hosts, where the action refuses
-a guest that is another one (`virt_expected`).
+The web process reports the guests, and may lie. The job passes its report to the playbook as `virt_expected`, where a
+guest that differs from it is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["BadOrder", "Order", "Seen", "order", "seen_guests"]
 
 
 class BadOrder(Exception):
-    """What is wrong, by argument."""
+    """The problems of a request, by argument."""
 
     def __init__(self, errors: t.Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -34,7 +34,7 @@ class BadOrder(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """A guest as the web process saw it."""
+    """A guest as the web process reports it."""
 
     uuid: str
     name: str
@@ -44,13 +44,13 @@ class Seen:
 
     @property
     def guest(self) -> policy.Guest:
-        """As rules look at it."""
+        """The guest as the policy's rules see it."""
         return policy.Guest(self.name, self.tags, self.host)
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """An action that can be done if the policy allows the request."""
+    """A valid action, to run if the policy allows `request`."""
 
     action: str
     check: bool
@@ -58,15 +58,15 @@ class Order:
     values: dict[str, t.Any]  # for the playbook
     guests: tuple[Seen, ...]
     hosts: tuple[str, ...]
-    creates: str  # the name of a guest that is there only after it
+    creates: str  # the name of the guest that it creates
     request: policy.Request
-    secret: tuple[str, ...]  # arguments that are not shown
-    exclusive: tuple[str, ...]  # what no other job may touch meanwhile
-    shared: tuple[str, ...]  # what no other job may have for itself
+    secret: tuple[str, ...]  # names of arguments whose values are hidden
+    exclusive: tuple[str, ...]  # locks: no other job may have them, exclusive or shared
+    shared: tuple[str, ...]  # locks: no other job may have them exclusive
 
 
 def seen_guests(given: object) -> tuple[Seen, ...]:
-    """Raises BadOrder for what is no list of guests."""
+    """The guests that the web process reports; raises BadOrder if they are malformed."""
     try:
         return tuple(map(_seen, t.cast("list[dict[str, t.Any]]", given)))
     except (TypeError, KeyError) as error:
@@ -79,7 +79,7 @@ def _seen(each: t.Mapping[str, t.Any]) -> Seen:
 
 
 def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collection[str]) -> Order:
-    """Raises BadOrder with everything that is wrong. `hosts`: the hypervisors."""
+    """The order of a request; raises BadOrder with all problems. `hosts` are the hypervisors."""
     name = given.get("action")
     if name not in offers.names():
         raise BadOrder({"action": f"there is no action {name!s:.40}"})
@@ -176,7 +176,7 @@ def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[st
 
 
 def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
-    """Hosts that are none of the hypervisors: nothing else is ever connected to."""
+    """Problems of host names: a job connects to hypervisors only."""
     found = {}
     for name in _arguments_of_hosts(action):
         if unknown := [each for each in _list(values.get(name)) if each not in hosts]:
@@ -187,7 +187,7 @@ def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Col
 def _errors_of_options(
     action: Action, arguments: t.Mapping[str, t.Any], values: t.Mapping[str, t.Any]
 ) -> dict[str, str]:
-    """Options that are said at two places: the playbook would merge them to what no rule was asked about."""
+    """Problems of options that are given twice: the playbook would merge them, and the policy would judge only one."""
     said, found = set(arguments), dict[str, str]()
     objects = {name for name, argument in action.arguments.items() if argument.kind in ("guest", "host")}
     for place in _inside(values):
@@ -217,7 +217,7 @@ def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 def _policy_hosts(
     action: Action, values: t.Mapping[str, t.Any], named: tuple[str, ...], guests: t.Sequence[Seen]
 ) -> tuple[str, ...]:
-    """All that it names, and those where it acts: hosts that are gone are not. Empty for one that is chosen."""
+    """The hosts that it names and those on which it acts; the empty name is a host that the playbook will choose."""
     if action.kind == "host":
         return named
     goal = action.picks_host
@@ -230,7 +230,7 @@ def _list(value: t.Any) -> list[t.Any]:
 
 
 def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
-    """All that is said, by the names of options, and those names that are options of a module."""
+    """All arguments and options by name, and the names that are options of a module."""
     inside = _inside(values)
     flat = {name: value for name, value in values.items() if name not in inside}
     bound = [name for name in flat if action.arguments[name].option]
@@ -242,7 +242,7 @@ def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.An
 
 
 def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of a module, with lists that were given as a text, as the module reads them: each word counts."""
+    """Options of a module, with texts converted to lists as the module does, so that the policy sees each entry."""
     lists = {name for name, spec in _actions.options(module).items() if spec.get("type") == "list"} if module else set()
     return {
         name: check_type_list(value) if name in lists and isinstance(value, str) else value
@@ -253,7 +253,7 @@ def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]
 def _policy_guests(
     action: Action, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
 ) -> tuple[policy.Guest, ...]:
-    """Those that it acts on, and those that it makes."""
+    """The guests that it acts on, and those that it creates."""
     if action.creates:
         tags = tuple(map(str, _list(flat.get("tags"))))
         return (policy.Guest(values["guest"], tags, values.get("host") or ""),)

@@ -20,18 +20,18 @@ __all__ = ["RIGHTS", "BadPolicy", "Guest", "Request", "Rule", "Who", "is_pattern
 
 # Beside the actions that are jobs.
 RIGHTS = ("view", "console", "audit", "users")
-_SILENT = {"audit", "users"}  # who may only these sees no guest for it
+_SILENT = {"audit", "users"}  # a rule with only these rights shows no guests
 _KEYS = {"who", "may", "guests", "tags", "hosts", "at_most", "arguments"}
 _ALL = "*"
 
 
 class BadPolicy(Exception):
-    """What is wrong, a line each."""
+    """All problems of a policy, one on each line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Who:
-    """Somebody who asks."""
+    """The user of a request, with their groups."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Who:
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """What rules look at. A guest that is yet to be made has no host, unless one is asked for."""
+    """The fields of a guest that rules match. A new guest has a host only if the request names one."""
 
     name: str
     tags: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Guest:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """An action with all that it names. `bound` are arguments beyond the action's plain ones."""
+    """An action with its objects and arguments. `bound` are the arguments that are options of a module."""
 
     action: str
     guests: tuple[Guest, ...] = ()
@@ -61,7 +61,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Patterns are of names, as in a shell; none: all."""
+    """One rule. Patterns match names as in a shell; without patterns, all names match."""
 
     who: str
     may: tuple[str, ...]
@@ -110,7 +110,8 @@ def _problems(rule: t.Any, actions: t.Collection[str] | None) -> t.Iterator[str]
     if not isinstance(rule, dict):
         yield "must be a dictionary"
         return
-    yield from (f"{key!s:.40} is not a part of a rule; use {', '.join(sorted(_KEYS))}" for key in rule.keys() - _KEYS)
+    unknown_keys = sorted(map(str, rule.keys() - _KEYS))
+    yield from (f"{key:.40} is not a part of a rule; use {', '.join(sorted(_KEYS))}" for key in unknown_keys)
     who = rule.get("who")
     if not isinstance(who, str) or who.partition(":")[0] not in ("user", "group") or not who.partition(":")[2]:
         yield "who must be user:NAME or group:NAME"
@@ -144,13 +145,13 @@ def _problems_of_limits(rule: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def rules_of(rules: t.Sequence[Rule], who: Who) -> list[Rule]:
-    """Those that are about somebody."""
+    """The rules of a user and of their groups."""
     names = {f"user:{who.name}", *(f"group:{group}" for group in who.groups)}
     return [rule for rule in rules if rule.who in names]
 
 
 def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
-    """Why they may not; empty when a rule allows it."""
+    """The reason for a refusal; empty if a rule allows the request."""
     reasons = []
     for rule in rules_of(rules, who):
         if request.action in rule.may or _ALL in rule.may or (request.action == "view" and rule.shows_guests):
@@ -164,7 +165,7 @@ def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
 
 
 def _unfit(rule: Rule, request: Request) -> str:
-    """Why the rule does not allow it."""
+    """Why the rule does not allow the request; empty if it does."""
     if request.everywhere and (rule.guests or rule.tags or rule.hosts):
         return "it acts on all hosts, and the rule is for some"
     for guest in request.guests:
@@ -191,7 +192,7 @@ def _elsewhere(rule: Rule, request: Request) -> str:
 
 
 def _beyond(rule: Rule, request: Request) -> str:
-    """Limits of arguments. Arguments of modules that the rule does not name are beyond it."""
+    """Limits of arguments. A rule does not allow options of modules that it does not name."""
     for name, most in rule.at_most.items():
         if request.partial and name not in request.arguments:
             continue
@@ -231,7 +232,7 @@ def is_pattern(name: str) -> bool:
 
 
 def _amount(value: t.Any) -> int | None:
-    """Of processors, or bytes: the largest number in it; None for what is none."""
+    """The largest amount in a value: a plain number, or a size in MiB, rounded up. None if there is none."""
     if isinstance(value, dict):
         inside = [_amount(value[key]) for key in ("current", "maximum", "hotplug_maximum") if key in value]
         inside += [_product(value["topology"])] if "topology" in value else []
@@ -247,6 +248,6 @@ def _amount(value: t.Any) -> int | None:
 
 
 def _product(topology: t.Any) -> int | None:
-    """Processors of a topology, which are a guest's when it is given no number."""
+    """The number of processors in a topology, which is the guest's if no other number is given."""
     parts = [_amount(part) for part in topology.values()] if isinstance(topology, dict) else [None]
     return math.prod(part for part in parts if part is not None) if None not in parts else None
