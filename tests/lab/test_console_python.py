@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.roles.console.files import wheels
 from ansible_collections.corral.virt.tests.lab.console import PACKAGES, PASSWORD, Site, changes
 from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors, until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]  # each installs dozens of packages, or builds one
 
 LAB = Site("conpy")
 LIB = "/usr/lib/corral-console"

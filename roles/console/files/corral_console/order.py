@@ -23,6 +23,8 @@ from . import offers, policy
 
 __all__ = ["BadOrder", "Order", "Seen", "order", "seen_guests"]
 
+_NAMED = 10  # in one message
+
 
 class BadOrder(Exception):
     """The problems of a request, by argument."""
@@ -90,7 +92,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
     arguments = _named(action, given, guests)
     values = _values(action, arguments)
     errors = {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
-    if action.destructive and not check and given.get("confirm") != len(guests):
+    if action.destructive and not check and not _confirms(given.get("confirm"), len(guests)):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
     if errors:
         raise BadOrder(errors)
@@ -117,6 +119,11 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         exclusive=_exclusive(action, values, guests, hosts),
         shared=tuple(sorted({f"host:{host}" for host in (*named, *(one.host for one in guests))})),
     )
+
+
+def _confirms(value: object, count: int) -> bool:
+    """Whether it is that very number: to Python, true is 1."""
+    return type(value) is int and value == count
 
 
 def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
@@ -157,13 +164,20 @@ def _errors_of_guests(
     if action.kind != "guest":
         return
     if isinstance(wanted, list) and (missing := set(map(str, wanted)) - {one.uuid for one in guests}):
-        yield "guests", f"there is no guest {sorted(missing)[0]:.36}"
+        yield "guests", _missing("guest", missing)
     elif guests and (missing := _unmatched(given, guests)):
-        yield "guest", f"there is no guest {sorted(missing)[0]:.63}"
+        yield "guest", _missing("guest", missing)
     elif not guests:
         yield "guests", "name a guest"
     elif len({one.uuid for one in guests}) > 1 and action.arguments["guest"].spec["type"] != "list":
         yield "guests", f"{action.name} acts on one guest at a time"
+
+
+def _missing(what: str, names: t.Iterable[str]) -> str:
+    """All that are not there, the first few of many by name."""
+    each = [f"{name:.63}" for name in sorted(set(names))]
+    more = f" and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
+    return f"there is no {what} {', '.join(each[:_NAMED])}{more}"
 
 
 def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[str]:
@@ -172,7 +186,11 @@ def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[st
     named = _list(arguments.get("guest")) if isinstance(arguments, dict) and given.get("guests") is None else []
     names = {one.name for one in guests}
     missing = {name for name in map(str, named) if name not in names}
-    return {name for name in missing if not (policy.is_pattern(name) and fnmatch.filter(names, name))}
+    return {
+        name
+        for name in missing
+        if not (policy.is_pattern(name) and any(fnmatch.fnmatchcase(each, name) for each in names))
+    }
 
 
 def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
@@ -180,7 +198,7 @@ def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Col
     found = {}
     for name in _arguments_of_hosts(action):
         if unknown := [each for each in _list(values.get(name)) if each not in hosts]:
-            found[name] = f"there is no hypervisor {unknown[0]!s:.60}"
+            found[name] = _missing("hypervisor", map(str, unknown))
     return found
 
 

@@ -439,6 +439,23 @@ def test_one_guest_at_a_time() -> None:
         order.order({"action": "start", "guests": ["uuid-web1", "uuid-web9"]}, (seen("web1"),), HOSTS)
 
 
+@pytest.mark.parametrize("confirm", [None, True, 1.0, "1", 0, 2, [1]])
+def test_only_the_very_number_of_guests_confirms(confirm: object) -> None:
+    with pytest.raises(BadOrder, match="confirm with the number of guests: 1"):
+        ordered("purge", seen("web1"), confirm=confirm)
+    assert ordered("purge", seen("web1"), confirm=1).action == "purge"
+
+
+def test_all_that_are_missing_are_named() -> None:
+    with pytest.raises(BadOrder, match="there is no guest uuid-web8, uuid-web9"):
+        order.order({"action": "start", "guests": ["uuid-web9", "uuid-web1", "uuid-web8"]}, (seen("web1"),), HOSTS)
+    with pytest.raises(BadOrder, match="there is no hypervisor hyper8, hyper9"):
+        ordered("create", guest="ci-1", gone=["hyper9", "hyper8"], confirm=["hyper9", "hyper8"])
+    many = [f"g{number:02}" for number in range(12)]
+    with pytest.raises(BadOrder, match=r"there is no guest g00, g01.*, g09 and 2 more"):
+        order.order({"action": "start", "guests": many}, (seen("web1"),), HOSTS)
+
+
 @pytest.mark.parametrize("given", [None, [1], [{}], {"uuid": "x"}, [{"uuid": "u", "name": "n", "host": "h"}]])
 def test_guests_that_cannot_be_read(given: object) -> None:
     with pytest.raises(BadOrder, match="cannot be read"):
