@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 # of them.
 # What takes longest begins first: begun last, it would be alone at the end while the other worker has nothing to do.
 GROUPS = (
-    ("seeds", "clones", "readers", "network"),
+    ("seeds", "inventory", "clones", "readers", "network"),
     ("authority", "images", "console"),
     ("migrate",),
     ("hardware", "states"),

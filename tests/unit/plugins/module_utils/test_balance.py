@@ -38,6 +38,9 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 apart=draw(st.sampled_from([NONE, NONE, A, B])),
                 bridges=frozenset([draw(st.sampled_from(["br0", "br0", "br1"]))]),
                 pools=frozenset([draw(st.sampled_from(["default", "default", "fast"]))]),
+                devices=draw(st.sampled_from([(), (), (), ("pci 1",)])),
+                versions=draw(st.sampled_from([(), (), (), (("qemu", "8"),)])),
+                runs_within=draw(st.sampled_from([None, None, None, "", "intel"])),
             ),
             draw(st.sampled_from(NAMES)),
             draw(st.sampled_from([0, 10, 5000])),
@@ -58,6 +61,9 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 apart=frozenset(word for guest in here for word in guest.apart),
                 bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
                 pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
+                devices=draw(st.sampled_from([None, {}, {"pci 1": 1}])),
+                versions=draw(st.sampled_from([{}, {"qemu": "7.2.22"}, {"qemu": "10.0.2"}])),
+                migration_group=draw(st.sampled_from(["", "intel"])),
                 maintenance=draw(st.sampled_from([None, None, None, "new fan"])),
             )
         )
@@ -100,6 +106,9 @@ def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
     for guest in new:
         assert host.bridges is None or guest.bridges <= host.bridges
         assert host.pools is None or guest.pools <= host.pools
+        assert not guest.devices, "a live migration takes no device along"
+        assert not guest.versions or host.versions.get("qemu") != "7.2.22"
+        assert guest.runs_within in (None, host.migration_group)
     groups = [word for guest in new for word in guest.apart]
     assert len(groups) == len(set(groups)) and not set(groups) & host.apart
 

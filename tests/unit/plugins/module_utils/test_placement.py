@@ -365,19 +365,48 @@ def test_no_greedy_rule_places_more(
     assert left <= len(guests) - sum(len(load.batch) for load in loads)
 
 
+# What few guests ask of a host, and what hosts have of it: devices, versions, migration groups.
+NEEDS: tuple[dict[str, t.Any], ...] = (
+    {"devices": ("pci 1",)},
+    {"devices": ("usb 2", "usb 2")},
+    {"versions": (("qemu", "8"),)},
+    {"runs_within": "intel"},
+)
+OFFERS: tuple[dict[str, t.Any], ...] = (
+    {},
+    {"devices": {}, "versions": {"qemu": "7.2.22"}},
+    {"devices": {"pci 1": 1, "usb 2": 2}, "versions": {"qemu": "10.0.2"}, "migration_group": "intel"},
+    {"devices": {"usb 2": 3}, "versions": {"qemu": "8.2"}, "migration_group": "intel"},
+)
+
+
+@pytest.mark.parametrize("particular", [False, True], ids=["room", "needs"])
 @pytest.mark.parametrize("seed", range(40))
-def test_one_more_host_makes_no_batch_unplaceable(seed: int) -> None:
+def test_one_more_host_makes_no_batch_unplaceable(seed: int, particular: bool) -> None:
     """What is placed whole without it is placed whole with it, wherever it stands among the others."""
     chance, policy = random.Random(seed), Policy(cpu_overcommit=1.0)
-    for _batch in range(10):
+
+    def drawn(some: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
+        return chance.choice(some) if particular else {}
+
+    whole = 0
+    for _batch in range(25):
         hosts = [
-            Host(f"h{number}", chance.choice([4, 8, 16]), chance.choice([1024, 2048, 4096]))
+            Host(f"h{number}", chance.choice([4, 8, 16]), chance.choice([1024, 2048, 4096]), **drawn(OFFERS))
             for number in range(chance.randint(1, 4))
         ]
         guests = [
-            Guest(f"web{number}", chance.choice([1, 2, 3, 4, 6]), chance.choice([256, 512, 700, 1024, 1500]))
+            Guest(
+                f"web{number}",
+                chance.choice([1, 2, 3, 4, 6]),
+                chance.choice([256, 512, 700, 1024, 1500]),
+                **drawn(({},) * 8 + NEEDS),
+            )
             for number in range(chance.randint(2, 12))
         ]
         if all(item.host for item in place(guests, hosts, policy=policy)):
-            more = Host(chance.choice(["h00", "h9"]), chance.choice([2, 4, 8]), chance.choice([300, 1024, 4096]))
+            whole += 1
+            room = chance.choice([2, 4, 8]), chance.choice([300, 1024, 4096])
+            more = Host(chance.choice(["h00", "h9"]), *room, **drawn(OFFERS))
             assert all(item.host for item in place(guests, [*hosts, more], policy=policy))
+    assert whole, "none was placed whole: this proves nothing"
