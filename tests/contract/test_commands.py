@@ -80,7 +80,6 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
         ("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
         ("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
-        ("change", {"guest": "web2"}, "h1 web2 is already in that state"),
     ],
 )
 def test_guests_are_acted_on_where_they_are(
@@ -116,6 +115,7 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
         ("change", {"guest": "web1", "domain": {"name": "db1"}}, "domain.name: change does not take it"),
         ("change", {"guest": "web1", "state": "absent"}, "state: change does not take it; it belongs to create"),
         ("change", {"guest": "web1", "memory": "lots"}, "memory"),
+        ("change", {"guest": "web2"}, "change: it has nothing to change; write -e memory=4GiB"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )
