@@ -72,7 +72,7 @@ export function Certificates({ host }) {
     ends === null ? "unreadable" : new Date(ends * 1000).toLocaleString(),
     html`<span class=${`expiry ${urgency(ends)}`}>${ends === null ? "" : inDays(ends)}</span>`,
   ]);
-  return html`<${Table} title="Certificates" empty=${host.certificates ? "No certificates." : "The host has not told yet."} columns=${["Of", "Expires", ""]} rows=${rows} />`;
+  return html`<${Table} title="Certificates" empty=${host.certificates ? "No certificates." : "The host has not told yet."} columns=${["Of", "Expires", "Left"]} rows=${rows} />`;
 }
 
 export function Waiting({ answer }) {
