@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import re
 import typing as t
-from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
@@ -62,9 +61,8 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
         option: frozenset(_units.check_name(word, what=f"{option} of {name}") for word in _words(item.get(option)))
         for option in ("apart", "together")
     }
-    interfaces = item.get("interfaces") or item.get("networks")
+    interfaces, disks = _interfaces(item), _entries(item, "disks")
     bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
-    disks = item.get("disks")
     local = [{"size": _DISK}] if disks is None else [disk for disk in disks if not any(map(disk.get, PLACES))]
     cpu = item.get("cpu")
     models = [cpu["model"]] if isinstance(cpu, dict) and cpu.get("model") else []
@@ -89,25 +87,37 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
 
 
 def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
-    """Devices of the host that its options name, as hosts report them."""
-    for one in item.get("hostdevs") or ():
+    """Devices of the host that its options name, as hosts report them. One without which it starts keeps it nowhere."""
+    for one in _entries(item, "hostdevs") or ():
+        if one.get("startup_policy") == "optional":
+            continue
         if one.get("address"):
             yield f"pci {one['address']}"
         elif one.get("vendor") and one.get("product"):
             yield f"usb {one['vendor']}:{one['product']}"
         elif one.get("bus") and one.get("device"):
             yield f"usb {one['bus']}.{one['device']}"
-    for nic in item.get("interfaces") or item.get("networks") or ():
+    for nic in _interfaces(item) or ():
         if nic.get("address"):
             yield f"pci {nic['address']}"
-    for disk in item.get("disks") or ():
+    for disk in _entries(item, "disks") or ():
         if (disk.get("nvme") or {}).get("address"):
             yield f"pci {disk['nvme']['address']}"
-    if item.get("xml"):
-        try:
-            yield from host_devices.devices(ElementTree.fromstring(str(item["xml"])))  # noqa: S314 (the user's own)
-        except ElementTree.ParseError as error:
-            raise BadInput(f"xml of {name}: {error}") from error
+    try:
+        yield from host_devices.devices_of(str(item.get("xml") or ""))
+    except ValueError as error:
+        raise BadInput(f"xml of {name}: {error}") from error
+
+
+def _interfaces(item: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]] | None:
+    found = _entries(item, "interfaces")
+    return _entries(item, "networks") if found is None else found
+
+
+def _entries(item: t.Mapping[str, t.Any], option: str) -> list[t.Mapping[str, t.Any]] | None:
+    """Of a list, those that the guest is to have. None: it is not given."""
+    given = item.get(option)
+    return None if given is None else [one for one in given if one.get("state") != "absent"]
 
 
 def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["bound", "devices", "offered"]
+__all__ = ["bound", "devices", "devices_of", "offered"]
 
 Element = ElementTree.Element
 
@@ -36,6 +36,14 @@ def devices(root: Element) -> list[str]:
     for parent in ("interface[@type='hostdev']/source", "disk[@type='nvme']/source"):
         found += [f"pci {_pci(address)}" for address in root.iterfind(f"devices/{parent}/address")]
     return sorted(found)
+
+
+def devices_of(fragment: str) -> list[str]:
+    """The same of a user's fragment of a definition, or of none; raises ValueError where it is no XML."""
+    try:
+        return devices(ElementTree.fromstring(fragment)) if fragment else []  # noqa: S314 (the user's own)
+    except ElementTree.ParseError as error:
+        raise ValueError(str(error)) from error
 
 
 def _host_device(source: Element) -> t.Iterator[str]:

@@ -22,6 +22,9 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _needs
         ({"hostdevs": [{"name": "x", "vendor": "0x1d6b", "product": "0x0002"}]}, ("usb 0x1d6b:0x0002",)),
         ({"hostdevs": [{"name": "x", "bus": 1, "device": 4}]}, ("usb 1.4",)),
         ({"hostdevs": [{"name": "gpu"}]}, ()),
+        ({"hostdevs": [{"name": "gpu", "address": "0000:06:00.0", "state": "absent"}]}, ()),
+        ({"hostdevs": [{"name": "x", "bus": 1, "device": 4, "startup_policy": "optional"}]}, ()),
+        ({"hostdevs": [{"name": "x", "bus": 1, "device": 4, "startup_policy": "requisite"}]}, ("usb 1.4",)),
         ({"interfaces": [{"name": "eth0", "address": "0000:07:00.1"}]}, ("pci 0000:07:00.1",)),
         ({"networks": [{"name": "eth0", "address": "0000:07:00.1"}]}, ("pci 0000:07:00.1",)),
         ({"disks": [{"name": "a", "nvme": {"address": "0000:01:00.0", "namespace": 1}}]}, ("pci 0000:01:00.0",)),
@@ -37,6 +40,27 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _needs
 )
 def test_devices_that_options_name(options: dict[str, t.Any], devices: tuple[str, ...]) -> None:
     assert _needs.of({"name": "web1", **options}).devices == devices
+
+
+@pytest.mark.parametrize(
+    ("options", "bridges"),
+    [
+        ({}, {"br0"}),
+        ({"interfaces": []}, set()),
+        ({"networks": []}, set()),
+        ({"interfaces": [], "networks": [{"name": "eth0", "bridge": "br1"}]}, set()),
+        ({"interfaces": [{"name": "eth0", "bridge": "br1"}, {"name": "eth1", "bridge": "br2"}]}, {"br1", "br2"}),
+        ({"interfaces": [{"name": "eth0", "bridge": "br1", "state": "absent"}]}, set()),
+    ],
+)
+def test_bridges_that_options_name(options: dict[str, t.Any], bridges: set[str]) -> None:
+    assert _needs.of({"name": "web1", **options}).bridges == bridges
+
+
+def test_a_disk_that_goes_needs_no_room() -> None:
+    gone = {"name": "old", "size": "9TiB", "pool": "slow", "state": "absent"}
+    guest = _needs.of({"name": "web1", "disks": [gone, {"name": "new", "size": "1GiB", "pool": "fast"}]})
+    assert (guest.pools, guest.disks) == ({"fast"}, (("fast", 1024),))
 
 
 @pytest.mark.parametrize(
