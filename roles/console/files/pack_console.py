@@ -21,9 +21,13 @@ import io
 import json
 import os
 import posixpath
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
+import time
 import typing as t
 import zipfile
 from pathlib import Path
@@ -38,6 +42,7 @@ _INSIDE = "ansible_collections/corral/virt"
 _START = b"import sys\n\nfrom corral_console.__main__ import main\n\nsys.exit(main())\n"
 _DATE = (1980, 1, 1, 0, 0, 0)
 _SHIPPED = ("galaxy.yml", "meta", "playbooks", "plugins", "roles")
+_CHECKSUM, _KEPT_S = re.compile("[0-9a-f]{64}"), 7 * 86400
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".cache", "molecule"}
 
 
@@ -89,15 +94,18 @@ def _package(pin: t.Mapping[str, t.Any], directory: Path, *, fetch: bool) -> byt
 
 def _fetch(pin: t.Mapping[str, t.Any], directory: Path) -> None:
     command = ["npm", "pack", "--silent", "--ignore-scripts", f"{pin['package']}@{pin['version']}"]
-    try:
-        done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise Problem(
-            f"cannot fetch {pin['package']}: there is no npm here; install it, or set console_libraries to a directory "
-            "with its packages"
-        ) from None
-    if done.returncode:
-        raise Problem(f"cannot fetch {pin['package']}: {' '.join(command)}: {done.stderr.strip()}")
+    with tempfile.TemporaryDirectory(dir=directory) as folder:  # another run finds all of a file, or none
+        try:
+            done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+        except FileNotFoundError:
+            raise Problem(
+                f"cannot fetch {pin['package']}: there is no npm here; install it, or set console_libraries to a "
+                "directory with its packages"
+            ) from None
+        if done.returncode:
+            raise Problem(f"cannot fetch {pin['package']}: {' '.join(command)}: {done.stderr.strip()}")
+        for path in Path(folder).iterdir():
+            path.replace(directory / path.name)
 
 
 def _files(pin: t.Mapping[str, t.Any], content: bytes) -> t.Iterator[tuple[str, bytes]]:
@@ -159,8 +167,30 @@ def _zip(files: t.Mapping[str, bytes]) -> bytes:
     return target.getvalue()
 
 
+def _kept(target: Path, name: str, content: bytes) -> str:
+    """Write a file below the directory of its checksum, which is returned: runs for other machines may be at work."""
+    digest = hashlib.sha256(content).hexdigest()
+    path = target / digest / name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists() or path.read_bytes() != content:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(file.name).replace(path)
+    os.utime(path.parent)
+    return digest
+
+
+def _forget_old(target: Path) -> None:
+    """Remove what no run has used for a week."""
+    for path in target.iterdir():
+        if _CHECKSUM.fullmatch(path.name) and time.time() - path.stat().st_mtime > _KEPT_S:
+            shutil.rmtree(path, ignore_errors=True)  # another run may do so, too
+
+
 def main(words: t.Sequence[str] | None = None) -> int:
-    """Write the files into a directory where they differ, and print their checksums; the exit code."""
+    """Write the files, each below its checksum, and print the checksums; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
     parser.add_argument("packages", type=Path, help="directory with packages as npm pack makes them")
@@ -186,14 +216,8 @@ def main(words: t.Sequence[str] | None = None) -> int:
     except Problem as problem:
         print(problem, file=sys.stderr)  # noqa: T201
         return 2
-    given.target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, content in made.items():
-        path = given.target / name
-        if not path.exists() or path.read_bytes() != content:
-            path.unlink(missing_ok=True)
-            with open(path, "xb", opener=lambda file, flags: os.open(file, flags, 0o600)) as file:
-                file.write(content)
-    print(json.dumps({name: hashlib.sha256(content).hexdigest() for name, content in made.items()}))  # noqa: T201
+    print(json.dumps({name: _kept(given.target, name, content) for name, content in made.items()}))  # noqa: T201
+    _forget_old(given.target)
     return 0
 
 

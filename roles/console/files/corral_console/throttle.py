@@ -40,6 +40,11 @@ class Throttle:
         if len(self._known) > self._keys:
             self._known.popitem(last=False)
 
+    def take_back(self, key: str) -> None:
+        """The last attempt does not count."""
+        if times := self._known.get(key):
+            times.pop()
+
     def forget(self, key: str) -> None:
         """Begin anew with a key."""
         self._known.pop(key, None)

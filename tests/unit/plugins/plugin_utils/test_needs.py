@@ -60,7 +60,7 @@ def test_bridges_that_options_name(options: dict[str, t.Any], bridges: set[str])
 def test_a_disk_that_goes_needs_no_room() -> None:
     gone = {"name": "old", "size": "9TiB", "pool": "slow", "state": "absent"}
     guest = _needs.of({"name": "web1", "disks": [gone, {"name": "new", "size": "1GiB", "pool": "fast"}]})
-    assert (guest.pools, guest.disks) == ({"fast"}, (("fast", 1024),))
+    assert guest.pools == {"fast"} and guest.disks == (("fast", 1024),)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -169,3 +171,50 @@ def test_without_npm_the_error_says_what_to_do(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(wheels.Problem, match="console_libraries"):
         pack_console.libraries(tmp_path, fetch=True)
+
+
+def packed(target: Path, project: Path) -> dict[str, str]:
+    """What a run makes for its machine: names and checksums."""
+    packages, inputs = target.parent / "packages", ["--project", str(project), "--project-file", "hosts"]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        given = [str(target), str(packages), *inputs, "--python", "3.11", "--processor", "x86_64"]
+        assert pack_console.main(given) == 0
+    return t.cast("dict[str, str]", json.loads(output.getvalue()))
+
+
+def test_runs_for_several_machines_keep_apart_and_what_is_old_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("libraries", "wheels"):
+        monkeypatch.setattr(pack_console, name, lambda *_given, **_how: b"")
+    made = {}
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "hosts").write_text(name)
+        made[name] = packed(tmp_path / "cache", tmp_path / name)
+    for name, digests in made.items():
+        content = (tmp_path / "cache" / digests["project.tar"] / "project.tar").read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digests["project.tar"]
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            file = archive.extractfile("hosts")
+            assert file and file.read() == name.encode()
+    assert packed(tmp_path / "cache", tmp_path / "one") == made["one"]
+    old, other = (tmp_path / "cache" / made["two"]["project.tar"], tmp_path / "cache/somebody")
+    other.mkdir()
+    for path in (old, other):
+        os.utime(path, (0, 0))
+    packed(tmp_path / "cache", tmp_path / "one")
+    assert (old.exists(), other.exists()) == (False, True)
+
+
+def test_a_file_of_the_cache_that_was_changed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("libraries", "wheels"):
+        monkeypatch.setattr(pack_console, name, lambda *_given, **_how: b"")
+    (tmp_path / "hosts").write_text("a")
+    digest = packed(tmp_path / "cache", tmp_path)["project.tar"]
+    path = tmp_path / "cache" / digest / "project.tar"
+    path.write_bytes(b"evil")
+    packed(tmp_path / "cache", tmp_path)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    assert [each.name for each in path.parent.iterdir()] == ["project.tar"]

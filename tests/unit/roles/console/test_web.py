@@ -176,6 +176,14 @@ def test_login_is_limited(site: tuple[Site, TestClient], caplog: pytest.LogCaptu
     assert len(lines) == 21 and not any(line["allowed"] for line in lines) and "wrong" not in caplog.text
 
 
+def test_many_may_log_in_from_one_address_but_not_to_guess_on(site: tuple[Site, TestClient]) -> None:
+    _site, client = site
+    assert [log_in(client) for _each in range(25)] == [200] * 25
+    tries = [(log_in(client, "alice", "wrong"), log_in(client)) for _each in range(20)]
+    assert tries[:19] == [(403, 200)] * 19
+    assert log_in(client, "alice", "wrong") == 429, "a success takes back no failure"
+
+
 def test_a_login_is_a_new_session_and_logout_ends_it(world: World, site: tuple[Site, TestClient]) -> None:
     _site, client = site
     client.cookies.set(COOKIE, "chosen by somebody else", domain=NAME)
