@@ -123,7 +123,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
 
 def _confirms(value: object, count: int) -> bool:
     """Whether it is that very number: to Python, true is 1."""
-    return type(value) is int and value == count
+    return isinstance(value, int) and not isinstance(value, bool) and value == count
 
 
 def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
