@@ -40,34 +40,43 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
     assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
 
 
-def test_groups_become_tags_that_later_runs_know(tmp_path: Path) -> None:
-    """Those that were there go with a new word of their kind; who says nothing of tags keeps all others."""
+def test_guests_are_divided_among_hypervisors_and_variables_must_not_differ(tmp_path: Path) -> None:
     play = Play(tmp_path)
-    there = [{"name": "web1", "tags": ["front", "apart-old", "together-shop"], "unfinished": False}]
+    there = [{"name": "web1", "tags": ["front"], "unfinished": False}]
     wanted: list[dict[str, t.Any]] = [
         {"name": "web1", "apart": "web"},
-        {"name": "web2", "apart": ["web", 1], "together": "shop", "tags": ["x"]},
-        {"name": "web3", "prefer": ["h1"]},
-        {"name": "web4", "host_groups": ["ssd", "rack1"], "requires": {"qemu": "8.2", "kernel": 6}},
+        {"name": "web2", "image": "a", "vcpus": "{{ 1 + 1 }}"},
+        {"name": "web3"},
     ]
-    play.hosts(hyper={"h1": {"virt_host": {"host": {"guests": there}}}})
+    common = {"virt_guests": wanted, "guests_group": "hyper", "guests_gone": []}
+    play.hosts(
+        hyper={
+            "h1": {**common, "virt_host": {"host": {"guests": there}}},
+            "h2": {**common, "virt_host": {"failed": True}},
+            "h3": {**common, "guests_user": "admin", "virt_host": {}},
+        }
+    )
     told = play.run(
-        {"ansible.builtin.set_fact": {"told": {"guests": "{{ __guests_here }}"}}},
+        {"ansible.builtin.set_fact": {"__guests_by_host": "{{ __guests_divided }}"}, "run_once": True},
+        {
+            "ansible.builtin.set_fact": {
+                "told": {"guests": "{{ __guests_here }}", "differing": "{{ __guests_differing }}"}
+            }
+        },
         vars={
-            "virt_guests": wanted,
-            "virt_guest_defaults": {},
-            "guests_seed": False,
+            "virt_guest_defaults": {"memory": "1GiB"},
+            "guests_seed": True,
+            "guests_user": "",
             "guests_wait_for_ip": "none",
-            "__guests_placed": {"placements": {one["name"]: "h1" for one in wanted}},
+            "__guests_keys_in": ["ssh-ed25519 AAAA me"],
+            "__guests_placed": {"placements": {"web1": "h1", "web2": "h2"}},
         },
         vars_files=[str(ROLE / "vars/main.yml")],
     )
-    assert told["h1"]["guests"] == [
-        {"name": "web1", "tags": ["front", "together-shop", "apart-web"]},
-        {"name": "web2", "tags": ["x", "apart-web", "apart-1", "together-shop"]},
-        {"name": "web3"},
-        {"name": "web4", "tags": ["host_groups-ssd", "host_groups-rack1", "requires-qemu-8.2", "requires-kernel-6"]},
-    ]
+    seed = {"cloud_init": {"user_data": {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}}}
+    assert told["h1"]["guests"] == [{"name": "web1", "memory": "1GiB", "tags": ["front", "apart-web"]}]
+    assert told["h2"]["guests"] == [{"name": "web2", "memory": "1GiB", "image": "a", "vcpus": 2, **seed}]
+    assert told["h3"] == {"guests": [], "differing": ["guests_user (h1, h3)"]}
 
 
 def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, valu
     for task in play.get("post_tasks", ())
 )
 MISSING = CHECK["vars"]["virt_missing"].strip().removeprefix("{{").removesuffix("}}")
+FILES = [ROLES / "guests/vars/main.yml"]
 SHOWN = {"web1": {"ansible_host": "192.0.2.1"}, "web2": {}}
 
 
@@ -35,4 +36,4 @@ def test_a_guest_that_is_waited_for_is_to_be_in_the_inventory(
 ) -> None:
     guest: dict[str, t.Any] = {"name": name, **({"wait_for_ip": waited} if waited else {})}
     inventory = json.dumps({"hyper": {"hosts": {"localhost": {}}}, "guests_running": {"hosts": SHOWN}})
-    assert value(tmp_path, MISSING, [], {"__guests_here": [guest]}, inventory=inventory) == missing
+    assert value(tmp_path, MISSING, FILES, {"__guests_by_host": {"localhost": [guest]}}, inventory=inventory) == missing

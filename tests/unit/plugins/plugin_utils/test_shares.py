@@ -1,0 +1,140 @@
+"""What each hypervisor is to have: its guests, with their seeds, and the tags by which later runs know their groups."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _shares
+
+SEED = {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}
+
+
+def here(
+    *guests: dict[str, t.Any], there: dict[str, list[str]], seed: dict[str, t.Any] | None = None
+) -> list[dict[str, t.Any]]:
+    """Guests as h1 gets them, where `there` are guests already: name -> tags."""
+    placements = {guest["name"]: guest.get("host", "h1") for guest in guests}
+    reported = {
+        "h1": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}
+    }
+    return _shares.by_host(guests, placements, reported, user_data=seed, wait_for_ip="unknown")["h1"]
+
+
+def test_apart_becomes_a_tag_and_takes_none_away() -> None:
+    seen = here(
+        {"name": "new", "apart": "web"},
+        {"name": "tagged", "apart": 1, "tags": ["a", "apart-1"]},
+        {"name": "kept", "apart": "web", "host": "h1", "tags": None},
+        {"name": "cleared", "apart": "web", "tags": []},
+        {"name": "alone", "vcpus": 1},
+        {"name": "elsewhere", "apart": "web", "host": "h2"},
+        there={"kept": ["by-hand", "apart-old"], "cleared": ["by-hand"], "alone": ["by-hand"]},
+    )
+    assert seen == [
+        {"name": "new", "tags": ["apart-web"]},
+        {"name": "tagged", "tags": ["a", "apart-1"]},
+        {"name": "kept", "tags": ["by-hand", "apart-web"]},
+        {"name": "cleared", "tags": ["apart-web"]},
+        {"name": "alone", "vcpus": 1},
+    ]
+
+
+def test_guests_from_an_image_are_seeded_when_they_are_made() -> None:
+    """What a guest says itself goes before, and one that is there is left as it is."""
+    keys, own = {"user_data": SEED}, {"user_data": "#!/bin/sh\n"}
+    network = {"network_config": {"version": 2}}
+    seen = here(
+        {"name": "new", "image": "a"},
+        {"name": "disk", "disks": [{"name": "system", "image": "a"}]},
+        {"name": "half", "image": "a"},
+        {"name": "there", "image": "a"},
+        {"name": "empty", "disks": [{"name": "system"}]},
+        {"name": "null", "image": None, "disks": [{"name": "system", "image": None}]},
+        {"name": "own", "image": "a", "cloud_init": own},
+        {"name": "static", "image": "a", "cloud_init": network},
+        {"name": "never", "image": "a", "cloud_init": None},
+        there={"half": [], "there": []},
+        seed=SEED,
+    )
+    assert {one["name"]: one.get("cloud_init") for one in seen} == {
+        "new": keys, "disk": keys, "half": keys, "there": None, "empty": None, "null": None, "own": own, "static": {**network, **keys},
+        "never": None,
+    }  # fmt: skip
+
+
+def test_seeded_guests_that_run_are_waited_for() -> None:
+    """Those that can be reached and say nothing else of it."""
+    run = {"image": "a", "state": "running"}
+    seen = here(
+        {**run, "name": "new"},
+        {**run, "name": "there", "cloud_init": {"user_data": "#!/bin/sh\n"}},
+        {**run, "name": "never", "wait_for_ip": "none"},
+        {**run, "name": "lease", "wait_for_ip": "lease"},
+        {**run, "name": "unseeded", "cloud_init": None},
+        {**run, "name": "alone", "interfaces": []},
+        {**run, "name": "lonely", "networks": []},
+        {**run, "name": "wired", "networks": [{"name": "eth0"}]},
+        {**run, "name": "hasty", "wait": False},
+        {"name": "defined", "image": "a"},
+        {"name": "off", "image": "a", "state": "shutdown"},
+        there={"there": []},
+        seed=SEED,
+    )
+    assert {one["name"]: one["wait_for_ip"] for one in seen if "wait_for_ip" in one} == {
+        "new": "unknown", "there": "unknown", "never": "none", "lease": "lease", "wired": "unknown",
+    }  # fmt: skip
+
+
+def test_groups_become_tags_that_later_runs_know() -> None:
+    """Those that were there go with a new word of their kind; who says nothing of tags keeps all others."""
+    seen = here(
+        {"name": "web1", "apart": "web"},
+        {"name": "web2", "apart": ["web", 1], "together": "shop", "tags": ["x"]},
+        {"name": "web3", "prefer": ["h1"]},
+        {"name": "web4", "host_groups": ["ssd", "rack1"], "requires": {"qemu": "8.2", "kernel": 6}},
+        {"name": "web5", "apart": 0},
+        there={"web1": ["front", "apart-old", "together-shop"]},
+    )
+    assert seen == [
+        {"name": "web1", "tags": ["front", "together-shop", "apart-web"]},
+        {"name": "web2", "tags": ["x", "apart-web", "apart-1", "together-shop"]},
+        {"name": "web3"},
+        {"name": "web4", "tags": ["host_groups-ssd", "host_groups-rack1", "requires-qemu-8.2", "requires-kernel-6"]},
+        {"name": "web5", "tags": ["apart-0"]},
+    ]
+
+
+def test_each_hypervisor_has_its_own_guests_in_their_order_and_what_is_not_placed_is_nowhere() -> None:
+    guests = [{"name": name} for name in ("d", "a", "c", "b")]
+    placements = {"a": "h1", "b": "h2", "d": "h1"}
+    found = _shares.by_host(guests, placements, {}, user_data=SEED, wait_for_ip="any")
+    assert found == {"h1": [{"name": "d"}, {"name": "a"}], "h2": [{"name": "b"}]}
+
+
+def test_a_guest_of_the_same_name_on_another_hypervisor_is_not_it() -> None:
+    """It may be half made where it goes, and complete elsewhere."""
+    reported = {
+        "h1": {"guests": [{"name": "a", "tags": ["mine"], "unfinished": True}]},
+        "h2": {"guests": [{"name": "a", "tags": ["theirs"], "unfinished": False}]},
+    }
+    guest = {"name": "a", "image": "x", "apart": "web"}
+    found = _shares.by_host([guest], {"a": "h1"}, reported, user_data=SEED, wait_for_ip="any")
+    assert found["h1"] == [
+        {"name": "a", "image": "x", "tags": ["mine", "apart-web"], "cloud_init": {"user_data": SEED}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"h1": {"a": [1]}, "h2": {"a": [1]}}, []),
+        ({"h1": {"a": [1]}, "h2": {"a": [1]}, "h3": {"a": [2]}, "h4": {}}, ["a (h1, h3)"]),
+        ({"h1": {}, "h2": {"b": None}, "h3": {"a": 1}}, ["a (h1, h3)"]),
+        ({"h1": {"a": 1}}, []),
+        ({}, []),
+    ],
+)
+def test_variables_that_hosts_do_not_have_in_common(variables: dict[str, t.Any], found: list[str]) -> None:
+    assert _shares.differing(variables, ["a", "b"]) == found
