@@ -35,7 +35,7 @@ options:
     description: What guests are seeded with. By default none is.
     type: dict
   wait_for_ip:
-    description: RV(corral.virt.virt_domain#module:wait_for_ip) of guests that are waited for.
+    description: O(corral.virt.virt_domain#module:wait_for_ip) of guests that are waited for.
     type: str
     default: unknown
 """

@@ -38,7 +38,7 @@ Processor seconds of the whole command, in user and kernel mode, median. All pri
 GUEST = """<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><title>Guest {name}</title>
 <memory unit='MiB'>2048</memory><vcpu>2</vcpu><metadata><corral:guest xmlns:corral="urn:corral:virt:guest:1">
 <corral:tag>web</corral:tag><corral:tag>rack{rack}</corral:tag><corral:address>{address}</corral:address>
-<corral:ssh-host-key>ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGolden</corral:ssh-host-key></corral:guest></metadata>
+<corral:ssh-host-key>ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGolden5guest5guest5guest5guest5guest5guests</corral:ssh-host-key></corral:guest></metadata>
 <os><type arch='x86_64'>hvm</type></os><devices>
 <disk type='file' device='disk'><source file='/images/{name}.qcow2'/><target dev='vda' bus='virtio'/></disk>
 <disk type='file' device='disk'><source file='/images/{name}-data.qcow2'/><target dev='vdb' bus='virtio'/></disk>
@@ -149,10 +149,15 @@ def _cpu_s(*command: str) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+def guest_name(number: int) -> str:
+    """Of the first, number is 1."""
+    return f"guest{number:05d}"
+
+
 def _guest(number: int, rack: int) -> str:
     tail = (number >> 16, number >> 8 & 255, number & 255)
     return GUEST.format(
-        name=f"guest{number:05d}",
+        name=guest_name(number),
         uuid=uuid.UUID(int=number),
         rack=rack,
         address=f"10.{tail[0]}.{tail[1]}.{tail[2]}",

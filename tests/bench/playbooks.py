@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._front import describe_host
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.tests.bench.inventory import Cloud
+from ansible_collections.corral.virt.tests.bench.inventory import Cloud, guest_name
 from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row
 
@@ -22,25 +22,25 @@ CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ()
 
 SIZES, GUESTS = (10, 50, 100), 50
+FORKS = (5, 20, 50)
 LIMIT = "limit"
 ROOMY = 100.0  # libvirt's test driver has 3 GiB
 RSS_MB, OVERHEAD_S, LINES = 400.0, 5.0, 2.0
+SITE = "corral.virt.site"
+FIRST = "Check that the hypervisors agree on the guests"  # task of site that test drivers can do, with all after it
 
 HOW = f"""
-Processor seconds of controller and modules, in user and kernel mode, and the largest memory of one process; forks: 8.
-- query, create: the playbooks; create with --check, which reads all hypervisors and places a guest
+Processor seconds of controller and modules, in user and kernel mode, and memory; forks: 8.
+- query, create, site, drain: the playbooks; create and drain with --check, site with nothing to do, from its role guests on, as the
+  roles before it are for real hosts. Test drivers cannot migrate, so drain ends with the refusal of its moves
 - for each host of {SIZES[0]}: what a hypervisor costs in the smallest cluster; it must not cost more in a larger one
+- MB: of the largest process; MB together: of all, what they share counted once
+- forks: query with other forks
 - choose: the action virt_place for all guests of one hypervisor
 - lines: printed by the callback terse, for each host
 - one dead: query, where the first hypervisor does not answer; a limit: query with --limit on one
 """
-# Runs a command and tells of all its processes: exit code, processor seconds, and KiB of the largest.
-MEASURE = """\
-import json, resource, subprocess, sys
-code = subprocess.call(sys.argv[2:])
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-json.dump([code, used.ru_utime + used.ru_stime, used.ru_maxrss], open(sys.argv[1], "w"))
-"""
+MEASURED = Path(__file__).with_name("measured.py")
 REPORTED = "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'virt_host'))) }}"
 
 
@@ -49,7 +49,8 @@ class Used:
     """What a command took."""
 
     cpu_s: float
-    rss_mb: float
+    rss_mb: float  # of the largest process
+    together_mb: float
     lines: int
 
 
@@ -61,22 +62,35 @@ def rows() -> t.Iterator[Row]:
         say(f"{count} hypervisors with {GUESTS} guests each")
         cloud = Cloud.made(BUILD / f"playbooks-{count}", count, GUESTS)
         hosts = _inventory(cloud)
-        commands = {
-            "query": ("corral.virt.query", "-e", "format=table"),
-            "create": ("corral.virt.create", "--check", "-e", json.dumps(_wish())),
+        commands: dict[str, tuple[int, tuple[str, ...]]] = {
+            "query": (0, ("corral.virt.query", "-e", "format=table")),
+            "create": (0, ("corral.virt.create", "--check", "-e", json.dumps(_wish()))),
+            "site": (0, (SITE, "--start-at-task", FIRST)),
+            "drain": (2, ("corral.virt.drain", "--check", "-e", "host=h000")),
         }
-        for name, words in commands.items():
-            used = _measured(0, "-i", str(hosts), *words)
+        for name, (code, words) in commands.items():
+            used = _measured(code, "-i", str(hosts), *words)
             costs[name, count] = used.cpu_s
             peer, title = f"for each host of {SIZES[0]}", f"{name} on {count} hosts"
             expected = costs[name, SIZES[0]] / SIZES[0] * count
             target = None if count == SIZES[0] else 1 / 1.2
             yield Row(title, count * GUESTS, used.cpu_s, peer, expected, "s", target, "CPU")
             yield Row(title, count * GUESTS, used.rss_mb, LIMIT, RSS_MB, "MB", 1.0)
+            yield Row(title, count * GUESTS, used.together_mb, LIMIT, None, "MB together")
             if name == "create" and count == SIZES[-1]:
                 yield Row(f"lines of {title}", count * GUESTS, used.lines / count, LIMIT, LINES, "a host", 1.0)
     yield _choose(cloud)
     yield from _fewer(cloud, costs["query", len(cloud.uris)])
+    yield from _forks(cloud, costs["query", len(cloud.uris)])
+
+
+def _forks(cloud: Cloud, usual_s: float) -> t.Iterator[Row]:
+    """With fewer and more hypervisors at a time."""
+    hosts = str(cloud.place / "hosts.json")
+    for forks in FORKS:
+        used = _measured(0, "-i", hosts, "corral.virt.query", "-e", "format=table", "--forks", str(forks))
+        yield Row(f"query, forks {forks}", cloud.guests, used.cpu_s, "forks 8", usual_s, "s", None, "CPU")
+        yield Row(f"query, forks {forks}", cloud.guests, used.together_mb, LIMIT, None, "MB together")
 
 
 def _choose(cloud: Cloud) -> Row:
@@ -97,8 +111,10 @@ def _fewer(cloud: Cloud, all_s: float) -> t.Iterator[Row]:
     query = ("-i", str(cloud.place / "hosts.json"), "corral.virt.query", "-e", "format=table")
     one = _measured(0, *query, "--limit", "h001")
     yield Row("query, a limit", GUESTS, one.cpu_s, "all", all_s, "s", 5.0, "CPU")
+    document = (cloud.place / "h000.xml").read_text()
     (cloud.place / "h000.xml").unlink()
     dead = _measured(2, *query)
+    (cloud.place / "h000.xml").write_text(document)
     yield Row("query, one dead", cloud.guests, dead.cpu_s, "all alive", all_s, "s", 1 / 1.2, "CPU")
 
 
@@ -111,8 +127,13 @@ def _inventory(cloud: Cloud, *, reported: bool = False) -> Path:
     hosts = {name: {"virt_uri": uri, **(_reported(uri) if reported else {})} for name, uri in cloud.uris.items()}
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     room = {"guests_cpu_overcommit": ROOMY, "guests_memory_overcommit": ROOMY}
+    guests = [
+        {"name": guest_name(number + 1), "vcpus": 2, "memory": "2GiB", "state": "present"}
+        for number in range(cloud.guests)
+    ]
+    common = {**local, **room, "virt_guests": guests, "guests_known_hosts": str(cloud.place / "known_hosts")}
     file = cloud.place / ("reported.json" if reported else "hosts.json")
-    file.write_text(json.dumps({"hyper": {"hosts": hosts, "vars": {**local, **room}}}))
+    file.write_text(json.dumps({"hyper": {"hosts": hosts, "vars": common}}))
     return file
 
 
@@ -131,10 +152,10 @@ def _measured(code: int, *words: str) -> Used:
     """Raises Failed where ansible-playbook ends with another code."""
     told = BUILD / "used.json"
     callback = "ANSIBLE_STDOUT_CALLBACK=corral.virt.terse"
-    ran = run("env", callback, sys.executable, "-c", MEASURE, told, "ansible-playbook", *words)
-    ended, cpu_s, rss_kib = json.loads(told.read_text())
+    ran = run("env", callback, sys.executable, str(MEASURED), str(told), "ansible-playbook", *words)
+    ended, cpu_s, rss_mb, together_mb = json.loads(told.read_text())
     if ended != code:
         raise Failed(
             f"`ansible-playbook {' '.join(words)}` ended with {ended} instead of {code}:\n{ran.output[-3000:]}"
         )
-    return Used(cpu_s, rss_kib / 1024, len(ran.output.splitlines()))
+    return Used(cpu_s, rss_mb, together_mb, len(ran.output.splitlines()))

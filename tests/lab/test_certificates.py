@@ -92,7 +92,7 @@ def lab() -> Iterator[Hypervisors]:
     with hypervisors("certs", "hypervisor", "firewall", hosts=3) as lab:
         listed = {"pki_controllers": ["controller", "hyper8", "hyper9"]}
         (lab.folder / "inventory/group_vars/hyper/listed.yml").write_text(json.dumps(listed))
-        role(lab)
+        role(lab, serial=1)
         yield lab
 
 
@@ -187,6 +187,7 @@ def test_every_certificate_is_for_one_purpose_and_the_authorities_differ(lab: Hy
     ]
     assert prints[0] != prints[1]
     assert everybody_reaches(lab, ca_dir=ca)
+    assert changes(role(lab)) == 0, "one host after another is the same as all at once"
 
 
 def test_qemus_key_plays_no_libvirt(lab: Hypervisors, tmp_path: Path) -> None:

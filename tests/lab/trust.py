@@ -255,10 +255,11 @@ def served(lab: Hypervisors, host: str, ca: str, cert: str, key: str) -> str:
     return lab.on(host, f"set -- {ca} {cert} {key}; {SECOND}\n{ask}; {end}")
 
 
-def role(lab: Hypervisors, *flags: str, ok: bool = True, **options: t.Any) -> str:
-    """What role pki says."""
+def role(lab: Hypervisors, *flags: str, ok: bool = True, serial: int = 0, **options: t.Any) -> str:
+    """What role pki says; with `serial`, to so many hosts after so many."""
     book = lab.folder / "pki.json"
-    book.write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "roles": ["corral.virt.pki"]}]))
+    play = {"hosts": "hyper", "gather_facts": False, "roles": ["corral.virt.pki"]}
+    book.write_text(json.dumps([{**play, "serial": serial} if serial else play]))
     return lab.run("ansible-playbook", book, "-e", json.dumps(options), *flags, ok=ok)
 
 
