@@ -7,15 +7,19 @@ The tests build on each other, in the order in which they stand.
 from __future__ import annotations
 
 import functools
+import json
 import re
 import subprocess
 import time
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
+from ansible_collections.corral.virt.tests.bench import peers
+from ansible_collections.corral.virt.tests.bench.place import CACHE
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = pytest.mark.lab
 
@@ -156,6 +160,34 @@ def test_a_changed_seed_acts_at_the_next_boot() -> None:
     assert not guest("s1", state="rebooted").get("failed")
     assert inside("s1", "ops", 111, "hostname; sudo cat /root/again", until="again").split() == ["second", "again"]
     assert (LAB.folder / "s1.known").read_text() == known
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("connection", ["jump", "agent"])
+def test_ansible_reaches_it_without_a_route(connection: str, tmp_path: Path) -> None:
+    """Through its hypervisor, whose address is the one that the guest sees; or by its agent, as root."""
+    source, static, config, known = (
+        tmp_path / name for name in ("virt.yml", "guests.json", "ssh_config", "known_hosts")
+    )
+    source.write_text(json.dumps({"plugin": "corral.virt.virt", "connection": connection}))
+    key = {"ansible_user": "ops", "ansible_ssh_private_key_file": str(LAB.folder / "id_ed25519")}
+    static.write_text(json.dumps({"guests": {"vars": key}}))
+    address = json.loads(LAB.run("ansible-inventory", *LAB.ask_nobody, "--host", "hyper1"))["ansible_host"]
+    config.write_text(f"Host {address}\n  HostKeyAlias hyper1\nInclude {LAB.folder}/ssh_config\n")
+    known.write_text((LAB.folder / "s1.known").read_text())
+    peers.community_libvirt()
+    collections = f"{ROOT}/.cache:{CACHE}/collections"
+    settings = (
+        f"ANSIBLE_SSH_ARGS=-F {config}",
+        f"CORRAL_VIRT_KNOWN_HOSTS={known}",
+        f"ANSIBLE_COLLECTIONS_PATH={collections}",
+    )
+    inventory = (*LAB.ask_nobody, "-i", str(source), "-i", str(static))
+    call = ("ansible", "s1", *inventory, "-m", "ansible.builtin.shell")
+    told = LAB.run("env", *settings, *call, "-a", "id -un; echo from ${SSH_CONNECTION:-nobody}")
+    assert re.findall(r"^(\w+)\nfrom (\S+)", told, re.MULTILINE) == [
+        ("ops", address) if connection == "jump" else ("root", "nobody")
+    ]
 
 
 def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
