@@ -31,7 +31,7 @@ from .store import Store
 __all__ = ["ACTIVE", "Busy", "Job", "Jobs"]
 
 ACTIVE = ("waiting", "running")
-_LINES_AT_ONCE = 2000
+_LOG_BYTES = 256 << 10  # of a log, at once
 
 
 class Busy(Exception):
@@ -102,13 +102,18 @@ class Job:
         }
 
     def log(self, since: int) -> dict[str, t.Any]:
-        """Lines from number `since` on, and the number of the next line."""
+        """Whole lines from byte `since` on, and where the next one begins. A long log takes several calls."""
+        ended = self.state not in ACTIVE
         try:
-            lines = (self.directory / "log").read_text(errors="replace").splitlines()
+            with (self.directory / "log").open("rb") as file:
+                file.seek(since)
+                part = file.read(_LOG_BYTES)
         except FileNotFoundError:
-            lines = []
-        found = lines[since : since + _LINES_AT_ONCE]
-        return {"lines": found, "next": since + len(found), "ended": self.state not in ACTIVE}
+            part = b""
+        # A line that is longer than a part is told in pieces, and the last one when nothing can be added to it.
+        if not (ended and len(part) < _LOG_BYTES):
+            part = part[: part.rfind(b"\n") + 1] or (part if len(part) == _LOG_BYTES else b"")
+        return {"lines": part.decode(errors="replace").splitlines(), "next": since + len(part), "ended": ended}
 
 
 class Jobs:

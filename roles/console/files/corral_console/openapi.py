@@ -30,7 +30,7 @@ OPERATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("get", "/api/jobs", "Jobs, the newest first", ("guest", "host", "state", "before", "limit"), ""),
     ("post", "/api/jobs", "Do an action, or with `check` preview it", (), "Job"),
     ("get", "/api/jobs/{id}", "All about a job: report, plan of a preview, error", (), ""),
-    ("get", "/api/jobs/{id}/log", "Lines of its output, from number `since`", ("since",), ""),
+    ("get", "/api/jobs/{id}/log", "Lines of its output, from byte `since` (`next` of the call before)", ("since",), ""),
     ("post", "/api/jobs/{id}/cancel", "End a job; its migrations are aborted", (), "Nothing"),
     ("post", "/api/jobs/{id}/again", "Do the same once more", (), "Nothing"),
     ("get", "/api/events", "Live state as server-sent events: host/, guest/, figures/, job/", ("since",), ""),
