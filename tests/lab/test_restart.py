@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import typing as t
 from collections.abc import Iterator
 
@@ -26,6 +25,7 @@ pytestmark = pytest.mark.lab
 HOSTS = ("hyper1", "hyper2", "hyper3")
 CONF = "/etc/libvirt/libvirtd.conf"
 JOB = "virsh domjobinfo web | grep -qE 'Job type: +(Un)?bounded'"
+MODULE = "pgrep -fx '[^ ]*/python3[.0-9]*'"  # a module that is under way: it comes by standard input
 COPY = f"{IMAGES}/copy"
 UNREVOKED = {"pki_revoke_absent": False}  # revoked, it would be refused without a restart
 
@@ -168,9 +168,12 @@ def test_a_play_that_was_killed_before_the_restart_is_made_up_for(lab: Hyperviso
     with copying(lab, host):  # so that it cannot restart before it is killed
         play = lab.start(*command(lab, "--limit", host, hosts=HOSTS[:2], **UNREVOKED))
         until(lambda: "CN=hyper3" not in lab.on(host, f"cat {CONF}"), timeout_s=60)
-        os.killpg(play.pid, signal.SIGKILL)
+        lab.on(host, MODULE)
+        workers = subprocess.run(["pgrep", "-P", str(play.pid)], capture_output=True, text=True, check=True).stdout
+        for each in (play.pid, *map(int, workers.split())):  # a worker would go on without Ansible
+            os.kill(each, signal.SIGKILL)
         play.communicate(timeout=10)
-        time.sleep(12)  # the module that was under way waits for ten seconds
+        until(lambda: not lab.on(host, f"{MODULE} || true"), timeout_s=60)  # it waits for ten seconds
     assert started(lab, host) == before and admitted(lab, "hyper3", host)
     assert changes(role(lab, "--limit", host, hosts=HOSTS[:2], **UNREVOKED)) == [1]
     assert started(lab, host) != before and not admitted(lab, "hyper3", host)
