@@ -61,6 +61,7 @@ class ActionModule(ActionBase):
         placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
         result["rooms"] = {host.name: _room(host, asked.policy) for host in asked.hosts}
         result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
+        result["positions"] = _positions(options["guests"], result["placements"])
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
                 _terminal.say(line)
@@ -162,6 +163,17 @@ def _placements(asked: _Asked, placed: t.Sequence[placement.Placement]) -> dict[
         "explained": [printable(f"{item.guest} -> {_outcome(item)}: {item.why}") for item in placed],
         "deferred": [item.guest for item in placed if item.deferred and item.guest not in asked.leaving],
     }
+
+
+def _positions(
+    guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]
+) -> dict[str, list[int]]:
+    """Where a host finds its guests: to look at all of them takes long where hosts and guests are many."""
+    found: dict[str, list[int]] = {}
+    for position, guest in enumerate(guests):
+        if host := placements.get(guest["name"]):
+            found.setdefault(host, []).append(position)
+    return found
 
 
 def _outcome(item: placement.Placement) -> str:

@@ -99,6 +99,11 @@ placements:
   returned: success
   type: dict
   sample: {web1: hyper1, web2: hyper2}
+positions:
+  description: Positions in O(guests), from 0, of the guests of each hypervisor.
+  returned: success
+  type: dict
+  sample: {hyper1: [0], hyper2: [1]}
 rooms:
   description: What all guests of each host may use together, for O(corral.virt.virt_domains#module:room).
   returned: success

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import P
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
-__all__ = ["OWN", "SINCE", "given_twice", "of", "words"]
+__all__ = ["OWN", "SINCE", "given_twice", "of"]
 
 OWN = ("host", "apart", "together", "prefer", "host_groups", "requires")  # of a guest, for its placement alone
 PROGRAMS = ("kernel", "libvirt", "qemu")  # whose versions a guest may require
@@ -57,8 +57,8 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
     for what, image in _images(item):
         _units.check_image(image, what=f"{what} of {name}")
     # Other runs know these groups by tags, so they are spelt as such: texts, and names.
-    groups = {
-        option: frozenset(_units.check_name(word, what=f"{option} of {name}") for word in words(item.get(option)))
+    words = {
+        option: frozenset(_units.check_name(word, what=f"{option} of {name}") for word in _words(item.get(option)))
         for option in ("apart", "together")
     }
     interfaces, disks = _interfaces(item), _entries(item, "disks")
@@ -71,16 +71,16 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
         vcpus=int(vcpus or 0),
         memory_mib=_units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
         host=item.get("host"),
-        apart=groups["apart"],
-        together=groups["together"],
-        prefer=frozenset(words(item.get("prefer"))),
+        apart=words["apart"],
+        together=words["together"],
+        prefer=frozenset(_words(item.get("prefer"))),
         bridges=frozenset(bridges),
         networks=frozenset(nic["network"] for nic in interfaces or () if nic.get("network")),
         pools=frozenset(disk.get("pool") or POOL for disk in local),
         disks=_sizes(local, name),
         machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
         cpu_models=frozenset(models),
-        groups=frozenset(words(item.get("host_groups"))),
+        groups=frozenset(_words(item.get("host_groups"))),
         devices=tuple(sorted(_devices(item, name))),
         versions=_versions(item, name),
     )
@@ -154,7 +154,7 @@ def given_twice(names: t.Iterable[str], option: str) -> list[str]:
     return [f"{option}: {name} is given twice" for name in sorted(counts) if counts[name] > 1]
 
 
-def words(value: t.Any) -> list[str]:
+def _words(value: t.Any) -> list[str]:
     """One word, or a list of them."""
     return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
 

@@ -27,7 +27,7 @@ LIMIT = "limit"
 ROOMY = 100.0  # libvirt's test driver has 3 GiB
 RSS_MB, OVERHEAD_S, LINES = 400.0, 5.0, 2.0
 SITE = "corral.virt.site"
-FIRST = "Check that the hypervisors agree on the guests"  # task of site that test drivers can do, with all after it
+FIRST = "Check that the play has no serial"  # task of site that test drivers can do, with all after it
 
 HOW = f"""
 Processor seconds of controller and modules, in user and kernel mode, and memory; forks: 8.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.test_host_k
 pytestmark = pytest.mark.slow
 
 ROLE = payload.ROOT / "roles/guests"
+COMMON: dict[str, t.Any] = {
+    "guests_seed": True,
+    "guests_user": "",
+    "guests_wait_for_ip": "none",
+    "__guests_keys_in": ["ssh-ed25519 AAAA me"],
+}
 
 
 def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_path: Path) -> None:
@@ -40,43 +47,84 @@ def test_a_hypervisor_makes_the_controller_trust_no_keys_of_other_guests(tmp_pat
     assert "h1 reports a host key for db1, which was not placed there" in " ".join(play.stdout.split())
 
 
-def test_guests_are_divided_among_hypervisors_and_variables_must_not_differ(tmp_path: Path) -> None:
+def test_each_hypervisor_reads_its_own_guests(tmp_path: Path) -> None:
+    """With its own variables: what is plugged in where need not have the same name everywhere."""
     play = Play(tmp_path)
     there = [{"name": "web1", "tags": ["front"], "unfinished": False}]
+    nic = {"name": "eth0", "bridge": "{{ front }}"}
     wanted: list[dict[str, t.Any]] = [
-        {"name": "web1", "apart": "web"},
-        {"name": "web2", "image": "a", "vcpus": "{{ 1 + 1 }}"},
+        {"name": "web1", "apart": "web", "interfaces": [nic]},
+        {
+            "name": "web2",
+            "image": "a",
+            "vcpus": "{{ 1 + 1 }}",
+            "interfaces": [nic],
+            "description": "{{ inventory_hostname }}",
+        },
         {"name": "web3"},
     ]
-    common = {"virt_guests": wanted, "guests_group": "hyper", "guests_gone": []}
     play.hosts(
         hyper={
-            "h1": {**common, "virt_host": {"host": {"guests": there}}},
-            "h2": {**common, "virt_host": {"failed": True}},
-            "h3": {**common, "guests_user": "admin", "virt_host": {}},
+            "h1": {"front": "br0", "virt_host": {"host": {"guests": there}}},
+            "h2": {"front": "br1", "virt_host": {"host": {"guests": []}}},
+            "h3": {"front": "br2", "virt_host": {"host": {"guests": []}}},
         }
     )
     told = play.run(
-        {"ansible.builtin.set_fact": {"__guests_by_host": "{{ __guests_divided }}"}, "run_once": True},
-        {
-            "ansible.builtin.set_fact": {
-                "told": {"guests": "{{ __guests_here }}", "differing": "{{ __guests_differing }}"}
-            }
-        },
+        {"ansible.builtin.set_fact": {"told": {"guests": "{{ __guests_here }}", "chosen": "{{ __guests_is_chosen }}"}}},
         vars={
+            **COMMON,
+            "virt_guests": wanted,
             "virt_guest_defaults": {"memory": "1GiB"},
-            "guests_seed": True,
-            "guests_user": "",
-            "guests_wait_for_ip": "none",
-            "__guests_keys_in": ["ssh-ed25519 AAAA me"],
-            "__guests_placed": {"placements": {"web1": "h1", "web2": "h2"}},
+            "__guests_placed": {"positions": {"h1": [0], "h2": [1]}},
         },
         vars_files=[str(ROLE / "vars/main.yml")],
     )
     seed = {"cloud_init": {"user_data": {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}}}
-    assert told["h1"]["guests"] == [{"name": "web1", "memory": "1GiB", "tags": ["front", "apart-web"]}]
-    assert told["h2"]["guests"] == [{"name": "web2", "memory": "1GiB", "image": "a", "vcpus": 2, **seed}]
-    assert told["h3"] == {"guests": [], "differing": ["guests_user (h1, h3)"]}
+    (web1,), (web2,) = told["h1"]["guests"], told["h2"]["guests"]
+    assert web1 == {
+        "name": "web1", "memory": "1GiB", "tags": ["front", "apart-web"], "interfaces": [{"name": "eth0", "bridge": "br0"}],
+    }  # fmt: skip
+    assert web2 == {
+        "name": "web2", "memory": "1GiB", "image": "a", "vcpus": 2, "description": "h2", **seed,
+        "interfaces": [{"name": "eth0", "bridge": "br1"}],
+    }  # fmt: skip
+    assert [told[host]["chosen"] for host in ("h1", "h2", "h3")] == [True, True, False] and not told["h3"]["guests"]
+
+
+ONE, TWO = [{"name": "a"}], [{"name": "a"}, {"name": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "common", "differing"),
+    [
+        ({"virt_guests": ONE}, {"virt_guests": ONE}, {}, ""),
+        ({"virt_guests": ONE}, {"virt_guests": TWO}, {}, "virt_guests of h2"),
+        ({"mine": ONE}, {"mine": TWO}, {"virt_guests": "{{ mine }}"}, "virt_guests of h2"),
+        (
+            {"mine": ONE},
+            {"mine": TWO},
+            {"virt_guests": "{{ groups.hyper | map('extract', hostvars, 'mine') | flatten }}"},
+            "",
+        ),
+        ({}, {"guests_all_defined": False, "guests_user": "ops"}, {}, ""),
+        ({"guests_cpu_overcommit": 2}, {}, {}, "guests_cpu_overcommit of h2"),
+        ({}, {"virt_guests": [{"host": "h1"}]}, {}, "virt_guests of h2"),
+    ],
+)
+def test_what_is_read_of_one_hypervisor_must_be_the_same_for_all(
+    first: dict[str, t.Any], second: dict[str, t.Any], common: dict[str, t.Any], differing: str, tmp_path: Path
+) -> None:
+    play = Play(tmp_path)
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    play.hosts(hyper={name: {**defaults, **common, **own} for name, own in (("h1", first), ("h2", second))})
+    tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    before = itertools.takewhile(lambda task: task["name"] != "Read the hypervisor", tasks)
+    told: dict[str, t.Any] = {"ansible.builtin.set_fact": {"told": {}}}
+    play.run(*({**task, "ignore_errors": True} for task in before), told, vars_files=[str(ROLE / "vars/main.yml")])
+    said = " ".join(play.stdout.split())
+    assert (f"differ from those of h1: {differing}. Remove" if differing else "changed=0") in said
+    assert ("ignored=1" in said) == bool(differing)
 
 
 def test_a_key_that_would_be_made_is_shown_as_such(tmp_path: Path) -> None:

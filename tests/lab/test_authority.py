@@ -42,10 +42,12 @@ def second(tmp_path: Path) -> Path:
     return tmp_path / "second/ca"
 
 
-def certify(lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, options: Options | None = None) -> str:
-    """What role pki says."""
+def certify(
+    lab: Hypervisors, ca_dir: Path, *flags: str, ok: bool = True, options: Options | None = None, **play: t.Any
+) -> str:
+    """What role pki says; `play` holds more keywords of its play."""
     book = lab.folder / "pki.json"
-    book.write_text(json.dumps([{"hosts": "hyper", "roles": ["corral.virt.pki"]}]))
+    book.write_text(json.dumps([{"hosts": "hyper", "roles": ["corral.virt.pki"], **play}]))
     output = json.dumps({"pki_ca_dir": str(ca_dir), **(options or {})})
     return lab.run("ansible-playbook", book, "-e", output, *flags, ok=ok)
 
@@ -63,6 +65,17 @@ def unchanged(output: str) -> bool:
 def names(extension: str) -> set[str]:
     """Of a certificate, as openssl shows them."""
     return set(re.findall(r"(?:DNS|IP Address):([^,\s]+)", extension))
+
+
+def test_a_second_controller_is_refused_by_a_host_whose_turn_is_later(lab: Hypervisors, second: Path) -> None:
+    lab.on("hyper1", "mv /etc/pki /etc/pki.away")
+    try:
+        before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}
+        assert "Here: none yet" in certify(lab, second, ok=False, serial=1)
+        assert {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")} == before
+        assert not second.parent.exists()
+    finally:
+        lab.on("hyper1", "rm -rf /etc/pki; mv /etc/pki.away /etc/pki")
 
 
 @pytest.mark.parametrize("flags", [["--check"], []], ids=["check", "run"])

@@ -22,7 +22,8 @@ def home() -> Path:
     """The same for all tests, which is what `preloaded` asks for; gone with them."""
     made = Path(tempfile.mkdtemp(prefix="corral-roles-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
-    (made / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.minimal\n")
+    settings = f"stdout_callback = ansible.builtin.minimal\ncollections_path = {ROLES.parent / '.cache'}\n"
+    (made / "ansible.cfg").write_text(f"[defaults]\n{settings}")
     return made
 
 

@@ -24,7 +24,12 @@ def made_of(
     known = {
         "guests_user": user,
         "__guests_keys_in": keys,
-        "__guests_by_host": {"localhost": guests},
+        "virt_guests": guests,
+        "virt_guest_defaults": {},
+        "guests_seed": False,
+        "guests_wait_for_ip": "unknown",
+        "virt_host": {"host": {"guests": []}},
+        "__guests_placed": {"positions": {"localhost": list(range(len(guests)))}},
     }
     return value(tmp_path, name, [ROLES / "guests/vars/main.yml"], known)
 

@@ -18,7 +18,12 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, valu
 )
 MISSING = CHECK["vars"]["virt_missing"].strip().removeprefix("{{").removesuffix("}}")
 FILES = [ROLES / "guests/vars/main.yml"]
-SHOWN = {"web1": {"ansible_host": "192.0.2.1"}, "web2": {}}
+SHOWN = {
+    "web1": {"ansible_host": "192.0.2.1"},
+    "web2": {},
+    "web4.localhost": {"ansible_host": "192.0.2.4", "virt_name": "web4"},
+    "web5.other": {"ansible_host": "192.0.2.5", "virt_name": "web5"},
+}
 
 
 @pytest.mark.parametrize(
@@ -29,11 +34,26 @@ SHOWN = {"web1": {"ansible_host": "192.0.2.1"}, "web2": {}}
         ("web3", "any", ["web3"]),
         ("web3", "none", []),
         ("web3", None, []),
+        ("web4", "any", []),
+        ("web5", "any", ["web5"]),
     ],
 )
 def test_a_guest_that_is_waited_for_is_to_be_in_the_inventory(
     tmp_path: Path, name: str, waited: str | None, missing: list[str]
 ) -> None:
+    """It may be shown under another name; a namesake on another hypervisor is not it."""
     guest: dict[str, t.Any] = {"name": name, **({"wait_for_ip": waited} if waited else {})}
-    inventory = json.dumps({"hyper": {"hosts": {"localhost": {}}}, "guests_running": {"hosts": SHOWN}})
-    assert value(tmp_path, MISSING, FILES, {"__guests_by_host": {"localhost": [guest]}}, inventory=inventory) == missing
+    on: dict[str, t.Any] = {
+        "on_localhost": {"hosts": {"web4.localhost": {}}},
+        "on_other": {"hosts": {"web5.other": {}}},
+    }
+    groups = {"hyper": {"hosts": {"localhost": {}}}, "guests_running": {"hosts": SHOWN}, **on}
+    known = {
+        "virt_guests": [guest],
+        "virt_guest_defaults": {},
+        "guests_seed": False,
+        "guests_wait_for_ip": "unknown",
+        "virt_host": {"host": {"guests": []}},
+        "__guests_placed": {"positions": {"localhost": [0]}},
+    }
+    assert value(tmp_path, MISSING, FILES, known, inventory=json.dumps(groups)) == missing

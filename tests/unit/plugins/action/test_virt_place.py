@@ -36,6 +36,11 @@ def test_a_guest_that_exists_keeps_its_name_and_a_new_one_gets_no_such_name() ->
         virt_place._guests(guests, [[], []], there)
 
 
+def test_a_host_finds_its_guests_by_their_positions() -> None:
+    guests = [{"name": name} for name in ("d", "a", "c", "b")]
+    assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {"h1": [0, 1], "h2": [3]}
+
+
 @pytest.mark.parametrize("place", [{"network": {"protocol": "rbd"}}, {"url": "nbd://h/x"}, {"nvme": {"address": "x"}}])
 def test_a_disk_that_is_elsewhere_needs_no_pool(place: dict[str, t.Any]) -> None:
     [guest] = virt_place._guests([{"name": "web1", "disks": [{"name": "a", **place}]}], [[]], {})

@@ -1,4 +1,4 @@
-"""What each hypervisor is to have: its guests, with their seeds, and the tags by which later runs know their groups."""
+"""What the role guests adds to guests: seeds, tags by which later runs know their groups, and that they are waited for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _shares
+from ansible_collections.corral.virt.plugins.filter.seeded_guests import seeded_guests
 
 SEED = {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}
 
@@ -14,12 +14,9 @@ SEED = {"ssh_authorized_keys": ["ssh-ed25519 AAAA me"]}
 def here(
     *guests: dict[str, t.Any], there: dict[str, list[str]], seed: dict[str, t.Any] | None = None
 ) -> list[dict[str, t.Any]]:
-    """Guests as h1 gets them, where `there` are guests already: name -> tags."""
-    placements = {guest["name"]: guest.get("host", "h1") for guest in guests}
-    reported = {
-        "h1": {"guests": [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]}
-    }
-    return _shares.by_host(guests, placements, reported, user_data=seed, wait_for_ip="unknown")["h1"]
+    """Guests as their hypervisor gets them, which has those of `there`: name -> tags."""
+    known = [{"name": name, "tags": tags, "unfinished": name == "half"} for name, tags in there.items()]
+    return seeded_guests(guests, known, user_data=seed, wait_for_ip="unknown")
 
 
 def test_apart_becomes_a_tag_and_takes_none_away() -> None:
@@ -29,7 +26,6 @@ def test_apart_becomes_a_tag_and_takes_none_away() -> None:
         {"name": "kept", "apart": "web", "host": "h1", "tags": None},
         {"name": "cleared", "apart": "web", "tags": []},
         {"name": "alone", "vcpus": 1},
-        {"name": "elsewhere", "apart": "web", "host": "h2"},
         there={"kept": ["by-hand", "apart-old"], "cleared": ["by-hand"], "alone": ["by-hand"]},
     )
     assert seen == [
@@ -106,35 +102,15 @@ def test_groups_become_tags_that_later_runs_know() -> None:
     ]
 
 
-def test_each_hypervisor_has_its_own_guests_in_their_order_and_what_is_not_placed_is_nowhere() -> None:
-    guests = [{"name": name} for name in ("d", "a", "c", "b")]
-    placements = {"a": "h1", "b": "h2", "d": "h1"}
-    found = _shares.by_host(guests, placements, {}, user_data=SEED, wait_for_ip="any")
-    assert found == {"h1": [{"name": "d"}, {"name": "a"}], "h2": [{"name": "b"}]}
-
-
-def test_a_guest_of_the_same_name_on_another_hypervisor_is_not_it() -> None:
-    """It may be half made where it goes, and complete elsewhere."""
-    reported = {
-        "h1": {"guests": [{"name": "a", "tags": ["mine"], "unfinished": True}]},
-        "h2": {"guests": [{"name": "a", "tags": ["theirs"], "unfinished": False}]},
-    }
-    guest = {"name": "a", "image": "x", "apart": "web"}
-    found = _shares.by_host([guest], {"a": "h1"}, reported, user_data=SEED, wait_for_ip="any")
-    assert found["h1"] == [
-        {"name": "a", "image": "x", "tags": ["mine", "apart-web"], "cloud_init": {"user_data": SEED}}
+@pytest.mark.parametrize("tags", ["front,db", ["front", "db"]])
+def test_tags_may_be_written_as_text(tags: str | list[str]) -> None:
+    """As the module takes them."""
+    assert here({"name": "web1", "apart": "web", "tags": tags}, there={}) == [
+        {"name": "web1", "tags": ["front", "db", "apart-web"]}
     ]
 
 
-@pytest.mark.parametrize(
-    ("variables", "found"),
-    [
-        ({"h1": {"a": [1]}, "h2": {"a": [1]}}, []),
-        ({"h1": {"a": [1]}, "h2": {"a": [1]}, "h3": {"a": [2]}, "h4": {}}, ["a (h1, h3)"]),
-        ({"h1": {}, "h2": {"b": None}, "h3": {"a": 1}}, ["a (h1, h3)"]),
-        ({"h1": {"a": 1}}, []),
-        ({}, []),
-    ],
-)
-def test_variables_that_hosts_do_not_have_in_common(variables: dict[str, t.Any], found: list[str]) -> None:
-    assert _shares.differing(variables, ["a", "b"]) == found
+@pytest.mark.parametrize("value", [None, "", [], {}])
+def test_a_group_that_is_empty_is_none(value: object) -> None:
+    guest = {"name": "web1", "apart": value, "requires": value, "host_groups": value}
+    assert here(guest, there={"web1": ["apart-old"]}) == [{"name": "web1"}]
