@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._plain import printabl
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
+_NAMED = 10  # guests in a warning
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
 OPTIONS: dict[str, t.Any] = {
@@ -58,7 +59,7 @@ class ActionModule(ActionBase):
             asked = _Asked.of(options, wrong, counting)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
-        placed = _placed(asked, options, _inventory.strangers((task_vars or {}).get("groups") or {}))
+        placed = _placed(asked, options, task_vars or {})
         result["rooms"] = {host.name: _room(host, asked.policy) for host in asked.hosts}
         result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
         result["positions"] = _positions(options["guests"], result["placements"])
@@ -73,11 +74,7 @@ class ActionModule(ActionBase):
                 failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
             )
         elif result["deferred"]:
-            result["warnings"] = [
-                printable(f"{item.guest} is neither created nor changed: {item.why}")
-                for item in placed
-                if item.deferred
-            ]
+            result["warnings"] = list(_warnings(placed))
         return result
 
 
@@ -139,9 +136,20 @@ class _Asked:
         return cls(usable, leave, named, guests, hosts, _reported.policy(options))
 
 
-def _placed(asked: _Asked, options: t.Mapping[str, t.Any], strangers: t.Mapping[str, str]) -> list[placement.Placement]:
-    unreached = sorted(set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts})
-    placed = placement.place(asked.guests, asked.hosts, unreached=unreached, policy=asked.policy, leave=asked.leave)
+def _placed(
+    asked: _Asked, options: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
+) -> list[placement.Placement]:
+    unseen = set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts}
+    asked_in_vain = unseen & set(task_vars.get("ansible_play_hosts_all") or unseen)
+    placed = placement.place(
+        asked.guests,
+        asked.hosts,
+        unreached=asked_in_vain,
+        excluded=unseen - asked_in_vain,
+        policy=asked.policy,
+        leave=asked.leave,
+    )
+    strangers = _inventory.strangers(task_vars.get("groups") or {})
     placed = [_refused(item, strangers) if item.guest in asked.named else item for item in placed]
     lacks = {str(item.get("name")): _lacking(item, asked.usable) for item in options["guests"]}
     return [_incomplete(item, lacks.get(item.guest, "")) for item in placed]
@@ -165,9 +173,18 @@ def _placements(asked: _Asked, placed: t.Sequence[placement.Placement]) -> dict[
     }
 
 
-def _positions(
-    guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]
-) -> dict[str, list[int]]:
+def _warnings(placed: t.Sequence[placement.Placement]) -> t.Iterator[str]:
+    """Guests that are left as they are: one warning for each reason."""
+    names: dict[str, list[str]] = {}
+    for item in placed:
+        if item.deferred:
+            names.setdefault(item.why, []).append(item.guest)
+    for why, guests in names.items():
+        shown = f"{', '.join(guests[:_NAMED])}{f' and {len(guests) - _NAMED} more' if len(guests) > _NAMED else ''}"
+        yield printable(f"{shown} {'is' if len(guests) == 1 else 'are'} neither created nor changed: {why}")
+
+
+def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]) -> dict[str, list[int]]:
     """Where a host finds its guests: to look at all of them takes long where hosts and guests are many."""
     found: dict[str, list[int]] = {}
     for position, guest in enumerate(guests):

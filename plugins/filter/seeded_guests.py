@@ -74,6 +74,4 @@ def seeded_guests(
 ) -> list[dict[str, t.Any]]:
     """Options of the guests, in their order."""
     there = {one["name"]: one for one in known}
-    return [
-        _seeded.seeded(one, there.get(one["name"]), user_data=user_data, wait_for_ip=wait_for_ip) for one in guests
-    ]
+    return [_seeded.seeded(one, there.get(one["name"]), user_data=user_data, wait_for_ip=wait_for_ip) for one in guests]

@@ -26,9 +26,7 @@ _TAGGED = {
 }
 
 
-def seeded(
-    guest: Options, known: Options | None, *, user_data: Options | None, wait_for_ip: str
-) -> dict[str, t.Any]:
+def seeded(guest: Options, known: Options | None, *, user_data: Options | None, wait_for_ip: str) -> dict[str, t.Any]:
     """The options of a guest as its hypervisor gets them.
 
     `known` is what the hypervisor reports of it, None where it does not have it. `user_data` is the role's, None where

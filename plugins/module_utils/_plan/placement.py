@@ -11,6 +11,7 @@ other rules (`packing`), and the packing that leaves fewest is taken.
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
@@ -22,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
     Policy,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing, survival
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, some_of
 
 __all__ = ["ACTIVE", "Copy", "Guest", "Host", "Load", "Placement", "Policy", "place"]
 
@@ -31,16 +32,18 @@ def place(
     guests: t.Sequence[Guest],
     hosts: t.Sequence[Host],
     *,
-    unreached: t.Sequence[str] = (),
+    unreached: t.Collection[str] = (),
+    excluded: t.Collection[str] = (),
     policy: Policy | None = None,
     leave: t.Collection[str] = (),
 ) -> list[Placement]:
     """A placement for every guest, in the order given.
 
-    `unreached` hosts may hold guests that were not seen; guests that exist on hosts to `leave` are placed anew, those
-    that are off last.
+    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen. Guests that exist on
+    hosts to `leave` are placed anew, those that are off last.
     """
-    known = {guest.name: _known(guest, hosts, unreached, leave) for guest in guests}
+    unseen = _Unseen(sorted(unreached), sorted(excluded))
+    known = {guest.name: _known(guest, hosts, unseen, leave) for guest in guests}
     apart: dict[str, set[str]] = {}
     for guest in guests:
         there = known[guest.name]
@@ -70,21 +73,48 @@ def _surviving(
     return {**placed, **refused}
 
 
-def _known(
-    guest: Guest, hosts: t.Sequence[Host], unreached: t.Sequence[str], leave: t.Collection[str]
-) -> Placement | None:
-    """The result for a guest that exists, may exist on an unreached host, or names an unknown one; else None."""
+@dataclasses.dataclass(frozen=True)
+class _Unseen:
+    """Hosts of which nothing is known now."""
+
+    unreached: t.Sequence[str]
+    excluded: t.Sequence[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.unreached or self.excluded)
+
+    def may_have(self, what: str) -> str:
+        """That they may have something, and why that is not known."""
+        silent, hidden = (
+            f"{some_of(self.unreached)} could not be reached",
+            f"this run leaves out {some_of(self.excluded)}",
+        )
+        if not self.excluded:
+            return f"{silent} and may have {what}"
+        return f"{silent}, {hidden}, and each may have {what}" if self.unreached else f"{hidden}, which may have {what}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes it known."""
+        back = f"bring {some_of(self.unreached)} back online, or remove it from the inventory"
+        dead = f"where it is dead: -e gone={','.join(self.unreached)}"
+        return "; ".join(
+            [back, dead] * bool(self.unreached) + ["run it for all hypervisors, without --limit"] * bool(self.excluded)
+        )
+
+
+def _known(guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]) -> Placement | None:
+    """The result for a guest that exists, may exist on a host that was not seen, or names an unknown one; else None."""
     copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
     copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
     holders = [host for host in hosts if host.name in copies]
     running = [host for host in holders if copies[host.name].active]
     if len(running) > 1 or any(copy.moving for copy in copies.values()):
         return _in_two_places(guest.name, copies, leave, {host.name for host in hosts})
-    if holders and not running and unreached:
+    if holders and not running and unseen:
         # The copy here may be a remainder of one that runs there.
-        here, there = " and ".join(sorted(host.name for host in holders)), ", ".join(sorted(unreached))
-        why = f"{there} could not be reached and may have it running, and it is shut off on {here}; "
-        why += f"bring {there} back online, or remove it from the inventory; {_dead(unreached)}"
+        here = " and ".join(sorted(host.name for host in holders))
+        why = f"{unseen.may_have('it running')}, and it is shut off on {here}; {unseen.remedy}"
         return Placement(guest.name, None, why, deferred=True)
     if holders:
         host = (running or holders)[0].name
@@ -96,22 +126,13 @@ def _known(
             else f"it is there; migrate it to {guest.host} with playbook migrate"
         )
         return Placement(guest.name, host, why, exists=True)
-    known = sorted([host.name for host in hosts] + list(unreached))
+    known = sorted([*(host.name for host in hosts), *unseen.unreached, *unseen.excluded])
     if guest.host is not None and guest.host not in known:
         return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(known)}")
-    if unreached:
+    if unseen:
         # Creating it here could create a second guest of this name.
-        there = ", ".join(sorted(unreached))
-        why = (
-            f"{there} could not be reached and may have it; bring that host back online, or remove it from the "
-            f"inventory; {_dead(unreached)}"
-        )
-        return Placement(guest.name, None, why, deferred=True)
+        return Placement(guest.name, None, f"{unseen.may_have('it')}; {unseen.remedy}", deferred=True)
     return None
-
-
-def _dead(hosts: t.Sequence[str]) -> str:
-    return f"where it is dead: -e gone={','.join(sorted(hosts))}"
 
 
 def _in_two_places(

@@ -36,6 +36,16 @@ def test_a_guest_that_exists_keeps_its_name_and_a_new_one_gets_no_such_name() ->
         virt_place._guests(guests, [[], []], there)
 
 
+def test_guests_that_are_left_as_they_are_share_a_warning() -> None:
+    many = [Placement(f"web{number}", None, "h9 may have it", deferred=True) for number in range(13)]
+    placed = [*many, Placement("db1", None, "h8 may have it", deferred=True), Placement("db2", "h1", "room")]
+    names = ", ".join(f"web{number}" for number in range(10))
+    assert list(virt_place._warnings(placed)) == [
+        f"{names} and 3 more are neither created nor changed: h9 may have it",
+        "db1 is neither created nor changed: h8 may have it",
+    ]
+
+
 def test_a_host_finds_its_guests_by_their_positions() -> None:
     guests = [{"name": name} for name in ("d", "a", "c", "b")]
     assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {"h1": [0, 1], "h2": [3]}

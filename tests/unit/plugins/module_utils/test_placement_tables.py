@@ -407,8 +407,28 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         Placement(
             "web1",
             None,
-            "h9 could not be reached and may have it; bring that host back online, or remove it from the inventory; "
-            f"{DEAD}",
+            f"h9 could not be reached and may have it; bring h9 back online, or remove it from the inventory; {DEAD}",
+            deferred=True,
+        ),
+    ),
+    (
+        {},
+        {"excluded": ["h4", "h2", "h3", "h5", "h6"]},
+        Placement(
+            "web1",
+            None,
+            "this run leaves out h2, h3, h4 and 2 more, which may have it; run it for all hypervisors, without --limit",
+            deferred=True,
+        ),
+    ),
+    (
+        {"h1": STOPPED},
+        {"unreached": ["h9"], "excluded": ["h2"]},
+        Placement(
+            "web1",
+            None,
+            "h9 could not be reached, this run leaves out h2, and each may have it running, and it is shut off on h1; "
+            f"bring h9 back online, or remove it from the inventory; {DEAD}; run it for all hypervisors, without --limit",
             deferred=True,
         ),
     ),
