@@ -41,11 +41,11 @@ class Hosts:
     clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"none of {', '.join(self.answered)} has it" if self.answered else "no hypervisor answered"]
+        parts = [f"none of {_some(self.answered)} has it" if self.answered else "no hypervisor answered"]
         if self.silent:
             parts.append(f"{_list(self.silent)} could not be reached and may have it")
         if self.hidden:
-            parts.append(f"--limit excludes {', '.join(self.hidden)}")
+            parts.append(f"--limit excludes {_some(self.hidden)}")
         return "; ".join(parts)
 
 
@@ -348,6 +348,11 @@ def _why_not(host: str, hosts: Hosts) -> str:
 
 def _off(state: str) -> str:
     return "off" if state == "shutdown" else state
+
+
+def _some(names: t.Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _list(words: t.Sequence[str]) -> str:

@@ -130,6 +130,13 @@ def test_hosts_that_were_not_asked_are_named() -> None:
     ]
 
 
+def test_of_many_hosts_the_first_are_named() -> None:
+    names = tuple(f"h{number:03d}" for number in range(100))
+    (told,) = refused("start", hosts=Hosts("hyper", names[:60], hidden=names[60:]), guest=["nothing"])
+    assert told.startswith("cannot find nothing: none of h000, h001, ")
+    assert "h019 and 40 more has it; --limit excludes h060, " in told and told.endswith("h079 and 20 more")
+
+
 def test_a_guest_does_not_take_the_name_of_another_host() -> None:
     hosts = Hosts("hyper", ("h1", "h2"), strangers={"firewall": "firewall"})
     (result,) = refused("rename", hosts=hosts, guest="web2", to="FIREWALL")
