@@ -56,6 +56,8 @@ _SHOWN = {
 }
 _BUSY = 4  # times the timeout, while others reply
 _LOOK_S = 0.05
+# libvirtd works on so many calls of a client at once (max_client_requests). On a fast line threads only cost time.
+_AT_ONCE, _SLOW_S = 5, 0.01
 _AGENTS_S = 3.0  # for all guests of a hypervisor that are asked, together
 _MARKS = {"record": ":address>", "seen": "corral-seen:at>"}  # in a document that holds our record of addresses
 _AGENT = re.compile(r"<target [^>]*name='org\.qemu\.guest_agent\.0'[^>]*state='connected'")
@@ -143,15 +145,8 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
     heard()
     _check_certificate(uri)
     _check_port(uri, timeout_s / 2)  # in time to be the reason that is told
-    found = []
     with reached(uri, readonly=True) as connection:
-        states = guest_states.of_all(connection)
-        for item, state in states:
-            heard()
-            try:
-                found.append(_reply(item, state, sources, heard))
-            except NotFound:
-                continue  # gone since
+        found = _replies(list(guest_states.of_all(connection)), sources, heard)
     _ask_agents(uri, [reply for reply in found if _is_unknown(reply, sources)], heard)
     return found
 
@@ -192,6 +187,41 @@ def reason(error: Exception) -> str:
     said_by_libvirt = getattr(error.__cause__, "get_error_message", None)
     text = (said_by_libvirt() if said_by_libvirt else None) or str(error) or type(error).__name__
     return text if isinstance(error, VirtError) else f"{type(error).__name__}: {text}"
+
+
+def _replies(states: t.Sequence[tuple[t.Any, str]], sources: t.Sequence[str], heard: Heard) -> list[Reply]:
+    """Replies about guests that are still there, in their order. Over a slow line several are asked at a time."""
+    found: dict[int, Reply] = {}
+    errors: list[Exception] = []
+    waiting = collections.deque(enumerate(states))
+
+    def work(at_most: int) -> None:
+        for _number in range(at_most):
+            try:
+                place, (item, state) = waiting.popleft()
+            except IndexError:
+                return
+            heard()
+            try:
+                found[place] = _reply(item, state, sources, heard)
+            except NotFound:
+                continue  # gone since
+            except Exception as error:  # noqa: BLE001  raised below, in the caller's thread
+                errors.append(error)
+                waiting.clear()
+
+    began = time.monotonic()
+    work(1)
+    count = _AT_ONCE if time.monotonic() - began > _SLOW_S else 1
+    others = [threading.Thread(target=work, args=(len(states),), daemon=True) for _ in range(count - 1)]
+    for each in others:
+        each.start()
+    work(len(states))
+    for each in others:
+        each.join()
+    if errors:
+        raise errors[0]
+    return [found[place] for place in sorted(found)]
 
 
 def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> Reply:

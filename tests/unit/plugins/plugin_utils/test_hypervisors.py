@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -195,3 +195,45 @@ def test_a_guest_that_goes_between_the_list_and_its_document_is_left_out(
     monkeypatch.setattr(_hypervisors, "reached", lambda uri, **_options: opened(uri))  # one that may write
     replies = _hypervisors.guests(f"test://{host}", SOURCES, lambda: None, timeout_s=5, own=[])
     assert {reply.name for reply in replies} == {"stays", "last"}
+
+
+class Far:
+    """Guests behind a slow line, as libvirt's binding has them."""
+
+    def __init__(self, delay_s: float, *, wrong: str = "") -> None:
+        self.delay_s, self.wrong = delay_s, wrong
+        self.asked, self.most, self._now, self._lock = 0, 0, 0, threading.Lock()
+
+    def reply(self, item: t.Any, state: str, _sources: t.Sequence[str], _heard: t.Callable[[], None]) -> t.Any:
+        with self._lock:
+            self.asked, self._now = self.asked + 1, self._now + 1
+            self.most = max(self.most, self._now)
+        time.sleep(self.delay_s)
+        with self._lock:
+            self._now -= 1
+        if item in ("gone", self.wrong):
+            raise NotFound(item) if item == "gone" else Failed(item)
+        return item, state
+
+
+def test_over_a_slow_line_several_guests_are_asked_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [(str(number), "running") for number in range(10)]
+    states[3] = ("gone", "running")
+    kept = [each for each in states if each[0] != "gone"]
+    for slow_s, most in ((0.01, 5), (10, 1)):
+        far = Far(0.02)
+        monkeypatch.setattr(_hypervisors, "_reply", far.reply)
+        monkeypatch.setattr(_hypervisors, "_SLOW_S", slow_s)
+        found: list[t.Any] = [*_hypervisors._replies(states, [], lambda: None)]
+        assert found == kept
+        assert (far.most, far.asked) == (most, 10)
+    assert _hypervisors._replies([], [], lambda: None) == []
+
+
+@pytest.mark.parametrize("wrong", ["0", "7"])
+def test_what_fails_ends_the_others(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = Far(0.02, wrong=wrong)
+    monkeypatch.setattr(_hypervisors, "_reply", far.reply)
+    with pytest.raises(Failed, match=wrong):
+        _hypervisors._replies([(str(number), "running") for number in range(50)], [], lambda: None)
+    assert far.asked < 20
