@@ -21,8 +21,8 @@ FILES = [ROLES / "guests/vars/main.yml"]
 SHOWN = {
     "web1": {"ansible_host": "192.0.2.1"},
     "web2": {},
-    "web4.localhost": {"ansible_host": "192.0.2.4", "virt_name": "web4"},
-    "web5.other": {"ansible_host": "192.0.2.5", "virt_name": "web5"},
+    "web4.shown": {"ansible_host": "192.0.2.4", "virt_name": "web4"},
+    "web5.shown": {"ansible_host": "192.0.2.5", "virt_name": "web5"},
 }
 
 
@@ -44,8 +44,8 @@ def test_a_guest_that_is_waited_for_is_to_be_in_the_inventory(
     """It may be shown under another name; a namesake on another hypervisor is not it."""
     guest: dict[str, t.Any] = {"name": name, **({"wait_for_ip": waited} if waited else {})}
     on: dict[str, t.Any] = {
-        "on_localhost": {"hosts": {"web4.localhost": {}}},
-        "on_other": {"hosts": {"web5.other": {}}},
+        "on_localhost": {"hosts": {"web4.shown": {}}},
+        "on_other": {"hosts": {"web5.shown": {}}},
     }
     groups = {"hyper": {"hosts": {"localhost": {}}}, "guests_running": {"hosts": SHOWN}, **on}
     known = {
