@@ -72,6 +72,6 @@ def test_a_boolean_that_is_given_as_text_means_what_it_says(path: Path) -> None:
     The check of a role's options does not convert them, and "false" is true where it is not told apart.
     """
     names = "|".join(sorted(booleans(path.relative_to(ROLES).parts[0]))) or "$^"
-    handed_on = re.compile(rf"\"{{{{ ({names}) }}}}\"|^({names}):|#.*|name: .*")  # a module converts what it is given
+    handed_on = re.compile(rf"\"{{{{ ({names}) }}}}\"|^ *({names}):|#.*|name: .*")  # a module converts what it is given
     text = "\n".join(handed_on.sub("", line) for line in path.read_text().splitlines())
     assert re.findall(rf"\b(?:{names})\b(?! \| bool|: false)", text) == []
