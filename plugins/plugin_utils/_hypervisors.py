@@ -213,7 +213,7 @@ def _replies(states: t.Sequence[tuple[t.Any, str]], sources: t.Sequence[str], he
     began = time.monotonic()
     work(1)
     count = _AT_ONCE if time.monotonic() - began > _SLOW_S else 1
-    others = [threading.Thread(target=work, args=(len(states),), daemon=True) for _ in range(count - 1)]
+    others = [threading.Thread(target=work, args=(len(states),), daemon=True) for _each in range(count - 1)]
     for each in others:
         each.start()
     work(len(states))

@@ -22,6 +22,7 @@ def test_it_waits_for_guests_that_were_placed(tmp_path: Path) -> None:
     placed = {"__guests_placed": {"placements": dict.fromkeys(("web1", "web2", "moved", "static"), "h1")}}
     guests: dict[str, dict[str, t.Any]] = {
         "web1": {**ADDRESS, "virt_name": "web1", "virt_hypervisor": "h1"},
+        "dumb": {"virt_name": "web1", "virt_hypervisor": "h1"},
         "web2.h1": {**ADDRESS, "virt_name": "web2", "virt_hypervisor": "h1"},
         "moved.h2": {**ADDRESS, "virt_name": "moved", "virt_hypervisor": "h2"},
         "theirs": {**ADDRESS, "virt_name": "theirs", "virt_hypervisor": "h1"},

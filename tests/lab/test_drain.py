@@ -76,7 +76,7 @@ def guests(lab: Hypervisors) -> dict[str, set[str]]:
 
 
 def test_roles_set_up_hypervisors_one_after_another_and_guests_are_not_placed_so(lab: Hypervisors) -> None:
-    play, _guests = guide("scale")
+    (play,) = guide("scale")
     printed = lab.play(hosts=play["hosts"], gather_facts=True, serial=1, roles=play["roles"])
     assert "changed=0" in printed and not re.search(r"changed=[1-9]|failed=[1-9]", printed)
     refused = lab.play(hosts="hyper", ok=False, serial=1, roles=["corral.virt.guests"])

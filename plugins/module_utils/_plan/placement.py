@@ -85,10 +85,8 @@ class _Unseen:
 
     def may_have(self, what: str) -> str:
         """That they may have something, and why that is not known."""
-        silent, hidden = (
-            f"{some_of(self.unreached)} could not be reached",
-            f"this run leaves out {some_of(self.excluded)}",
-        )
+        silent = f"{some_of(self.unreached)} failed or could not be reached"
+        hidden = f"this run leaves out {some_of(self.excluded)}"
         if not self.excluded:
             return f"{silent} and may have {what}"
         return f"{silent}, {hidden}, and each may have {what}" if self.unreached else f"{hidden}, which may have {what}"
@@ -96,11 +94,13 @@ class _Unseen:
     @property
     def remedy(self) -> str:
         """What makes it known."""
-        back = f"bring {some_of(self.unreached)} back online, or remove it from the inventory"
-        dead = f"where it is dead: -e gone={','.join(self.unreached)}"
-        return "; ".join(
-            [back, dead] * bool(self.unreached) + ["run it for all hypervisors, without --limit"] * bool(self.excluded)
-        )
+        words = []
+        if self.unreached:
+            words.append(f"see the error of {some_of(self.unreached)} above")
+            words.append(f"where it is dead, remove it from the inventory, or: -e gone={','.join(self.unreached)}")
+        if self.excluded:
+            words.append("run it for all hypervisors, without --limit")
+        return "; ".join(words)
 
 
 def _known(guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]) -> Placement | None:

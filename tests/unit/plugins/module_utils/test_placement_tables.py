@@ -238,10 +238,10 @@ KNOWN: list[
     ({"a": OFF, "b": HERE}, None, [], [], ("b", True, False), ["it is there"]),
     ({"a": HERE, "b": HERE}, None, [], [], (None, False, False), ["it runs on a and b at once"]),
     ({"a": HERE}, None, ["x"], [], ("a", True, False), ["it is there"]),
-    ({"a": OFF}, None, ["x"], [], (None, False, True), ["x could not be reached", "it is shut off on a"]),
-    ({"a": {}}, None, ["y", "x"], [], (None, False, True), ["x, y could not be reached"]),
-    ({"a": {}}, "a", ["x"], [], (None, False, True), ["x could not be reached"]),
-    ({"a": {}}, "x", ["x"], [], (None, False, True), ["x could not be reached"]),
+    ({"a": OFF}, None, ["x"], [], (None, False, True), ["x failed or could not be reached", "it is shut off on a"]),
+    ({"a": {}}, None, ["y", "x"], [], (None, False, True), ["x, y failed or could not be reached"]),
+    ({"a": {}}, "a", ["x"], [], (None, False, True), ["x failed or could not be reached"]),
+    ({"a": {}}, "x", ["x"], [], (None, False, True), ["x failed or could not be reached"]),
     ({"a": {}}, "c", ["x"], [], (None, False, False), ["no hypervisor c", "a, x"]),
     ({"a": {}}, "c", [], [], (None, False, False), ["no hypervisor c"]),
     ({"a": HERE, "b": {}}, None, [], ["a"], ("b", False, False), ["the only one with room"]),
@@ -387,7 +387,7 @@ def test_a_guest_that_arrives_is_known_by_either_end() -> None:
 
 REMEDY = "run again when it is there, or finish it (playbook migrate -e guest=web1 -e to={0})"
 RUNS, STOPPED = Copy("running", UUID), Copy("shutdown", UUID)
-DEAD = "where it is dead: -e gone=h9"
+DEAD = "see the error of h9 above; where it is dead, remove it from the inventory, or: -e gone=h9"
 # The guest as each host has it; more; what is decided.
 SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
     (
@@ -396,8 +396,7 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         Placement(
             "web1",
             None,
-            "h9 could not be reached and may have it running, and it is shut off on h1; bring h9 back online, or "
-            f"remove it from the inventory; {DEAD}",
+            f"h9 failed or could not be reached and may have it running, and it is shut off on h1; {DEAD}",
             deferred=True,
         ),
     ),
@@ -407,7 +406,7 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         Placement(
             "web1",
             None,
-            f"h9 could not be reached and may have it; bring h9 back online, or remove it from the inventory; {DEAD}",
+            f"h9 failed or could not be reached and may have it; {DEAD}",
             deferred=True,
         ),
     ),
@@ -427,8 +426,8 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         Placement(
             "web1",
             None,
-            "h9 could not be reached, this run leaves out h2, and each may have it running, and it is shut off on h1; "
-            f"bring h9 back online, or remove it from the inventory; {DEAD}; run it for all hypervisors, without --limit",
+            "h9 failed or could not be reached, this run leaves out h2, and each may have it running, and it is shut off "
+            f"on h1; {DEAD}; run it for all hypervisors, without --limit",
             deferred=True,
         ),
     ),
