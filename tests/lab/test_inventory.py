@@ -22,8 +22,8 @@ LAB = Hypervisors("reach")
 on = functools.partial(LAB.on, "hyper1")
 TLS, SLOW = 16514, 49215  # of the ports that role firewall opens, the last one
 GUESTS, RUNNING = 30, 3
-# A document for each guest, addresses of each that runs, and what it takes to connect and to end, agents included.
-ROUND_TRIPS = GUESTS + 50
+# A document for each guest, five at a time, addresses of those that run, and what it takes to connect and to end.
+ROUND_TRIPS = GUESTS // 5 + 34
 SLACK_S = 10  # of a machine that does much else
 XML = """<domain type='qemu'><name>{}</name><memory unit='MiB'>32</memory><os><type arch='x86_64' machine='q35'>hvm</type></os>
 <devices><interface type='bridge'><source bridge='br0'/></interface>
