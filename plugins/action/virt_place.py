@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _guest,
@@ -180,8 +181,9 @@ def _warnings(placed: t.Sequence[placement.Placement]) -> t.Iterator[str]:
         if item.deferred:
             names.setdefault(item.why, []).append(item.guest)
     for why, guests in names.items():
-        shown = f"{', '.join(guests[:_NAMED])}{f' and {len(guests) - _NAMED} more' if len(guests) > _NAMED else ''}"
-        yield printable(f"{shown} {'is' if len(guests) == 1 else 'are'} neither created nor changed: {why}")
+        yield printable(
+            f"{some_of(guests, _NAMED)} {'is' if len(guests) == 1 else 'are'} neither created nor changed: {why}"
+        )
 
 
 def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]) -> dict[str, list[int]]:

@@ -15,6 +15,7 @@ import socket
 import typing as t
 import urllib.parse
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -181,8 +182,7 @@ def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ())
         alike.setdefault((reasons[name], name in stale), []).append(name)
     shown = {False: "not shown", True: "shown as last known"}
     parts = [
-        f"guests on {', '.join(names[:_LOST])}{f' and {len(names) - _LOST} more' if names[_LOST:] else ''} are "
-        f"{shown[past]}: {reason}"
+        f"guests on {some_of(names, _LOST)} are {shown[past]}: {reason}"
         for (reason, past), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
     ]
     one = f"{len(reasons)} of {asked} hypervisors did not answer"

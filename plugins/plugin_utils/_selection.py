@@ -15,6 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable, templated
@@ -41,11 +42,11 @@ class Hosts:
     clocks: t.Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __str__(self) -> str:
-        parts = [f"none of {_some(self.answered)} has it" if self.answered else "no hypervisor answered"]
+        parts = [f"none of {some_of(self.answered, _SHOWN)} has it" if self.answered else "no hypervisor answered"]
         if self.silent:
             parts.append(f"{_list(self.silent)} could not be reached and may have it")
         if self.hidden:
-            parts.append(f"--limit excludes {_some(self.hidden)}")
+            parts.append(f"--limit excludes {some_of(self.hidden, _SHOWN)}")
         return "; ".join(parts)
 
 
@@ -348,11 +349,6 @@ def _why_not(host: str, hosts: Hosts) -> str:
 
 def _off(state: str) -> str:
     return "off" if state == "shutdown" else state
-
-
-def _some(names: t.Sequence[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _list(words: t.Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import threading
 import time
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -32,11 +33,10 @@ def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
     waited = [one for one in guests if isinstance(one, dict) and _verbs(one)]
     if not waited:
         return None
-    names = [str(one.get("name")) for one in waited[:_SHOWN]]
-    more = f" and {len(waited) - _SHOWN} more" if len(waited) > _SHOWN else ""
+    names = some_of([str(one.get("name")) for one in waited], _SHOWN)
     verbs = " or ".join(dict.fromkeys(verb for one in waited for verb in _verbs(one)))
     longest_s = max(_seconds(one) for one in waited)
-    return str(printable(f"{host}: waiting for {', '.join(names)}{more} to {verbs}, at most {longest_s} s"))
+    return str(printable(f"{host}: waiting for {names} to {verbs}, at most {longest_s} s"))
 
 
 def _verbs(guest: Guest) -> list[str]:

@@ -10,7 +10,7 @@ import re
 import typing as t
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["printable", "secrets", "without_secrets"]
+__all__ = ["printable", "secrets", "some_of", "without_secrets"]
 
 # User and password are all up to the last @, also where a password holds a slash that should have been escaped.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://(?:([^\s?#]*:[^\s?#]*|[^\s/?#]*)@)?([^\s?#]*)([?#]\S*)?", re.IGNORECASE)
@@ -32,6 +32,12 @@ def without_secrets(text: str) -> str:
         return f"{scheme}://{user + '@' if user and ':' not in user else ''}{rest}{query}"
 
     return _URL.sub(shown, text)
+
+
+def some_of(names: t.Sequence[str], most: int) -> str:
+    """The first names, at `most` so many, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def secrets(value: object) -> t.Iterator[str]:

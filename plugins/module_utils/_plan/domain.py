@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off, state_change, state_steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
@@ -199,5 +200,4 @@ def _restart(wanted: GuestSpec, found: FoundGuest) -> list[Step]:
 
 
 def _summary(changes: t.Sequence[Change]) -> str:
-    shown = ", ".join(sorted(change.option for change in changes)[:4])
-    return shown + (f" and {len(changes) - 4} more" if len(changes) > 4 else "")
+    return some_of(sorted(change.option for change in changes), 4)

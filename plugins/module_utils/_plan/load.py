@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import RULES, Neighbours, Reason, mib
 
-__all__ = ["Load", "Loads", "refusal", "some_of"]
+__all__ = ["Load", "Loads", "refusal"]
 
 _FEW = 8  # hosts whose reasons are told one by one
 _NAMED = 3
@@ -142,15 +143,9 @@ def refusal(guest: Guest, loads: Loads) -> str:
     return f"{need}, of {len(reasons)}: {'; '.join(groups)}"
 
 
-def some_of(names: t.Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
 def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
     """`96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
-    some = some_of(names)
+    some = some_of(names, _NAMED)
     if kind == "lacks memory":
         name = max(names, key=lambda each: (loads[each].memory_left, each))
         return f"{some}: {kind} (most left: {mib(loads[name].memory_left)} on {name})"

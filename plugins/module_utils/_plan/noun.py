@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 
 __all__ = [
@@ -202,9 +203,7 @@ def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
 def _summary(found: Found, changes: t.Sequence[Change]) -> str:
     if not changes:
         return "" if found.persistent else "(kept when it stops)"
-    places = sorted(change.option for change in changes)
-    more = f" and {len(places) - 4} more" if len(places) > 4 else ""
-    return f"({', '.join(places[:4])}{more})"
+    return f"({some_of(sorted(change.option for change in changes), 4)})"
 
 
 def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Step], list[str]]:

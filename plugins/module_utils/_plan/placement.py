@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
     ACTIVE,
     Copy,
@@ -23,9 +24,11 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
     Policy,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing, survival
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, some_of
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 
 __all__ = ["ACTIVE", "Copy", "Guest", "Host", "Load", "Placement", "Policy", "place"]
+
+_NAMED = 3  # hosts in a message
 
 
 def place(
@@ -85,8 +88,8 @@ class _Unseen:
 
     def may_have(self, what: str) -> str:
         """That they may have something, and why that is not known."""
-        silent = f"{some_of(self.unreached)} failed or could not be reached"
-        hidden = f"this run leaves out {some_of(self.excluded)}"
+        silent = f"{some_of(self.unreached, _NAMED)} failed or could not be reached"
+        hidden = f"this run leaves out {some_of(self.excluded, _NAMED)}"
         if not self.excluded:
             return f"{silent} and may have {what}"
         return f"{silent}, {hidden}, and each may have {what}" if self.unreached else f"{hidden}, which may have {what}"
@@ -96,7 +99,7 @@ class _Unseen:
         """What makes it known."""
         words = []
         if self.unreached:
-            words.append(f"see the error of {some_of(self.unreached)} above")
+            words.append(f"see the error of {some_of(self.unreached, _NAMED)} above")
             words.append(f"where it is dead, remove it from the inventory, or: -e gone={','.join(self.unreached)}")
         if self.excluded:
             words.append("run it for all hypervisors, without --limit")

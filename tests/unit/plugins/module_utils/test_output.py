@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, secrets, without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.output import (
+    printable,
+    secrets,
+    some_of,
+    without_secrets,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -76,3 +81,17 @@ def test_no_secret_of_xml_is_in_a_change(piece: str, shown: str) -> None:
 
 def test_what_is_no_xml_holds_no_secret() -> None:
     assert list(overlay.secrets("<domain")) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a, b"),
+        (["a", "b", "c"], "a, b and 1 more"),
+        (list("abcde"), "a, b and 3 more"),
+    ],
+)
+def test_of_many_names_the_first_are_shown(names: list[str], shown: str) -> None:
+    assert some_of(names, 2) == shown
