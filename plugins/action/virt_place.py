@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import s
 from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _guest,
-    _holders,
     _inventory,
+    _lacking,
     _needs,
     _reported,
     _terminal,
@@ -26,7 +26,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
-_EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 _NAMED = 10  # guests in a warning
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
@@ -152,7 +151,7 @@ def _placed(
     )
     strangers = _inventory.strangers(task_vars.get("groups") or {})
     placed = [_refused(item, strangers) if item.guest in asked.named else item for item in placed]
-    lacks = {str(item.get("name")): _lacking(item, asked.usable) for item in options["guests"]}
+    lacks = {str(item.get("name")): _lacking.why(item, asked.usable) for item in options["guests"]}
     return [_incomplete(item, lacks.get(item.guest, "")) for item in placed]
 
 
@@ -211,45 +210,6 @@ def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> place
     return placement.Placement(item.guest, None, why)
 
 
-def _lacking(item: t.Mapping[str, t.Any], usable: t.Mapping[str, _reported.Info]) -> str:
-    """Why a guest that is nowhere cannot be made; empty where it can."""
-    if (item.get("state") or "present") not in _holders.MAKING_STATES:
-        return ""
-    if item.get("clone_of"):
-        return _lacking_original(item, _having(str(item["clone_of"]), usable))
-    numa = item.get("numa")
-    cells = numa.get("cells") if isinstance(numa, dict) else None  # have the memory
-    lacking = [option for option in ("vcpus", "memory") if not item.get(option) and not (option == "memory" and cells)]
-    example = " ".join(f"{option}={_EXAMPLES[option]}" for option in lacking)
-    return (
-        f"no hypervisor has it, and creating it requires {' and '.join(lacking)}, for example {example}"
-        if lacking
-        else ""
-    )
-
-
-def _lacking_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
-    name = item["clone_of"]
-    if not holders:
-        return f"no hypervisor has {name} (clone_of)"
-    where = " and ".join(holders)
-    if len(holders) > 1:
-        return f"{name} (clone_of) is on {where}; find out which of them is meant, and remove the other"
-    if item.get("host") not in (None, *holders):
-        return f"{name} (clone_of) is on {where}, and a copy is created there; omit host, and migrate the copy"
-    if holders[where]["state"] in placement.ACTIVE:
-        state = holders[where]["state"]
-        return (
-            f"{name} (clone_of) is {state}; shut it down first: ansible-playbook corral.virt.shutdown -e guest={name}"
-        )
-    return ""
-
-
-def _having(name: str, usable: t.Mapping[str, _reported.Info]) -> dict[str, t.Mapping[str, t.Any]]:
-    """A guest as the hosts have it, by host."""
-    return {host: found for host, info in usable.items() for found in info["guests"] if found["name"] == name}
-
-
 def _incomplete(item: placement.Placement, lacking: str) -> placement.Placement:
     """A guest that is there needs nothing more; a new one does."""
     if item.exists or item.host is None or not lacking:
@@ -304,8 +264,8 @@ def _guests(
             continue
         try:
             guest = _needs.of(item, exists=item.get("name") in there)
-            copied = item.get("clone_of") and not _having(guest.name, usable)
-            guest = _like(guest, _having(str(item["clone_of"]), usable)) if copied else guest
+            copied = item.get("clone_of") and not _lacking.having(guest.name, usable)
+            guest = _like(guest, _lacking.having(str(item["clone_of"]), usable)) if copied else guest
             found.append(dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib))
         except BadInput as error:
             problems += error.problems

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.action import virt_place
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+from ansible_collections.corral.virt.plugins.plugin_utils import _lacking, _reported
 
 
 def test_apart_is_the_word_that_tags_hold() -> None:
@@ -136,7 +136,7 @@ def test_a_path_is_no_image() -> None:
     ],
 )
 def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: str) -> None:
-    told = virt_place._lacking({"name": "web1", **said}, HOSTS)
+    told = _lacking.why({"name": "web1", **said}, HOSTS)
     assert lacking in told and bool(lacking) == bool(told)
 
 
