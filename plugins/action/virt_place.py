@@ -185,12 +185,12 @@ def _warnings(placed: t.Sequence[placement.Placement]) -> t.Iterator[str]:
         )
 
 
-def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]) -> dict[str, list[int]]:
+def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Where a host finds its guests: to look at all of them takes long where hosts and guests are many."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, dict[str, int]] = {}
     for position, guest in enumerate(guests):
         if host := placements.get(guest["name"]):
-            found.setdefault(host, []).append(position)
+            found.setdefault(host, {})[guest["name"]] = position
     return found
 
 

@@ -29,6 +29,10 @@ options:
     type: list
     elements: dict
     required: true
+  names:
+    description: Names that the guests must have, in this order. Otherwise the filter fails.
+    type: list
+    elements: str
   user_data:
     description: User data of the seeds. Without it, guests get no seed.
     type: dict
@@ -41,9 +45,11 @@ options:
 EXAMPLES = r"""
 - name: Create the guests
   corral.virt.virt_domains:
-    domains: "{{ mine | corral.virt.seeded_guests(virt_host.host.guests, user_data={'ssh_authorized_keys': keys}) }}"
+    domains: "{{ mine | corral.virt.seeded_guests(virt_host.host.guests, names=places, user_data=seed) }}"
   vars:
-    mine: "{{ placed.positions[inventory_hostname] | default([]) | map('extract', virt_guests) }}"
+    seed: {ssh_authorized_keys: ["ssh-ed25519 AAAA me"]}
+    places: "{{ placed.positions[inventory_hostname] | default({}) }}"
+    mine: "{{ places.values() | map('extract', virt_guests) }}"
 """
 
 RETURN = r"""
@@ -55,7 +61,10 @@ _value:
 
 import typing as t
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.corral.virt.plugins.plugin_utils import _seeded
+from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 
 class FilterModule:
@@ -69,9 +78,18 @@ class FilterModule:
 def seeded_guests(
     guests: t.Iterable[t.Mapping[str, t.Any]],
     known: t.Iterable[t.Mapping[str, t.Any]],
+    names: t.Iterable[str] | None = None,
     user_data: t.Mapping[str, t.Any] | None = None,
     wait_for_ip: str = "unknown",
 ) -> list[dict[str, t.Any]]:
-    """Options of the guests, in their order."""
+    """Options of the guests, in their order; raises AnsibleFilterError when they are not those of `names`."""
+    guests = list(guests)
+    if names is not None and (expected := list(names)) != (found := [str(one["name"]) for one in guests]):
+        raise AnsibleFilterError(
+            printable(
+                f"cannot create {', '.join(expected)}: this hypervisor reads {', '.join(found)} instead; virt_guests "
+                "must have the same guests in the same order for all hypervisors"
+            )
+        )
     there = {one["name"]: one for one in known}
     return [_seeded.seeded(one, there.get(one["name"]), user_data=user_data, wait_for_ip=wait_for_ip) for one in guests]

@@ -100,10 +100,10 @@ placements:
   type: dict
   sample: {web1: hyper1, web2: hyper2}
 positions:
-  description: Positions in O(guests), from 0, of the guests of each hypervisor.
+  description: Positions in O(guests), from 0, of the guests of each hypervisor, by name.
   returned: success
   type: dict
-  sample: {hyper1: [0], hyper2: [1]}
+  sample: {hyper1: {web1: 0}, hyper2: {web2: 1}}
 rooms:
   description: What all guests of each host may use together, for O(corral.virt.virt_domains#module:room).
   returned: success

@@ -76,7 +76,7 @@ def test_each_hypervisor_reads_its_own_guests(tmp_path: Path) -> None:
             **COMMON,
             "virt_guests": wanted,
             "virt_guest_defaults": {"memory": "1GiB"},
-            "__guests_placed": {"positions": {"h1": [0], "h2": [1]}},
+            "__guests_placed": {"positions": {"h1": {"web1": 0}, "h2": {"web2": 1}}},
         },
         vars_files=[str(ROLE / "vars/main.yml")],
     )
@@ -90,6 +90,21 @@ def test_each_hypervisor_reads_its_own_guests(tmp_path: Path) -> None:
         "interfaces": [{"name": "eth0", "bridge": "br1"}],
     }  # fmt: skip
     assert [told[host]["chosen"] for host in ("h1", "h2", "h3")] == [True, True, False] and not told["h3"]["guests"]
+
+
+@pytest.mark.parametrize("theirs", [["b", "a"], ["a"], ["a", "{{ inventory_hostname }}"]])
+def test_no_hypervisor_creates_a_guest_that_was_placed_on_another(theirs: list[str], tmp_path: Path) -> None:
+    """Each reads its own list by the positions of the first one's."""
+    play = Play(tmp_path)
+    empty: dict[str, t.Any] = {"host": {"guests": []}}
+    lists = {host: [{"name": name} for name in names] for host, names in (("h1", ["a", "b"]), ("h2", theirs))}
+    play.hosts(hyper={host: {"virt_guests": guests, "virt_host": empty} for host, guests in lists.items()})
+    told = play.run(
+        {"ansible.builtin.set_fact": {"told": {"guests": "{{ __guests_here }}"}}, "ignore_errors": True},
+        vars={**COMMON, "virt_guest_defaults": {}, "__guests_placed": {"positions": {"h1": {"a": 0}, "h2": {"b": 1}}}},
+        vars_files=[str(ROLE / "vars/main.yml")],
+    )
+    assert told == {"h1": {"guests": [{"name": "a"}]}, "h2": {}}
 
 
 ONE, TWO = [{"name": "a"}], [{"name": "a"}, {"name": "b"}]

@@ -78,6 +78,25 @@ def test_a_second_controller_is_refused_by_a_host_whose_turn_is_later(lab: Hyper
         lab.on("hyper1", "rm -rf /etc/pki; mv /etc/pki.away /etc/pki")
 
 
+def test_a_dead_host_of_a_later_batch_keeps_nobody_from_certificates(lab: Hypervisors, second: Path) -> None:
+    """It may have an authority; without serial it is not asked either."""
+    dead = lab.folder / "inventory/host_vars/hyper2/dead.yml"
+    dead.parent.mkdir(parents=True, exist_ok=True)
+    dead.write_text('ansible_host: "127.0.0.1"\nansible_port: 1\n')
+    lab.on("hyper1", "mv /etc/pki /etc/pki.away")
+    try:
+        output = certify(lab, second, ok=False, serial=1, gather_facts=False)
+        assert re.search(r"hyper1 .*unreachable=0 +failed=0", output)
+        assert re.search(r"hyper2 .*unreachable=1", output)
+        ours = lab.run("openssl", "x509", "-in", second / "libvirt/1/ca-cert.pem", "-noout", "-pubkey")
+        assert lab.on("hyper1", "openssl x509 -in /etc/pki/CA/cacert.pem -noout -pubkey") == ours.strip()
+    finally:
+        dead.unlink()
+        lab.on("hyper1", "rm -rf /etc/pki; mv /etc/pki.away /etc/pki; systemctl restart libvirtd")
+    certify(lab, lab.folder / "ca")
+    assert reached(lab, lab.folder / "ca").strip() == "hyper2"
+
+
 @pytest.mark.parametrize("flags", [["--check"], []], ids=["check", "run"])
 def test_a_second_controller_is_refused_and_shuts_nobody_out(lab: Hypervisors, second: Path, flags: list[str]) -> None:
     before = {host: lab.on(host, FILES) for host in ("hyper1", "hyper2")}

@@ -29,7 +29,7 @@ def made_of(
         "guests_seed": False,
         "guests_wait_for_ip": "unknown",
         "virt_host": {"host": {"guests": []}},
-        "__guests_placed": {"positions": {"localhost": list(range(len(guests)))}},
+        "__guests_placed": {"positions": {"localhost": {one["name"]: position for position, one in enumerate(guests)}}},
     }
     return value(tmp_path, name, [ROLES / "guests/vars/main.yml"], known)
 

@@ -54,6 +54,6 @@ def test_a_guest_that_is_waited_for_is_to_be_in_the_inventory(
         "guests_seed": False,
         "guests_wait_for_ip": "unknown",
         "virt_host": {"host": {"guests": []}},
-        "__guests_placed": {"positions": {"localhost": [0]}},
+        "__guests_placed": {"positions": {"localhost": {name: 0}}},
     }
     assert value(tmp_path, MISSING, FILES, known, inventory=json.dumps(groups)) == missing

@@ -48,7 +48,10 @@ def test_guests_that_are_left_as_they_are_share_a_warning() -> None:
 
 def test_a_host_finds_its_guests_by_their_positions() -> None:
     guests = [{"name": name} for name in ("d", "a", "c", "b")]
-    assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {"h1": [0, 1], "h2": [3]}
+    assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {
+        "h1": {"d": 0, "a": 1},
+        "h2": {"b": 3},
+    }
 
 
 @pytest.mark.parametrize("place", [{"network": {"protocol": "rbd"}}, {"url": "nbd://h/x"}, {"nvme": {"address": "x"}}])
@@ -179,6 +182,33 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
     asked = virt_place._Asked.of(options, [], _reported.Counting.of(rules, None))
     assert {guest.name: guest.runs_within for guest in asked.guests} == {"on": "intel", "off": None}
     assert {one.guest: one.host for one in virt_place._placed(asked, options, {})} == {"on": "h3", "off": "h2"}
+
+
+@pytest.mark.parametrize(
+    ("play_hosts", "said"),
+    [
+        (None, "h2, h3 failed or could not be reached and may have it"),
+        (["h1", "h2", "h3"], "h2, h3 failed or could not be reached and may have it"),
+        (["h1"], "this run leaves out h2, h3, which may have it"),
+        (["h1", "h3"], "h3 failed or could not be reached, this run leaves out h2, and each may have it"),
+    ],
+)
+def test_hosts_that_a_run_leaves_out_are_not_called_dead(play_hosts: list[str] | None, said: str) -> None:
+    host = {"cpus": 8, "memory_mib": 8192, "memory_reserved_mib": 0, "vcpus_used": 0, "memory_used_mib": 0}
+    options: dict[str, t.Any] = {
+        "hosts": {"h1": {"host": {**host, "bridges": None, "pools": None, "guests": []}}},
+        "guests": [{"name": "web1", "vcpus": 1, "memory": "64MiB"}],
+        "group": ["h1", "h2", "h3"],
+        "leave": [],
+        "only": None,
+        "all_defined": False,
+        "cpu_overcommit": 4.0,
+        "memory_overcommit": 1.0,
+        "rules": {},
+    }
+    asked = virt_place._Asked.of(options, [[]], _reported.Counting.of({}, None))
+    (placed,) = virt_place._placed(asked, options, {"ansible_play_hosts_all": play_hosts} if play_hosts else {})
+    assert placed.why.startswith(f"{said}; ") and placed.deferred
 
 
 def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible.errors import AnsibleFilterError
 
 from ansible_collections.corral.virt.plugins.filter.seeded_guests import seeded_guests
 
@@ -100,6 +101,14 @@ def test_groups_become_tags_that_later_runs_know() -> None:
         {"name": "web4", "tags": ["host_groups-ssd", "host_groups-rack1", "requires-qemu-8.2", "requires-kernel-6"]},
         {"name": "web5", "tags": ["apart-0"]},
     ]
+
+
+def test_a_guest_that_is_not_meant_is_refused() -> None:
+    guests = [{"name": "a"}, {"name": "b"}]
+    assert seeded_guests(guests, [], names=["a", "b"]) == guests
+    for names in (["b", "a"], ["a"], []):
+        with pytest.raises(AnsibleFilterError, match="this hypervisor reads a, b instead; virt_guests must have"):
+            seeded_guests(guests, [], names=names)
 
 
 @pytest.mark.parametrize("tags", ["front,db", ["front", "db"]])
