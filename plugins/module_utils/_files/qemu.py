@@ -27,16 +27,17 @@ def settings() -> tuple[bool, list[str]]:
     """
     text = _configuration()
     shared = re.search(r"^\s*shared_filesystems\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
-    return _setting(text, "dynamic_ownership") != "0", re.findall(r'"([^"]+)"', shared.group(1) if shared else "")
+    owns = _values(text).get("dynamic_ownership") != "0"
+    return owns, re.findall(r'"([^"]+)"', shared.group(1) if shared else "")
 
 
 def displays() -> DisplayDefaults:
     """What holds for the displays of all guests here."""
-    text = _configuration()
-    listen = {kind: _setting(text, f"{kind}_listen") for kind in ("vnc", "spice")}
+    values = _values(_configuration())
+    listen = {kind: values.get(f"{kind}_listen") for kind in ("vnc", "spice")}
     guards = {"vnc": ("vnc_tls", "vnc_password", "vnc_sasl"), "spice": ("spice_password", "spice_sasl")}
     protected = (
-        kind for kind, settings in guards.items() if any(_setting(text, name) not in ("", "0") for name in settings)
+        kind for kind, names in guards.items() if any(values.get(name) not in (None, "", "0") for name in names)
     )
     return DisplayDefaults({kind: place for kind, place in listen.items() if place}, frozenset(protected))
 
@@ -49,10 +50,15 @@ def _configuration() -> str:
         return ""  # its defaults
 
 
-def _setting(text: str, name: str) -> str:
-    """A number or text of the configuration; of two equal settings the first counts."""
-    found = re.search(rf"""^\s*{name}\s*=\s*(?:"([^"\n]*)"|'([^'\n]*)'|(\d+))""", text, re.MULTILINE)
-    return next(filter(None, found.groups()), "") if found else ""
+_VALUE = re.compile(r"""^[ \t]*(\w+)[ \t]*=[ \t]*(?:"([^"\n]*)"|'([^'\n]*)'|(\d+))""", re.MULTILINE)
+
+
+def _values(text: str) -> dict[str, str]:
+    """The numbers and texts of the configuration; of two equal settings the first counts."""
+    values: dict[str, str] = {}
+    for name, *alternatives in _VALUE.findall(text):
+        values.setdefault(name, "".join(alternatives))
+    return values
 
 
 def given_away(name: str, over: t.Callable[[], bool]) -> bool:
