@@ -61,8 +61,8 @@ class Counting:
     @classmethod
     def of(cls, rules: t.Mapping[str, t.Any], groups: t.Mapping[str, t.Sequence[str]] | None) -> Counting:
         """From the option `rules` and the groups of the inventory; raises BadInput."""
-        reserve = rules.get("reserve")
-        sizes = reserve if isinstance(reserve, dict) else {} if reserve is None else {"": reserve}
+        reserve = {} if rules.get("reserve") is None else rules["reserve"]
+        sizes = reserve if isinstance(reserve, dict) else {"": reserve}
         overcommit = rules.get("disk_overcommit")
         if overcommit is not None and overcommit <= 0:
             raise BadInput("rules.disk_overcommit: must be above zero")

@@ -242,7 +242,8 @@ def _calls(body: t.Any) -> t.Iterator[tuple[str | None, str, list[t.Any]]]:
     for key, arguments in body.items():
         if key.startswith("__"):
             continue
-        listed = arguments if isinstance(arguments, list) else [arguments] if isinstance(arguments, dict) else []
+        entries = [arguments] if isinstance(arguments, dict) else arguments
+        listed = entries if isinstance(entries, list) else []
         module, dot, function = key.partition(".")
         if not dot:
             function = next((one for one in listed if isinstance(one, str)), "")

@@ -53,7 +53,8 @@ def profiles(part: Part, cloud: Cloud) -> Variables:
 def _items(place: Part, items: t.Any) -> list[Part]:
     """Devices of a profile: a mapping by name, a list of such, or a list of mappings with `name`."""
     found: list[Part] = []
-    for one in [items] if isinstance(items, dict) else items if isinstance(items, list) else []:
+    entries = [items] if isinstance(items, dict) else items
+    for one in entries if isinstance(entries, list) else []:
         if not isinstance(one, dict):
             place.note("", "it is not a mapping, and is left out")
         elif "name" in one:

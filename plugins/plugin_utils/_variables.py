@@ -45,9 +45,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.Node:
-    tag = "!unsafe" if templated(value) else "tag:yaml.org,2002:str"
-    style = "|" if "\n" in value else '"' if tag == "!unsafe" else None
-    return dumper.represent_scalar(tag, value, style=style)
+    tag, style = ("!unsafe", '"') if templated(value) else ("tag:yaml.org,2002:str", None)
+    return dumper.represent_scalar(tag, value, style="|" if "\n" in value else style)
 
 
 _Dumper.add_representer(str, _text)
@@ -73,12 +72,13 @@ def untagged(value: t.Any) -> t.Any:
         return {str(key): untagged(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [untagged(one) for one in value]
-    return value if isinstance(value, Placeholder) else str(value) if isinstance(value, str) else value
+    return str(value) if isinstance(value, str) and not isinstance(value, Placeholder) else value
 
 
 def placeholders(value: object) -> t.Iterator[str]:
     """The variables that have to be set."""
     if isinstance(value, Placeholder):
         yield value.variable
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from placeholders(one)
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from placeholders(one)

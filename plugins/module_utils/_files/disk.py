@@ -37,7 +37,9 @@ def kind(path: str) -> str:
         return "nothing"
     except OSError as error:
         raise Failed(f"cannot inspect {path}: {error.strerror}") from error
-    return "link" if stat.S_ISLNK(mode) else "file" if stat.S_ISREG(mode) else "other"
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "file" if stat.S_ISREG(mode) else "other"
 
 
 def locked(path: str) -> bool:

@@ -144,7 +144,9 @@ def _takes_ours(secured: ssl.SSLSocket) -> bool | None:
         return None
     except OSError:
         return False
-    return True if answer == _CONFIRMED else None if answer else False
+    if answer == _CONFIRMED:
+        return True
+    return None if answer else False
 
 
 def _verdict(host: str, port: int, own: Credentials, peer: _Peer) -> int:

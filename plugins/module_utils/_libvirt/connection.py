@@ -129,7 +129,7 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
         libvirt.VIR_ERR_NO_NETWORK,
     }
     unsupported = {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_CONFIG_UNSUPPORTED, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED}
-    code = error.get_error_code()
-    kind = NotFound if code in missing else Unsupported if code in unsupported else Failed
+    kinds = {**dict.fromkeys(missing, NotFound), **dict.fromkeys(unsupported, Unsupported)}
+    kind = kinds.get(error.get_error_code(), Failed)
     message = f"cannot {verb} {what}: {error.get_error_message() or error}"
     return kind(f"{message}; {remedy}" if remedy else message)

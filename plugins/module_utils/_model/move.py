@@ -186,4 +186,6 @@ class Move:
     @property
     def mode(self) -> str:
         """live, cold (a guest that is off, with its disks) or offline (its definition alone)."""
-        return "live" if self.active else "cold" if self.files or any(disk.volume for disk in self.disks) else "offline"
+        if self.active:
+            return "live"
+        return "cold" if self.files or any(disk.volume for disk in self.disks) else "offline"

@@ -58,7 +58,9 @@ class Identity:
 
     def mode(self, place: TlsFile) -> int:
         """Permission bits of one of the places."""
-        return 0o644 if place.kind != "key" else 0o640 if self.shared_key else 0o600
+        if place.kind != "key":
+            return 0o644
+        return 0o640 if self.shared_key else 0o600
 
 
 def _identity(

@@ -216,7 +216,8 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
     lines += ["[ethernet]", *(f"{key}={value}" for key, value in ethernet if value)]
     for six, family, dhcp, none in ((False, "ipv4", "dhcp4", "disabled"), (True, "ipv6", "dhcp6", "ignore")):
         own = [one for one in _list(nic.get("addresses")) if (":" in str(one)) == six]
-        lines += [f"[{family}]", f"method={'auto' if nic.get(dhcp) else 'manual' if own else none}"]
+        static = "manual" if own else none
+        lines += [f"[{family}]", f"method={'auto' if nic.get(dhcp) else static}"]
         lines += [f"address{i}={one}" for i, one in enumerate(own, 1)]
         routes = [route for route in _routes(nic) if (":" in route[1]) == six]
         lines += [
@@ -233,7 +234,9 @@ def _routes(nic: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str, object]]:
     gateways = [{"to": "default", "via": nic[key]} for key in ("gateway4", "gateway6") if nic.get(key)]
     for route in [*gateways, *_list(nic.get("routes"))]:
         via, to = str(route.get("via", "")), str(route.get("to", "default"))
-        yield ("::/0" if ":" in via else "0.0.0.0/0") if to == "default" else to, via, route.get("metric")
+        if to == "default":
+            to = "::/0" if ":" in via else "0.0.0.0/0"
+        yield to, via, route.get("metric")
 
 
 def _file(
@@ -271,4 +274,6 @@ def _coded(text: str) -> str:
 
 
 def _list(value: object) -> list[t.Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

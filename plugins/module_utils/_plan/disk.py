@@ -129,13 +129,18 @@ _CASES = {
 
 def case_of(there: str, asked_bytes: int | None, has_bytes: int | None) -> str:
     """What becomes of a disk, seen what there is of it, and the size that it shall have and has."""
+    return _CASES[there][_SIZES.index(_size(asked_bytes, has_bytes))]
+
+
+def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
+    """How the size that is asked for compares with what there is."""
     if asked_bytes is None:
-        size = "silent"
-    elif has_bytes is None:
-        size = "unknown"
-    else:
-        size = "same" if asked_bytes == has_bytes else "larger" if asked_bytes > has_bytes else "smaller"
-    return _CASES[there][_SIZES.index(size)]
+        return "silent"
+    if has_bytes is None:
+        return "unknown"
+    if asked_bytes == has_bytes:
+        return "same"
+    return "larger" if asked_bytes > has_bytes else "smaller"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -206,8 +206,9 @@ def _pins(now: Now, changes: Changes, _device: str) -> Steps:
         which = re.search(r"\[(\d+)\]", change.where)
         if change.after is None:
             return None
-        kind = "emulator" if not which else "iothread" if "iothread" in change.where else "vcpu"
-        found.append(steps.Pin(now.wanted.name, kind, int(which.group(1)) if which else 0, str(change.after)))
+        numbered = "iothread" if "iothread" in change.where else "vcpu"
+        kind, number = (numbered, int(which.group(1))) if which else ("emulator", 0)
+        found.append(steps.Pin(now.wanted.name, kind, number, str(change.after)))
     return found
 
 

@@ -92,14 +92,9 @@ class CreateVolume(Step):
     def __str__(self) -> str:
         volume = self.volume
         what = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, {volume.format}"
-        below = (
-            f", on {volume.backing_path}"
-            if volume.backing_path
-            else f", copy of {volume.copy_of}"
-            if volume.copy_of
-            else ""
-        )
-        return f"{what}{below})"
+        if volume.backing_path:
+            return f"{what}, on {volume.backing_path})"
+        return f"{what}, copy of {volume.copy_of})" if volume.copy_of else f"{what})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -148,14 +148,9 @@ def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is
 
 def _is_libvirts(step: Step) -> bool:
     """Whether a step puts other files in libvirt's place, or begins to."""
-    identity = (
-        step.identity
-        if isinstance(step, Request)
-        else step.wanted.identity
-        if isinstance(step, (Install, SetTrust))
-        else None
-    )
-    return bool(identity and identity.name == "libvirt")
+    if isinstance(step, Request):
+        return step.identity.name == "libvirt"
+    return isinstance(step, (Install, SetTrust)) and step.wanted.identity.name == "libvirt"
 
 
 def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPlan:
@@ -287,7 +282,7 @@ def _modes(wanted: TlsSpec, found: FoundTls) -> t.Iterator[SetMode]:
         file, mode = found.files.get(place.path), wanted.identity.mode(place)
         if file is None:
             continue  # no authority need have a CRL
-        group = wanted.group if place.kind == "key" else "root" if wanted.owner == "root" else wanted.group
+        group = "root" if wanted.owner == "root" and place.kind != "key" else wanted.group
         if (file.owner, file.group, file.mode) != (wanted.owner, group, mode):
             yield SetMode(place, wanted.owner, group, mode)
 

@@ -170,7 +170,9 @@ def begun(memory: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: 
     if not here:
         return "here" if source_uuid and memory.get("moving_from") == source_uuid else "none"
     moving = memory.get("moving")
-    return ("here" if moving == dest else "elsewhere") if moving else "none"
+    if not moving:
+        return "none"
+    return "here" if moving == dest else "elsewhere"
 
 
 def judge(seen: Observation) -> Verdict:

@@ -85,7 +85,8 @@ class Source(Row):
         if source is None:
             return None
         if self.path == "source/@file":
-            return source.get("file") if kind == "file" else source.get("dev") if kind == "block" else None
+            attribute = {"file": "file", "block": "dev"}.get(kind)
+            return source.get(attribute) if attribute else None
         if self.path == "source/@volume":
             return f"{source.get('pool')}/{source.get('volume')}" if kind == "volume" else None
         hosts = source.findall("host")
@@ -269,7 +270,7 @@ def _once(values: row.Values) -> dict[str, t.Any]:
     more = {field for field in values if field.startswith("network.")}
     url = str(values.get("url") or "")
     enough = bool(url) and more <= {"network.protocol", "network.name", "network.hosts"} and _is_url(url)
-    dropped = more if enough else {"url"} if more else ()
+    dropped = more if enough or not more else {"url"}
     return {field: value for field, value in values.items() if field not in dropped}
 
 

@@ -43,7 +43,9 @@ def _mode(root: Element) -> str:
 
 def _kind_of(mode: str) -> str:
     """Modes between which a network keeps what it forwards to."""
-    return "own" if mode in OWN else "direct" if mode in DIRECT else mode
+    if mode in OWN:
+        return "own"
+    return "direct" if mode in DIRECT else mode
 
 
 class Mode(Row):

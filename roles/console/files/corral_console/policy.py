@@ -103,7 +103,9 @@ def parsed(given: object, actions: t.Collection[str] | None = None) -> list[Rule
 
 
 def _list(value: t.Any) -> tuple[str, ...]:
-    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def _problems(rule: t.Any, actions: t.Collection[str] | None) -> t.Iterator[str]:

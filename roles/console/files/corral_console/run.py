@@ -120,9 +120,9 @@ class Recorder:
 
 def _result(recorder: Recorder, problem: str) -> dict[str, t.Any]:
     error = problem or "\n".join(recorder.errors[:50])
-    state = "cancelled" if recorder.cancelled else "failed" if error else "succeeded"
+    ended = "failed" if error else "succeeded"
     return {
-        "state": state,
+        "state": "cancelled" if recorder.cancelled else ended,
         "ended": int(time.time()),
         "changed": recorder.changed,
         "error": error,
