@@ -151,6 +151,13 @@ def test_ansible_reads_it(project: str, tmp_path: Path) -> None:
     assert text == {"collections": [{"name": "corral.virt", "version": f">={galaxy['version']}"}]}
 
 
+@pytest.mark.parametrize("config", [*(f"examples/{name}/ansible.cfg" for name in PROJECTS), "ansible.cfg"])
+def test_a_connection_to_a_dead_host_ends_as_the_guide_says(config: str) -> None:
+    guide = (payload.ROOT / "docs/docsite/rst/guide_scale.rst").read_text()
+    (setting,) = re.findall(r"^    (ssh_args = .*)$", guide, re.MULTILINE)
+    assert setting in (payload.ROOT / config).read_text().splitlines()
+
+
 @pytest.mark.slow
 def test_the_password_of_the_vault_is_the_documented_one(tmp_path: Path) -> None:
     assert f"password of the example's vault is `{PASSWORD}`" in (EXAMPLES / "company/README.md").read_text()

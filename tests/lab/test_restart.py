@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors, until
 
 pytestmark = pytest.mark.lab
 
@@ -224,3 +224,28 @@ def test_names_of_the_guide_are_admitted(lab: Hypervisors) -> None:
     role(lab, "--limit", "hyper1", **output)
     listed = json.loads(lab.on("hyper1", f"sed -n 's/^tls_allowed_dn_list = //p' {CONF}"))
     assert listed == [f"O=corral.virt,OU=libvirt,CN={name}" for name in sorted({*HOSTS, *output["pki_controllers"]})]
+
+
+@pytest.mark.deep
+def test_a_host_that_dies_during_a_task_is_unreachable_and_the_others_go_on(lab: Hypervisors) -> None:
+    """With the configuration that a checkout and the examples have: SSH alone would wait for a quarter of an hour."""
+    tasks = [
+        {"ansible.builtin.ping": {}},
+        {"ansible.builtin.command": "{{ 'sleep 300' if inventory_hostname == 'hyper3' else 'touch /run/began' }}"},
+        {"ansible.builtin.command": "touch /run/ended"},
+    ]
+    (lab.folder / "dies.json").write_text(json.dumps([{"hosts": "hyper", "gather_facts": False, "tasks": tasks}]))
+    link = f"vb-{lab.name}-hyper3"
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    argv = ["ansible-playbook", *lab.ask_nobody, str(lab.folder / "dies.json")]
+    play = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        until(lambda: lab.on("hyper3", "pgrep -fx 'sleep 300' || true"))
+        lab.run("ip", "link", "set", link, "down")
+        output, _errors = play.communicate(timeout=150)
+    finally:
+        play.kill()
+        lab.run("ip", "link", "set", link, "up")
+    recap = re.search(r"hyper1 .*failed=0.*\n.*hyper2 .*failed=0.*\n.*hyper3 .*unreachable=1", output)
+    assert play.returncode == 4 and recap, output
+    assert lab.on("hyper1", "ls /run/began /run/ended").split() == ["/run/began", "/run/ended"]
