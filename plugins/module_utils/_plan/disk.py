@@ -249,7 +249,8 @@ def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
     path = sight.device.path
-    sight.fail(Refused, "create", f": {path} exists already; remove it, or use it as it is with disks[].source: {path}")
+    remedy = f"if no other run is creating it now, remove it, or use it as it is with disks[].source: {path}"
+    sight.fail(Refused, "create", f": {path} exists already; {remedy}")
 
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {

@@ -153,8 +153,8 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known(volumes=(SYSTEM,)),
         Site(IMAGES, GIB),
         (
-            f"Refused: cannot create disk data of web1: {DATA} exists already; remove it, or use it as it is with "
-            f"disks[].source: {DATA}"
+            f"Refused: cannot create disk data of web1: {DATA} exists already; if no other run is creating it now, "
+            f"remove it, or use it as it is with disks[].source: {DATA}"
         ),
     ),
 ]
