@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
-_NAMED = 10  # guests in a warning
+_NAMED = 10  # guests in a message
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
 OPTIONS: dict[str, t.Any] = {
@@ -70,12 +70,18 @@ class ActionModule(ActionBase):
             item for item in placed if item.host is None and not item.deferred and item.guest not in asked.leaving
         ]
         if refused:
-            result.update(
-                failed=True, msg=printable("; ".join(f"cannot place {item.guest}: {item.why}" for item in refused))
-            )
+            result.update(failed=True, msg=printable(_message(refused)))
         elif result["deferred"]:
             result["warnings"] = list(_warnings(placed))
         return result
+
+
+def _message(refused: t.Sequence[placement.Placement]) -> str:
+    """Why guests have no host; guests with the same reason are told together."""
+    guests: dict[str, list[str]] = {}
+    for item in refused:
+        guests.setdefault(item.why, []).append(item.guest)
+    return "; ".join(f"cannot place {some_of(names, _NAMED)}: {why}" for why, names in guests.items())
 
 
 def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:

@@ -46,6 +46,14 @@ def test_guests_that_are_left_as_they_are_share_a_warning() -> None:
     ]
 
 
+def test_guests_that_are_refused_for_the_same_reason_share_a_message() -> None:
+    many = [Placement(f"big{number}", None, "no host has 1 TiB") for number in range(12)]
+    names = ", ".join(f"big{number}" for number in range(10))
+    assert virt_place._message([*many[:1], Placement("db1", None, "no br7"), *many[1:]]) == (
+        f"cannot place {names} and 2 more: no host has 1 TiB; cannot place db1: no br7"
+    )
+
+
 def test_a_host_finds_its_guests_by_their_positions() -> None:
     guests = [{"name": name} for name in ("d", "a", "c", "b")]
     assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {
