@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
 
-__all__ = ["asked", "converted", "withheld"]
+__all__ = ["BadArguments", "Problem", "asked", "converted", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")
@@ -33,22 +33,46 @@ _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 Given = t.Mapping[str, t.Any]
 
 
+class Problem(t.NamedTuple):
+    """What is wrong with an argument, or with all together (no `argument`)."""
+
+    argument: str
+    text: str
+    option: str = ""  # of the module whose options the argument holds
+    remedy: str = ""  # on a command line
+
+    @property
+    def about_option(self) -> str:
+        """The text, for a reader who sees which argument it is about."""
+        return f"{self.option}: {self.text}" if self.option else self.text
+
+    def __str__(self) -> str:
+        where = ".".join(name for name in (self.argument, self.option) if name)
+        return f"{where}{where and ': '}{self.text}{self.remedy and '; '}{self.remedy}"
+
+
+class BadArguments(BadInput):
+    """Arguments of a playbook that are wrong."""
+
+    def __init__(self, found: t.Sequence[Problem]) -> None:
+        super().__init__([str(problem) for problem in found])
+        self.found = tuple(found)
+
+
 def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]] = tuple) -> dict[str, t.Any]:
-    """The arguments, converted, with defaults; raises BadInput with every problem.
+    """The arguments, converted, with defaults; raises BadArguments with every problem.
 
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
     """
     provided = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
     strange = [name for name in given if name not in action.arguments]
-    problems = _strangers(action, strange, known)
-    values = _converted(
-        action, {name: _parsed(action.arguments[name], value) for name, value in provided.items()}, problems
-    )
+    values, mistyped = _converted(action, provided)
+    problems = [*_strangers(action, strange, known), *mistyped]
     for name, value in values.items():
         problems += _misfits(action, action.arguments[name], value)
-    problems += _missing(action, values)
+    problems += [*_missing(action, values), *_choice_of_guests(action, values)]
     if problems:
-        raise BadInput(problems)
+        raise BadArguments(problems)
     return values
 
 
@@ -63,22 +87,28 @@ def withheld(action: Action, arguments: Given) -> list[str]:
 
 
 def converted(action: Action, given: Given) -> dict[str, t.Any]:
-    """Convert arguments that `asked` has checked before."""
-    return _converted(action, {name: _parsed(action.arguments[name], value) for name, value in given.items()}, [])
+    """Convert arguments of which `asked` has checked the rest; raises BadArguments for what cannot be converted."""
+    values, problems = _converted(action, given)
+    if problems:
+        raise BadArguments(problems)
+    return values
 
 
-def _strangers(action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]) -> list[str]:
+def _strangers(
+    action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]
+) -> t.Iterator[Problem]:
     """Problems of variables that are not arguments; variables that the inventory or a role has are none."""
     passing = _actions.role_variables()
-    unclear = {name: why for name in strange if name not in passing and (why := _meant(action, name))}
+    unclear = [problem for name in strange if name not in passing and (problem := _meant(action, name))]
     theirs = known() if unclear else ()
-    return [f"{name}: {why}" for name, why in unclear.items() if name not in theirs]
+    yield from (problem for problem in unclear if problem.argument not in theirs)
 
 
-def _meant(action: Action, name: str) -> str | None:
-    """A suggestion for the name; None if it seems to be a variable of somebody else."""
+def _meant(action: Action, name: str) -> Problem | None:
+    """The problem of a name that is no argument; None if it seems to be a variable of somebody else."""
     if name in action.only_inside:
-        return f"""Ansible reserves that name; write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
+        inside = f"""write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
+        return Problem(name, "Ansible reserves that name", remedy=inside)
     if name.startswith(_PRIVATE):
         return None
     if name.startswith(_PASSING):
@@ -86,19 +116,19 @@ def _meant(action: Action, name: str) -> str | None:
     if other := _actions.elsewhere().get(name):
         takers = _takers(other["argument"])
         whose = "" if action.name in takers else f"it belongs to {', '.join(takers)}: "
-        return f"{action.name} does not take it; {whose}write {other['write']}"
+        return Problem(name, f"{action.name} does not take it; {whose}write {other['write']}")
     near = _near(name, list(action.arguments))
     if near is None and (takers := _takers(name)):
-        return f"{action.name} does not take it; it belongs to {', '.join(takers)}"
+        return Problem(name, f"{action.name} does not take it; it belongs to {', '.join(takers)}")
     meant = near or next(iter(difflib.get_close_matches(name, _actions.role_variables(), 1, _NEAR)), None)
-    return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
+    return Problem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
 
 
-def _mistyped(action: Action, name: str) -> str | None:
-    """A suggestion for a name with a prefix that variables of others have, too."""
+def _mistyped(action: Action, name: str) -> Problem | None:
+    """The problem of a name with a prefix that variables of others have, too."""
     ours = [one for one in (*action.arguments, *_actions.role_variables()) if one.startswith(_PASSING)]
     meant = next(iter(difflib.get_close_matches(name, ours, 1, _MISTYPED)), None)
-    return f"{action.name} has no such argument; did you mean {meant}?" if meant else None
+    return Problem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
 
 
 def _takers(argument: str) -> list[str]:
@@ -130,17 +160,18 @@ def _read(text: str) -> object:
     return None
 
 
-def _converted(action: Action, provided: Given, problems: list[str]) -> dict[str, t.Any]:
-    """Converted values with the catalogue's defaults; values that a module checks itself stay as they are."""
+def _converted(action: Action, given: Given) -> tuple[dict[str, t.Any], list[Problem]]:
+    """Converted values with the catalogue's defaults, and what cannot be converted.
+
+    Values that a module checks itself stay as they are.
+    """
+    provided = {name: _parsed(action.arguments[name], value) for name, value in given.items()}
     spec = {name: {**argument.spec, "no_log": False} for name, argument in action.arguments.items()}
     flat = {name: _flat(each) for name, each in spec.items() if name in provided or not action.arguments[name].option}
     result = ArgumentSpecValidator(flat).validate(dict(provided))
-    problems += map(str, result.error_messages)
     values = {name: value for name, value in result.validated_parameters.items() if value is not None}
-    return {
-        **values,
-        **{name: value for name, value in provided.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])},
-    }
+    deep = {name: value for name, value in provided.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])}
+    return {**values, **deep}, [Problem("", message) for message in result.error_messages]
 
 
 def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -152,54 +183,55 @@ def _is_deep(spec: t.Mapping[str, t.Any]) -> bool:
     return bool(spec.get("options")) or spec.get("type") in ("dict", "raw")
 
 
-def _misfits(action: Action, argument: Argument, value: t.Any) -> t.Iterator[str]:
+def _misfits(action: Action, argument: Argument, value: t.Any) -> t.Iterator[Problem]:
     if argument.minimum is not None and isinstance(value, int) and value < argument.minimum:
-        yield f"{argument.name}: must be at least {argument.minimum}, not {value}"
+        yield Problem(argument.name, f"must be at least {argument.minimum}, not {value}")
     if argument.options_of and isinstance(value, dict):
         options = _actions.options(argument.options_of)
-        for key in value:
+        for key in map(str, value):
             if key in action.refused:
-                yield f"{argument.name}.{key}: {action.name} does not take it"
+                yield Problem(argument.name, f"{action.name} does not take it", option=key)
             elif key not in options:
-                near = _near(str(key), list(options))
-                yield (
-                    f"{argument.name}.{key}: {argument.options_of} has no such "
-                    f"option{f'; did you mean {near}?' if near else ''}"
-                )
+                near = _near(key, list(options))
+                meant = f"; did you mean {near}?" if near else ""
+                yield Problem(argument.name, f"{argument.options_of} has no such option{meant}", option=key)
     if argument.kind == "guest":
         yield from _misnamed(argument, value)
 
 
-def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[str]:
+def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[Problem]:
     """Problems of guest names. An argument that takes several names also takes patterns."""
+    check = _units.check_given_name if argument.existing else _units.check_name
     for name in value if isinstance(value, list) else [value]:
         if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):
-                yield f"guest: {name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
+                why = f"{name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
+                yield Problem(argument.name, why)
             continue
         try:
-            check = _units.check_given_name if argument.existing else _units.check_name
             check(name, what=argument.name)
         except BadInput as error:
-            yield from error.problems
+            yield Problem(argument.name, str(error).removeprefix(f"{argument.name}: "))
 
 
 def _says_options(action: Action, values: Given) -> bool:
     return bool(values.get("domain")) or any(action.arguments[name].option for name in values)
 
 
-def _missing(action: Action, values: Given) -> t.Iterator[str]:
+def _missing(action: Action, values: Given) -> t.Iterator[Problem]:
     for name, argument in action.arguments.items():
         if argument.required and values.get(name) in (None, ""):
-            yield f"{name}: {action.name} requires it; write -e {name}={name.upper()}"
+            yield Problem(name, f"{action.name} requires this argument", remedy=f"write -e {name}={name.upper()}")
     if action.partial and not _says_options(action, values):
-        yield f"{action.name}: it has nothing to {action.name}; write -e memory=4GiB, or another option of virt_domain"
-    if "tag" not in action.arguments:
-        return
-    if not values.get("guest") and not values.get("tag"):
-        yield (
-            f"guest: {action.name} requires it; write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e "
-            "tag=TAG"
-        )
-    elif values.get("guest") and values.get("tag"):
-        yield "tag: tag and guest are mutually exclusive; omit one"
+        remedy = "write -e memory=4GiB, or another option of virt_domain"
+        yield Problem("", f"{action.name} requires an option to change", remedy=remedy)
+
+
+def _choice_of_guests(action: Action, values: Given) -> t.Iterator[Problem]:
+    """Problems of an action that takes guests by name or by tag."""
+    by_name, by_tag = bool(values.get("guest")), bool(values.get("tag"))
+    if "tag" in action.arguments and not by_name and not by_tag:
+        remedy = "write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+        yield Problem("guest", f"{action.name} requires a guest or a tag", remedy=remedy)
+    if by_name and by_tag:
+        yield Problem("tag", "tag and guest are mutually exclusive; omit one")

@@ -143,5 +143,5 @@ def test_an_answer_is_no_template(job: Job, action: str, name: str, more: Answer
 
 
 def test_what_is_missing_is_named(job: Job) -> None:
-    assert "guest: start requires it" in job.run("start", unanswered("start")) and job.code != 0
-    assert "host: drain requires it" in job.run("drain", unanswered("drain")) and job.code != 0
+    assert "guest: start requires a guest or a tag" in job.run("start", unanswered("start")) and job.code != 0
+    assert "host: drain requires this argument" in job.run("drain", unanswered("drain")) and job.code != 0

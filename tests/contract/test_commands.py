@@ -102,7 +102,7 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
         ("purge", {"tag": "front"}, "purge would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"),
         ("pause", {"guest": "web2"}, "cannot pause web2: it is off on h1"),
         ("start", {"tag": "none"}, "no guest has the tag none"),
-        ("drain", {}, "host: drain requires it; write -e host=HOST"),
+        ("drain", {}, "host: drain requires this argument; write -e host=HOST"),
         ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
         ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
         ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
@@ -115,7 +115,7 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
         ("change", {"guest": "web1", "domain": {"name": "db1"}}, "domain.name: change does not take it"),
         ("change", {"guest": "web1", "state": "absent"}, "state: change does not take it; it belongs to create"),
         ("change", {"guest": "web1", "memory": "lots"}, "memory"),
-        ("change", {"guest": "web2"}, "change: it has nothing to change; write -e memory=4GiB"),
+        ("change", {"guest": "web2"}, "change requires an option to change; write -e memory=4GiB"),
         ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )

@@ -279,7 +279,7 @@ def test_reports_and_maintenance(lab: Commands) -> None:
     )
     lab.do("rebalance", "--check", stay="a,b,web9")
     lab.do("undrain", host="hyper1")
-    assert "drain requires it" in lab.do("drain", ok=False)
+    assert "drain requires this argument" in lab.do("drain", ok=False)
     assert "it belongs to drain" in lab.do("rebalance", running_only=True, ok=False)
 
 

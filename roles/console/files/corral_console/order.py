@@ -15,7 +15,7 @@ import typing as t
 
 from ansible.module_utils.common.validation import check_type_list
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
 
@@ -144,13 +144,11 @@ def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen
 def _values(action: Action, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     try:
         return _arguments.asked(action, arguments)
-    except BadInput as error:
-        errors: dict[str, str] = {}
-        for problem in error.problems:
-            head, _colon, tail = problem.partition("; write -e ")[0].partition(": ")
-            name, text = (head.partition(".")[0], tail) if head.partition(".")[0] in action.arguments else ("", problem)
-            errors[name] = f"{errors[name]}; {text}" if name in errors else text
-        raise BadOrder(errors) from error
+    except _arguments.BadArguments as error:
+        texts: dict[str, list[str]] = {}
+        for problem in error.found:
+            texts.setdefault(problem.argument, []).append(problem.about_option)
+        raise BadOrder({name: "; ".join(several) for name, several in texts.items()}) from error
 
 
 def _errors_of_guests(
@@ -175,9 +173,7 @@ def _errors_of_guests(
 
 def _missing(what: str, names: t.Iterable[str]) -> str:
     """All that are not there, the first few of many by name."""
-    each = [f"{name:.63}" for name in sorted(set(names))]
-    more = f" and {len(each) - _NAMED} more" if len(each) > _NAMED else ""
-    return f"there is no {what} {', '.join(each[:_NAMED])}{more}"
+    return f"there is no {what} {some_of([f'{name:.63}' for name in sorted(set(names))], _NAMED)}"
 
 
 def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[str]:

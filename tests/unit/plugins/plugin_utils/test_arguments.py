@@ -146,18 +146,18 @@ def test_an_option_that_is_not_given_is_not_said() -> None:
 
 
 REFUSED: list[tuple[str, Given, str]] = [
-    ("start", {}, "guest: start requires it; write -e guest=NAME"),
+    ("start", {}, "guest: start requires a guest or a tag; write -e guest=NAME"),
     ("start", {"guest": "web1", "tag": "a"}, "tag: tag and guest are mutually exclusive; omit one"),
     ("start", {"guest": "a/b"}, "guest: 'a/b' is not a valid name"),
     ("create", {"guest": "-oProxyCommand=x"}, "guest: '-oProxyCommand=x' is not a valid name"),
-    ("change", {"guest": "web1"}, "change: it has nothing to change; write -e memory=4GiB"),
-    ("start", {"guest": ""}, "guest: start requires it; write -e guest=NAME"),
-    ("drain", {"host": " "}, "host: drain requires it; write -e host=HOST"),
+    ("change", {"guest": "web1"}, "change requires an option to change; write -e memory=4GiB"),
+    ("start", {"guest": ""}, "guest: start requires a guest or a tag; write -e guest=NAME"),
+    ("drain", {"host": " "}, "host: drain requires this argument; write -e host=HOST"),
     ("start", {"guest": "web1,"}, "guest: '' is not a valid name"),
     ("create", {"guest": "a", "disks": "size: 1GiB"}, "Elements value for option 'disks' is of type str"),
     ("start", {"guest": "$(x)*"}, "guest: '$(x)*' is not a pattern"),
     ("create", {"guest": "w*"}, "guest: 'w*' is not a valid name"),
-    ("drain", {}, "host: drain requires it; write -e host=HOST"),
+    ("drain", {}, "host: drain requires this argument; write -e host=HOST"),
     ("start", {"gest": "web1", "tag": "a"}, "gest: start has no such argument; did you mean guest?"),
     ("create", {"guest": "a", "vcpu": 2}, "vcpu: create has no such argument; did you mean vcpus?"),
     ("create", {"guest": "a", "memo": 2}, "memo: create has no such argument; did you mean memory?"),
@@ -235,6 +235,39 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
+WRITE_GUESTS = "write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
+
+
+def test_what_cannot_be_converted_is_told_with_the_rest() -> None:
+    result = problems("purge", {"confirm": "some", "wait_timeout": "a while", "force": "perhaps"})
+    assert sorted(each.partition(" is of type")[0] for each in result) == [
+        "argument 'confirm'",
+        "argument 'force'",
+        "argument 'wait_timeout'",
+        f"guest: purge requires a guest or a tag; {WRITE_GUESTS}",
+    ]
+
+
+def test_everything_that_is_missing_is_told() -> None:
+    assert problems("change", {}) == [
+        "change requires an option to change; write -e memory=4GiB, or another option of virt_domain",
+        f"guest: change requires a guest or a tag; {WRITE_GUESTS}",
+    ]
+    assert problems("rename", {}) == [
+        "guest: rename requires this argument; write -e guest=GUEST",
+        "to: rename requires this argument; write -e to=TO",
+    ]
+
+
+def test_a_problem_knows_its_argument() -> None:
+    with pytest.raises(_arguments.BadArguments) as error:
+        asked("create", {"guest": "a: b; write -e c", "domain": {"vcpu": 1}})
+    guest, domain = error.value.found
+    assert (guest.argument, domain.argument, domain.option) == ("guest", "domain", "vcpu")
+    assert guest.text.startswith("'a: b; write -e c' is not a valid name;")
+    assert str(guest) == f"guest: {guest.text}" and str(domain) == f"domain.vcpu: {domain.text}"
+
+
 PASSING = {
     "ansible_user": "x",
     "awx_job_id": 1,
@@ -297,6 +330,12 @@ def test_variables_of_the_plays_themselves_pass() -> None:
 )
 def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:
     assert converted({"domain": written, "xml": "{}"}, "create") == {"domain": meant, "xml": "{}"}
+
+
+def test_a_value_that_cannot_be_converted_is_none() -> None:
+    """The filter is given what was checked before; it does not pass on anything else."""
+    with pytest.raises(BadInput, match="dictionary requested, could not parse"):
+        converted({"domain": "no dictionary"}, "create")
 
 
 def test_what_may_hold_a_secret_is_not_shown() -> None:

@@ -253,6 +253,23 @@ def test_what_cannot_be_done_is_said_by_argument(given: dict[str, t.Any], where:
     assert where in error.value.errors, error.value.errors
 
 
+def test_a_problem_is_told_whole() -> None:
+    given = {"guest": "a: b; write -e c", "host": "rack1-a", "domain": {"vcpu": 2, "memori": "1GiB"}}
+    with pytest.raises(BadOrder) as error:
+        order.order({"action": "create", "arguments": given}, (), HOSTS)
+    assert error.value.errors["guest"].startswith("'a: b; write -e c' is not a valid name; use letters, ")
+    assert error.value.errors["domain"] == (
+        "vcpu: virt_domain has no such option; did you mean vcpus?; "
+        "memori: virt_domain has no such option; did you mean memory?"
+    )
+
+
+def test_the_console_tells_no_remedy_of_a_command_line() -> None:
+    with pytest.raises(BadOrder) as error:
+        order.order({"action": "create"}, (), HOSTS)
+    assert error.value.errors == {"guest": "create requires this argument"}
+
+
 def test_what_is_destructive_is_confirmed_and_a_preview_is_not() -> None:
     for confirm in (None, True, 1, "2"):
         with pytest.raises(BadOrder, match="number of guests: 2"):
