@@ -15,7 +15,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan import balance, placement
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
+from ansible_collections.corral.virt.plugins.module_utils._plan import balance
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken

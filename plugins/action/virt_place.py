@@ -13,8 +13,10 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _guest,
     _inventory,
@@ -86,7 +88,7 @@ def _message(refused: t.Sequence[placement.Placement]) -> str:
 
 def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
     """What all its guests may use together."""
-    load = placement.Load(host, policy)
+    load = Load(host, policy)
     return {"memory_mib": int(load.memory_room), "vcpus": int(load.cpu_room)}
 
 
@@ -147,7 +149,7 @@ def _placed(
 ) -> list[placement.Placement]:
     unseen = set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts}
     asked_in_vain = unseen & set(task_vars.get("ansible_play_hosts_all") or unseen)
-    placed = placement.place(
+    placed = place(
         asked.guests,
         asked.hosts,
         unreached=asked_in_vain,

@@ -14,7 +14,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
-from ansible_collections.corral.virt.plugins.module_utils._plan import placement, simulation
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
+from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 

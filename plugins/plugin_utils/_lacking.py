@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._plan import placement
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _holders
 from ansible_collections.corral.virt.plugins.plugin_utils._reported import Info
 

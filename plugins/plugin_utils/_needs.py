@@ -11,9 +11,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
-from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
 __all__ = ["OWN", "SINCE", "given_twice", "of"]

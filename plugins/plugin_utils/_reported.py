@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import (
     APART,
     HOST_GROUPS,
@@ -18,7 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._model.group_tags impo
     versions,
     words,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import placement
 
 __all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
 

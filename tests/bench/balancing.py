@@ -14,8 +14,8 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host
 from ansible_collections.corral.virt.tests.bench import peers
 from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row

@@ -15,7 +15,9 @@ import collections
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Load, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 
 __all__ = ["BY", "Move", "Resident", "broken", "imbalance", "moved", "plan"]
 
@@ -155,13 +157,13 @@ class _Cluster:
             less = left + dest.weight - self._weigh(dest, cpu, memory_mib, 1)
             if less <= (found.less if found else 0.0) or not self._is_worth(one, source, dest, less):
                 continue
-            if dest.load.against(one.guest) is None:
+            if against(dest.load, one.guest) is None:
                 found = _Candidate(less, name)
         return found
 
     def least_bad(self, one: Resident) -> _Candidate | None:
         """The host whose balance suffers least, of all that can take the guest."""
-        takers = [name for name, side in self.sides.items() if name != one.host and not side.load.against(one.guest)]
+        takers = [name for name, side in self.sides.items() if name != one.host and not against(side.load, one.guest)]
         cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
         sides = [self.sides[name] for name in takers]
         found = [

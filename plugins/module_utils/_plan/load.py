@@ -2,22 +2,48 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A host while guests are put on it, and why a guest fits on none. Pure."""
+"""A host while guests are put on it. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import RULES, Neighbours, Reason, mib
 
-__all__ = ["Load", "Loads", "refusal"]
-
-_FEW = 8  # hosts whose reasons are told one by one
-_NAMED = 3
+__all__ = ["Load", "Loads", "Neighbours"]
 
 Loads = t.Mapping[str, "Load"]
+
+
+class Neighbours:
+    """Where the guests of each group are, over all hosts: `together` by word, `apart` by word and failure domain."""
+
+    def __init__(self, hosts: t.Iterable[Host] = (), batch: t.Iterable[Guest] = ()) -> None:
+        self.together: dict[str, dict[str, int]] = {}
+        self.apart: dict[tuple[str, str], int] = {}
+        for host in hosts:
+            for word in host.together:
+                self._count(self.together.setdefault(word, {}), host.name, 1)
+            for word in host.apart if host.domain else ():
+                self._count(self.apart, (word, host.domain), 1)
+        self.needs: dict[str, tuple[int, int]] = {}  # memory and vCPUs of a group of the batch, all of it
+        for guest in batch:
+            for word in guest.together:
+                memory, vcpus = self.needs.get(word, (0, 0))
+                self.needs[word] = (memory + guest.memory_mib, vcpus + guest.vcpus)
+
+    @staticmethod
+    def _count(counts: dict[t.Any, int], key: t.Any, sign: int) -> None:
+        counts[key] = counts.get(key, 0) + sign
+        if not counts[key]:
+            del counts[key]
+
+    def count(self, guest: Guest, host: Host, sign: int) -> None:
+        """Add a guest to a host (sign 1), or remove it (sign -1)."""
+        for word in guest.together:
+            self._count(self.together.setdefault(word, {}), host.name, sign)
+        for word in guest.apart if host.domain else ():
+            self._count(self.apart, (word, host.domain), sign)
 
 
 class Load:
@@ -44,34 +70,6 @@ class Load:
     def cpu_left(self) -> float:
         """vCPUs."""
         return self.cpu_room - self.vcpus
-
-    def against(self, guest: Guest) -> str | None:
-        """Why the guest cannot go here; None when it can."""
-        reason = self.reason(guest)
-        return reason and reason[1]
-
-    def reason(self, guest: Guest) -> Reason | None:
-        """The kind of what is against it, and the reason in words."""
-        host = self.host
-        if host.maintenance is not None:
-            return "is in maintenance", f"is in maintenance: {host.maintenance}"
-        if why := self.namesake(guest):
-            return "has another guest of that name", why
-        return self.lack(guest)
-
-    def namesake(self, guest: Guest) -> str | None:
-        """Whether another guest has its name here."""
-        there = self.host.guests.get(guest.name) if guest.uuid else None
-        if there and there.uuid != guest.uuid:
-            return f"has another guest named {guest.name} (UUID {there.uuid}); rename one of them (virsh domrename)"
-        return None
-
-    def lack(self, guest: Guest) -> Reason | None:
-        """What is against any guest with these needs."""
-        for rule in RULES:
-            if reason := rule(self, guest):
-                return reason
-        return None
 
     def disk_left(self, pool: str) -> float | None:
         """MiB; None where that is not known."""
@@ -123,33 +121,3 @@ class Load:
         now = self.memory_mib / self.memory_room - self.vcpus / self.cpu_room
         then = now + guest.memory_mib / self.memory_room - guest.vcpus / self.cpu_room
         return self.memory_room * (then * then - now * now)
-
-
-def refusal(guest: Guest, loads: Loads) -> str:
-    """Why no host takes the guest: host by host where these are few, else by what they lack."""
-    reasons = {
-        name: ("another host is requested", f"the guest requests {guest.host}")
-        if guest.host not in (None, name)
-        else t.cast("tuple[str, str]", load.reason(guest))
-        for name, load in sorted(loads.items())
-    }
-    need = f"it needs {guest.vcpus} vcpus and {mib(guest.memory_mib)}, and no hypervisor fits"
-    if len(reasons) <= _FEW:
-        return f"{need}: {'; '.join(f'{name}: {why}' for name, (_kind, why) in reasons.items()) or 'there is none'}"
-    kinds: dict[str, list[str]] = {}
-    for name, (kind, _why) in reasons.items():
-        kinds.setdefault(kind, []).append(name)
-    groups = [_group(kind, names, loads) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))]
-    return f"{need}, of {len(reasons)}: {'; '.join(groups)}"
-
-
-def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
-    """`96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
-    some = some_of(names, _NAMED)
-    if kind == "lacks memory":
-        name = max(names, key=lambda each: (loads[each].memory_left, each))
-        return f"{some}: {kind} (most left: {mib(loads[name].memory_left)} on {name})"
-    if kind == "lacks vcpus":
-        name = max(names, key=lambda each: (loads[each].cpu_left, each))
-        return f"{some}: {kind} (most left: {max(0, int(loads[name].cpu_left))} on {name})"
-    return f"{some}: {kind}"

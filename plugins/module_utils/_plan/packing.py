@@ -14,8 +14,14 @@ import heapq
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Placement, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads, refusal
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours, dislikes
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import (
+    dislikes,
+    first_reason,
+    lack,
+    namesake,
+    refusal,
+)
 
 __all__ = ["packed"]
 
@@ -99,7 +105,7 @@ def _loads(
 
 
 def _may_take(load: Load, guest: Guest) -> bool:
-    return guest.host in (None, load.host.name) and load.reason(guest) is None
+    return guest.host in (None, load.host.name) and first_reason(load, guest) is None
 
 
 def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], size: Size) -> list[Guest]:
@@ -131,7 +137,7 @@ class _Choices:
     def _look(self, name: str) -> None:
         load = self._loads[name]
         self._costs.pop(name, None)
-        if load.host.maintenance is None and load.lack(self._guest) is None:
+        if load.host.maintenance is None and lack(load, self._guest) is None:
             self._costs[name] = (dislikes(load, self._guest), self._cost(load, self._guest))
 
     def changed(self, name: str) -> None:
@@ -142,7 +148,7 @@ class _Choices:
 
     def best(self, guest: Guest) -> tuple[str | None, int]:
         """The host where the guest costs least, and how many there are."""
-        barred = [name for name in self._costs if self._loads[name].namesake(guest)] if guest.uuid else []
+        barred = [name for name in self._costs if namesake(self._loads[name], guest)] if guest.uuid else []
         found, skipped = None, []
         while self._heap and found is None:
             cost, name = heapq.heappop(self._heap)
@@ -220,8 +226,8 @@ class _Packing:
         """Whether the other guest went to another host, and this one took its place."""
         load, loads = self._loads[name], self._loads
         load.take(other)
-        targets = [to for to in loads if to != name and loads[to].reason(other) is None]
-        if not targets or load.reason(guest):
+        targets = [to for to in loads if to != name and first_reason(loads[to], other) is None]
+        if not targets or first_reason(load, guest):
             load.put(other)
             return False
         to = min(targets, key=lambda to: (dislikes(loads[to], other), self._cost(loads[to], other), to))

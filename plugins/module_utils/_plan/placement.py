@@ -15,18 +15,10 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
-    ACTIVE,
-    Copy,
-    Guest,
-    Host,
-    Placement,
-    Policy,
-)
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing, survival
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 
-__all__ = ["ACTIVE", "Copy", "Guest", "Host", "Load", "Placement", "Policy", "place"]
+__all__ = ["place"]
 
 _NAMED = 3  # hosts in a message
 
@@ -46,22 +38,22 @@ def place(
     hosts to `leave` are placed anew, those that are off last.
     """
     unseen = _Unseen(sorted(unreached), sorted(excluded))
-    known = {guest.name: _known(guest, hosts, unseen, leave) for guest in guests}
+    fixed = {guest.name: _fixed_placement(guest, hosts, unseen, leave) for guest in guests}
     apart: dict[str, set[str]] = {}
     for guest in guests:
-        there = known[guest.name]
+        there = fixed[guest.name]
         if there and there.host and guest.apart:
             apart.setdefault(there.host, set()).update(guest.apart)
     off = {name for host in hosts for name in host.guests} - {
         name for host in hosts for name, copy in host.guests.items() if copy.active
     }
     usable = [host for host in hosts if host.name not in leave and host.has_capacity]
-    unplaced = [guest for guest in guests if known[guest.name] is None]
+    unplaced = [guest for guest in guests if fixed[guest.name] is None]
     policy = policy or Policy()
     placed = packing.packed(unplaced, usable, policy, apart=apart, last=off)
     if policy.losses:
         placed = _surviving(unplaced, placed, usable, policy)
-    return [known[guest.name] or placed[guest.name] for guest in guests]
+    return [fixed[guest.name] or placed[guest.name] for guest in guests]
 
 
 def _surviving(
@@ -106,8 +98,10 @@ class _Unseen:
         return "; ".join(words)
 
 
-def _known(guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]) -> Placement | None:
-    """The result for a guest that exists, may exist on a host that was not seen, or names an unknown one; else None."""
+def _fixed_placement(
+    guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]
+) -> Placement | None:
+    """The placement of a guest that exists, may exist on an unseen host, or names an unknown one; None for others."""
     copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
     copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
     holders = [host for host in hosts if host.name in copies]
@@ -129,9 +123,9 @@ def _known(guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Coll
             else f"it is there; migrate it to {guest.host} with playbook migrate"
         )
         return Placement(guest.name, host, why, exists=True)
-    known = sorted([*(host.name for host in hosts), *unseen.unreached, *unseen.excluded])
-    if guest.host is not None and guest.host not in known:
-        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(known)}")
+    names = sorted([*(host.name for host in hosts), *unseen.unreached, *unseen.excluded])
+    if guest.host is not None and guest.host not in names:
+        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(names)}")
     if unseen:
         # Creating it here could create a second guest of this name.
         return Placement(guest.name, None, f"{unseen.may_have('it')}; {unseen.remedy}", deferred=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rules by which a host is refused for a guest: each returns a reason or None. Pure.
+"""The rules by which a host is refused for a guest, and why none takes it. Each returns a reason or None. Pure.
 
 A reason is a pair: its kind, by which refusals are grouped, and its text.
 """
@@ -13,66 +13,16 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host
+from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads
 
-__all__ = ["RULES", "Neighbours", "Reason", "Side", "dislikes", "mib"]
+__all__ = ["RULES", "Reason", "against", "dislikes", "first_reason", "lack", "mib", "namesake", "refusal"]
+
+_FEW = 8  # hosts whose reasons are told one by one
+_NAMED = 3
 
 Reason = tuple[str, str]
-
-
-class Side(t.Protocol):
-    """The input of a rule: a host, its free resources, and the guests on all hosts."""
-
-    host: Host
-    neighbours: Neighbours
-
-    @property
-    def memory_left(self) -> float:
-        """MiB."""
-
-    @property
-    def cpu_left(self) -> float:
-        """vCPUs."""
-
-    def disk_left(self, pool: str) -> float | None:
-        """MiB; None if unknown."""
-
-    def devices_left(self, device: str) -> int | None:
-        """How many of the device are free; None if the host has none."""
-
-    def holds_apart(self, word: str) -> bool:
-        """Whether a guest of that `apart` group is on the host."""
-
-
-class Neighbours:
-    """Where the guests of each group are, over all hosts: `together` by word, `apart` by word and failure domain."""
-
-    def __init__(self, hosts: t.Iterable[Host] = (), batch: t.Iterable[Guest] = ()) -> None:
-        self.together: dict[str, dict[str, int]] = {}
-        self.apart: dict[tuple[str, str], int] = {}
-        for host in hosts:
-            for word in host.together:
-                self._count(self.together.setdefault(word, {}), host.name, 1)
-            for word in host.apart if host.domain else ():
-                self._count(self.apart, (word, host.domain), 1)
-        self.needs: dict[str, tuple[int, int]] = {}  # memory and vCPUs of a group of the batch, all of it
-        for guest in batch:
-            for word in guest.together:
-                memory, vcpus = self.needs.get(word, (0, 0))
-                self.needs[word] = (memory + guest.memory_mib, vcpus + guest.vcpus)
-
-    @staticmethod
-    def _count(counts: dict[t.Any, int], key: t.Any, sign: int) -> None:
-        counts[key] = counts.get(key, 0) + sign
-        if not counts[key]:
-            del counts[key]
-
-    def count(self, guest: Guest, host: Host, sign: int) -> None:
-        """Add a guest to a host (sign 1), or remove it (sign -1)."""
-        for word in guest.together:
-            self._count(self.together.setdefault(word, {}), host.name, sign)
-        for word in guest.apart if host.domain else ():
-            self._count(self.apart, (word, host.domain), sign)
 
 
 # Fields that guests and hosts both have; a field that a host does not report (None) refuses no guest.
@@ -86,40 +36,40 @@ _PRESENT = (
 )
 
 
-def _present(side: Side, guest: Guest) -> Reason | None:
+def _present(load: Load, guest: Guest) -> Reason | None:
     for field, words in _PRESENT:
         wanted: frozenset[str] = getattr(guest, field)
         if wanted:
-            offered: frozenset[str] | None = getattr(side.host, field)
+            offered: frozenset[str] | None = getattr(load.host, field)
             if offered is not None and not wanted <= offered:
                 reason = f"{words} {', '.join(sorted(wanted - offered))}"
                 return reason, reason
     return None
 
 
-def _memory(side: Side, guest: Guest) -> Reason | None:
-    if guest.memory_mib > side.memory_left:
-        return "lacks memory", f"{mib(side.memory_left)} of memory left"
+def _memory(load: Load, guest: Guest) -> Reason | None:
+    if guest.memory_mib > load.memory_left:
+        return "lacks memory", f"{mib(load.memory_left)} of memory left"
     return None
 
 
-def _vcpus(side: Side, guest: Guest) -> Reason | None:
-    if guest.vcpus > side.cpu_left:
-        return "lacks vcpus", f"{max(0, int(side.cpu_left))} vcpus left"
+def _vcpus(load: Load, guest: Guest) -> Reason | None:
+    if guest.vcpus > load.cpu_left:
+        return "lacks vcpus", f"{max(0, int(load.cpu_left))} vcpus left"
     return None
 
 
-def _disk(side: Side, guest: Guest) -> Reason | None:
+def _disk(load: Load, guest: Guest) -> Reason | None:
     for pool, needed in guest.disks:
-        left = side.disk_left(pool)
+        left = load.disk_left(pool)
         if left is not None and needed > left:
             return f"lacks room in pool {pool}", f"{mib(left)} left in pool {pool}, of {mib(needed)} that it needs"
     return None
 
 
-def _devices(side: Side, guest: Guest) -> Reason | None:
-    for device in guest.devices if side.host.devices is not None else ():
-        left = side.devices_left(device)
+def _devices(load: Load, guest: Guest) -> Reason | None:
+    for device in guest.devices if load.host.devices is not None else ():
+        left = load.devices_left(device)
         if left is None:
             reason = f"has no device {device}"
             return reason, reason
@@ -128,9 +78,9 @@ def _devices(side: Side, guest: Guest) -> Reason | None:
     return None
 
 
-def _versions(side: Side, guest: Guest) -> Reason | None:
+def _versions(load: Load, guest: Guest) -> Reason | None:
     for program, oldest in guest.versions:
-        found = side.host.versions.get(program)
+        found = load.host.versions.get(program)
         if found is not None and _numbers(found) < _numbers(oldest):
             return f"has {program} older than {oldest}", f"has {program} {found}, and it requires {oldest}"
     return None
@@ -144,36 +94,36 @@ def _numbers(version: str) -> list[int]:
     return numbers
 
 
-def _migrates(side: Side, guest: Guest) -> Reason | None:
+def _migrates(load: Load, guest: Guest) -> Reason | None:
     """A running guest stays within its migration group."""
-    if guest.runs_within in (None, side.host.migration_group):
+    if guest.runs_within in (None, load.host.migration_group):
         return None
     reason = f"is not in migration group {guest.runs_within}" if guest.runs_within else "is in a migration group"
     return reason, f"{reason}, and the guest runs"
 
 
-def _apart(side: Side, guest: Guest) -> Reason | None:
+def _apart(load: Load, guest: Guest) -> Reason | None:
     for word in sorted(guest.apart):
-        if side.holds_apart(word):
+        if load.holds_apart(word):
             reason = f"has a guest of group {word}, whose guests stay apart"
             return reason, reason
     return None
 
 
-def _together(side: Side, guest: Guest) -> Reason | None:
+def _together(load: Load, guest: Guest) -> Reason | None:
     """The host has the others of the group; without others, it has room for all of the batch."""
     for word in sorted(guest.together):
-        there = side.neighbours.together.get(word)
-        if there and side.host.name not in there:
+        there = load.neighbours.together.get(word)
+        if there and load.host.name not in there:
             reason = f"guests of group {word} stay together on {' and '.join(sorted(there))}"
             return reason, reason
-        memory, vcpus = side.neighbours.needs.get(word, (0, 0))
-        if not there and (memory > side.memory_left or vcpus > side.cpu_left):
+        memory, vcpus = load.neighbours.needs.get(word, (0, 0))
+        if not there and (memory > load.memory_left or vcpus > load.cpu_left):
             return f"lacks room for group {word}", f"no room for all of group {word} ({vcpus} vcpus, {mib(memory)})"
     return None
 
 
-RULES: tuple[t.Callable[[Side, Guest], Reason | None], ...] = (
+RULES: tuple[t.Callable[[Load, Guest], Reason | None], ...] = (
     _present,
     _versions,
     _migrates,
@@ -186,14 +136,76 @@ RULES: tuple[t.Callable[[Side, Guest], Reason | None], ...] = (
 )
 
 
-def dislikes(side: Side, guest: Guest) -> int:
+def against(load: Load, guest: Guest) -> str | None:
+    """Why the guest cannot go there; None when it can."""
+    found = first_reason(load, guest)
+    return found and found[1]
+
+
+def first_reason(load: Load, guest: Guest) -> Reason | None:
+    """The kind of what is against it, and the reason in words."""
+    host = load.host
+    if host.maintenance is not None:
+        return "is in maintenance", f"is in maintenance: {host.maintenance}"
+    if why := namesake(load, guest):
+        return "has another guest of that name", why
+    return lack(load, guest)
+
+
+def namesake(load: Load, guest: Guest) -> str | None:
+    """Whether another guest has its name there."""
+    there = load.host.guests.get(guest.name) if guest.uuid else None
+    if there and there.uuid != guest.uuid:
+        return f"has another guest named {guest.name} (UUID {there.uuid}); rename one of them (virsh domrename)"
+    return None
+
+
+def lack(load: Load, guest: Guest) -> Reason | None:
+    """What is against any guest with these needs."""
+    for rule in RULES:
+        if found := rule(load, guest):
+            return found
+    return None
+
+
+def dislikes(load: Load, guest: Guest) -> int:
     """How many soft rules the host breaks: a preferred host, and another failure domain for guests that stay apart."""
-    host, broken = side.host, 0
+    host, broken = load.host, 0
     if guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset())):
         broken += 1
     if guest.apart and host.domain:
-        broken += any(side.neighbours.apart.get((word, host.domain)) for word in guest.apart)
+        broken += any(load.neighbours.apart.get((word, host.domain)) for word in guest.apart)
     return broken
+
+
+def refusal(guest: Guest, loads: Loads) -> str:
+    """Why no host takes the guest: host by host where these are few, else by what they lack."""
+    reasons = {
+        name: ("another host is requested", f"the guest requests {guest.host}")
+        if guest.host not in (None, name)
+        else t.cast("tuple[str, str]", first_reason(load, guest))
+        for name, load in sorted(loads.items())
+    }
+    need = f"it needs {guest.vcpus} vcpus and {mib(guest.memory_mib)}, and no hypervisor fits"
+    if len(reasons) <= _FEW:
+        return f"{need}: {'; '.join(f'{name}: {why}' for name, (_kind, why) in reasons.items()) or 'there is none'}"
+    kinds: dict[str, list[str]] = {}
+    for name, (kind, _why) in reasons.items():
+        kinds.setdefault(kind, []).append(name)
+    groups = [_group(kind, names, loads) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))]
+    return f"{need}, of {len(reasons)}: {'; '.join(groups)}"
+
+
+def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
+    """`96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
+    some = some_of(names, _NAMED)
+    if kind == "lacks memory":
+        name = max(names, key=lambda each: (loads[each].memory_left, each))
+        return f"{some}: {kind} (most left: {mib(loads[name].memory_left)} on {name})"
+    if kind == "lacks vcpus":
+        name = max(names, key=lambda each: (loads[each].cpu_left, each))
+        return f"{some}: {kind} (most left: {max(0, int(loads[name].cpu_left))} on {name})"
+    return f"{some}: {kind}"
 
 
 def mib(amount: float) -> str:

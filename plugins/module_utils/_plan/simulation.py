@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Host, Placement, Policy, place
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.module_utils._plan.survival import with_guests
 
 __all__ = ["Outcome", "filled", "simulate"]

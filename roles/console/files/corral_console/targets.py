@@ -14,8 +14,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, words
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 
 from .store import Value
 
@@ -86,7 +86,7 @@ def _unreached(host: Value) -> str | None:
 def _refusal(load: Load, moved: t.Sequence[Needs]) -> str | None:
     name = load.host.name
     for source, guest in moved:
-        reason = f"{guest.name} is there" if source == name else load.against(guest)
+        reason = f"{guest.name} is there" if source == name else against(load, guest)
         if reason:
             return reason if len(moved) == 1 or source == name else f"{guest.name}: {reason}"
         load.put(guest)

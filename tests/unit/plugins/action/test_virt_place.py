@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.action import virt_place
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Guest, Placement
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Placement
 from ansible_collections.corral.virt.plugins.plugin_utils import _lacking, _reported
 
 

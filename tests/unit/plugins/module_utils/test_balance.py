@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
     BY,
     Move,
@@ -18,7 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
     moved,
     plan,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})

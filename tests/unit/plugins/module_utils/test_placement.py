@@ -10,15 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import (
-    Copy,
-    Guest,
-    Host,
-    Load,
-    Placement,
-    Policy,
-    place,
-)
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ON, OFF = Copy("running"), Copy("shutdown")
@@ -359,7 +354,7 @@ def test_no_greedy_rule_places_more(
     left = sum(item.host is None for item in place(guests, hosts, policy=policy))
     loads = [Load(host, policy) for host in hosts]
     for guest in sorted(guests, key=lambda guest: (order * guest.memory_mib, guest.name)):
-        fits = [load for load in loads if load.against(guest) is None]
+        fits = [load for load in loads if against(load, guest) is None]
         if fits:
             min(fits, key=lambda load: GREEDY[rule](load, guest)).put(guest)
     assert left <= len(guests) - sum(len(load.batch) for load in loads)

@@ -7,16 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import (
-    Copy,
-    Guest,
-    Host,
-    Load,
-    Placement,
-    Policy,
-    place,
-)
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import Neighbours, dislikes, mib
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against, dislikes, mib
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -129,7 +123,7 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
 def test_a_guest_goes_where_no_limit_is_passed() -> None:
     wrong = []
     for its, wish, policy, reason in LIMITS:
-        found = Load(host(**its), policy).against(guest(**wish))
+        found = against(Load(host(**its), policy), guest(**wish))
         placed = place([guest(**wish)], [host(**its)], policy=policy)[0]
         if found != (reason or None) or placed.host != (None if reason else "hyper1") or reason not in placed.why:
             wrong.append((its, wish, reason, found, placed))
@@ -206,12 +200,12 @@ def test_a_load_counts_guests_in_and_out() -> None:
     empty = (load.vcpus, load.memory_mib, dict(load.batch))
     load.put(guest(apart=frozenset({"db"})))
     assert (load.vcpus, load.memory_mib, list(load.batch)) == (3, 612, ["web1"])
-    assert load.against(guest("web2", 1, 1, apart=frozenset({"db"}))) and not load.against(
-        guest("web2", 1, 1, apart=frozenset({"web"}))
+    assert against(load, guest("web2", 1, 1, apart=frozenset({"db"}))) and not against(
+        load, guest("web2", 1, 1, apart=frozenset({"web"}))
     )
     load.take(guest(apart=frozenset({"db"})))
-    assert (load.vcpus, load.memory_mib, load.batch) == empty and load.against(
-        guest("web2", 1, 1, apart=frozenset({"db"}))
+    assert (load.vcpus, load.memory_mib, load.batch) == empty and against(
+        load, guest("web2", 1, 1, apart=frozenset({"db"}))
     ) is None
 
 
@@ -497,8 +491,8 @@ def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
         "one of them (virsh domrename)"
     )
     # One that leaves a host may come back to its own definition there, and one without a UUID is known by its name.
-    assert Load(host(guests={"web1": Copy("shutdown", UUID)}), TIGHT).against(guest(uuid=UUID)) is None
-    assert Load(hosts[0], TIGHT).against(guest()) is None
+    assert against(Load(host(guests={"web1": Copy("shutdown", UUID)}), TIGHT), guest(uuid=UUID)) is None
+    assert against(Load(hosts[0], TIGHT), guest()) is None
 
 
 def test_a_guest_that_was_put_on_a_host_by_request_stays_while_another_makes_room() -> None:

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
 
 

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import Copy, Guest, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Policy
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
