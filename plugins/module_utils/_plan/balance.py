@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
@@ -70,12 +71,16 @@ class _Scale:
         self.cpu = (_WEIGHTS["vcpus"] if self.memory else 1.0) if self.use or "vcpus" in by else 0.0
         self.guests = (_WEIGHTS["guests"] if self.memory or self.cpu else 1.0) if "guests" in by else 0.0
 
+    def weighted(self, memory: float, cpu: float, guests: float) -> float:
+        """The weighted sum of these shares of a host, squared."""
+        return self.memory * memory * memory + self.cpu * cpu * cpu + self.guests * guests * guests
+
     def cpu_of(self, one: Resident) -> float:
         """Of a guest: processors that it keeps busy, or that it may."""
         return one.cpu_use if self.use else one.guest.vcpus
 
 
-class _Side:
+class _WeighedHost:
     """A host while moves are chosen: what it has, what is used, and its share of the squared imbalance."""
 
     def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float, guests: int) -> None:
@@ -96,9 +101,7 @@ class _Side:
         """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
         memory, cpu = one.guest.memory_mib / self.memory_room, self._scale.cpu_of(one) / self.cpu_room
         guests = self._scale.guest_mib / self.memory_room
-        return self.share * (
-            self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu + self._scale.guests * guests * guests
-        )
+        return self.share * self._scale.weighted(memory, cpu, guests)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,38 +127,38 @@ class _Cluster:
         used, counts = _used(residents), collections.Counter(one.host for one in residents)
         cpu = {host.name: used.get(host.name, 0.0) if scale.use else float(host.vcpus_used) for host in hosts}
         self._scale = scale
-        self.sides = {h.name: _Side(h, policy, memory, scale, cpu[h.name], counts[h.name]) for h in hosts}
-        self._guests_mean = sum(counts[name] for name in self.sides) * scale.guest_mib / memory
+        self.hosts = {
+            host.name: _WeighedHost(host, policy, memory, scale, cpu[host.name], counts[host.name]) for host in hosts
+        }
+        self._guests_mean = sum(counts[name] for name in self.hosts) * scale.guest_mib / memory
         self._memory_mean = sum(host.memory_used_mib for host in hosts) / memory
-        self._cpu_mean = sum(cpu.values()) / sum(side.cpu_room for side in self.sides.values())
+        self._cpu_mean = sum(cpu.values()) / sum(host.cpu_room for host in self.hosts.values())
         self._tolerance = (tolerance / 100) ** 2
-        for side in self.sides.values():
-            side.weight = self._weigh(side, 0, 0, 0)
+        for host in self.hosts.values():
+            host.weight = self._weigh(host, 0, 0, 0)
 
-    def _weigh(self, side: _Side, cpu: float, memory_mib: int, guests: int) -> float:
+    def _weigh(self, host: _WeighedHost, cpu: float, memory_mib: int, guests: int) -> float:
         """The host's share of the squared imbalance, with that much more used."""
-        memory = (side.memory_mib + memory_mib) / side.memory_room - self._memory_mean
-        cpu = (side.cpu + cpu) / side.cpu_room - self._cpu_mean
-        count = (side.guests + guests) * self._scale.guest_mib / side.memory_room - self._guests_mean
-        return side.share * (
-            self._scale.memory * memory * memory + self._scale.cpu * cpu * cpu + self._scale.guests * count * count
-        )
+        memory = (host.memory_mib + memory_mib) / host.memory_room - self._memory_mean
+        cpu = (host.cpu + cpu) / host.cpu_room - self._cpu_mean
+        count = (host.guests + guests) * self._scale.guest_mib / host.memory_room - self._guests_mean
+        return host.share * self._scale.weighted(memory, cpu, count)
 
     def imbalance(self) -> float:
         """In percent points."""
-        return _percent(sum(side.weight for side in self.sides.values()))
+        return _percent(sum(host.weight for host in self.hosts.values()))
 
     def best(self, one: Resident, dests: t.Iterable[str]) -> _Candidate | None:
         """The host in `dests` with the largest gain, if a move there is worth it."""
         found: _Candidate | None = None
-        source, left = self.sides[one.host], self._left(one)
+        source, left = self.hosts[one.host], self._left(one)
         cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
         for name in dests:
             if name == one.host:
                 continue
-            dest = self.sides[name]
+            dest = self.hosts[name]
             less = left + dest.weight - self._weigh(dest, cpu, memory_mib, 1)
-            if less <= (found.less if found else 0.0) or not self._is_worth(one, source, dest, less):
+            if less <= (found.less if found else 0.0) or not self._is_worthwhile(one, source, dest, less):
                 continue
             if against(dest.load, one.guest) is None:
                 found = _Candidate(less, name)
@@ -163,21 +166,20 @@ class _Cluster:
 
     def least_bad(self, one: Resident) -> _Candidate | None:
         """The host whose balance suffers least, of all that can take the guest."""
-        takers = [name for name, side in self.sides.items() if name != one.host and not against(side.load, one.guest)]
         cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
-        sides = [self.sides[name] for name in takers]
         found = [
-            _Candidate(left + side.weight - self._weigh(side, cpu, memory_mib, 1), side.load.host.name)
-            for side in sides
+            _Candidate(left + host.weight - self._weigh(host, cpu, memory_mib, 1), name)
+            for name, host in self.hosts.items()
+            if name != one.host and not against(host.load, one.guest)
         ]
         return min(found, key=_rank, default=None)
 
     def _left(self, one: Resident) -> float:
         """How much the squared imbalance of the source falls without the guest."""
-        source = self.sides[one.host]
+        source = self.hosts[one.host]
         return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib, -1)
 
-    def _is_worth(self, one: Resident, source: _Side, dest: _Side, less: float) -> bool:
+    def _is_worthwhile(self, one: Resident, source: _WeighedHost, dest: _WeighedHost, less: float) -> bool:
         """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
 
         A move that only exchanges their loads, or that evens one resource at the cost of the other, does not.
@@ -192,13 +194,13 @@ class _Cluster:
 
     def move(self, one: Resident, dest: str) -> float:
         """Move the guest; return by how many percent points the imbalance of the two hosts falls."""
-        pair = (self.sides[one.host], self.sides[dest])
-        share, before = sum(side.share for side in pair), sum(side.weight for side in pair)
+        pair = (self.hosts[one.host], self.hosts[dest])
+        share, before = sum(host.share for host in pair), sum(host.weight for host in pair)
         pair[1].load.put(one.guest)
-        for side, sign in zip(pair, (-1, 1)):
-            side.add(one, sign)
-            side.weight = self._weigh(side, 0, 0, 0)
-        return _percent(before / share) - _percent(sum(side.weight for side in pair) / share)
+        for host, sign in zip(pair, (-1, 1)):
+            host.add(one, sign)
+            host.weight = self._weigh(host, 0, 0, 0)
+        return _percent(before / share) - _percent(sum(host.weight for host in pair) / share)
 
 
 def imbalance(
@@ -257,7 +259,7 @@ def plan(
         return []
     cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by, known), known)
     limit = max(_LEAST_MOVES, len(counted)) if max_moves is None else max_moves
-    movable = _movable(known, cluster.sides, stay)
+    movable = _movable(known, cluster.hosts, stay)
     moves = _parted(cluster, known, movable, limit)
     gone = {move.guest for move in moves}
     search = _Search(cluster, [one for one in movable if one.guest.name not in gone])
@@ -308,7 +310,7 @@ class _Search:
     """
 
     def __init__(self, cluster: _Cluster, residents: t.Iterable[Resident]) -> None:
-        self._cluster, self._names = cluster, sorted(cluster.sides)
+        self._cluster, self._names = cluster, sorted(cluster.hosts)
         self._free = {one.guest.name: one for one in residents}
         found = {name: self._weighed(one, self._names) for name, one in self._free.items()}
         self._best = {name: best for name, best in found.items() if best}
@@ -319,15 +321,15 @@ class _Search:
         most = self._first(0.0, lambda name: -self._best[name].less)
         if most is None:
             return None
-        name = self._first(_NEARLY_BEST * self._best[most].less, self._price) or most
+        name = self._first(_NEARLY_BEST * self._best[most].less, self._price_rank) or most
         one, best = self._free.pop(name), self._best.pop(name)
         move = Move(name, one.host, best.dest, self._cluster.move(one, best.dest), one.cost_mib)
         self._weigh_again((one.host, best.dest))
         return move
 
-    def _price(self, name: str) -> tuple[float, int, str]:
+    def _price_rank(self, name: str) -> tuple[float, int, str]:
         one = self._free[name]
-        return -_worth(self._best[name], one), one.cost_mib, name
+        return -_gain_per_mib(self._best[name], one), one.cost_mib, name
 
     def _first(self, least: float, key: t.Callable[[str], t.Any]) -> str | None:
         """The first by that key of those that gain at least so much. The key only grows when a limit is settled."""
@@ -366,9 +368,10 @@ class _Search:
         return self._cluster.best(one, dests)
 
 
-def _worth(best: _Candidate, one: Resident) -> float:
+def _gain_per_mib(best: _Candidate, one: Resident) -> float:
     """The gain for each MiB that is copied, to six digits: of nearly equal moves, the cheaper one comes first."""
-    return float(f"{best.less / max(1, one.cost_mib):.6g}")
+    gain = best.less / max(1, one.cost_mib)
+    return round(gain, 5 - math.floor(math.log10(gain)))
 
 
 def _rank(candidate: _Candidate) -> tuple[float, str]:
