@@ -225,8 +225,9 @@ def _seeded(subject: _Subject, host: Host) -> Seeding:
     wanted, known = subject.wanted, subject.known
     answers = host.disks(disk_plans.questions(wanted, known))
     disks = disk_plans.plan(wanted, known, answers, host_xml.new_volume)
-    site = host.seed(wanted.name, seedings.question(wanted, known, disks))
-    return seedings.plan(wanted, known, disks, site, host_xml.new_volume)
+    case = seedings.seed_case(wanted, known, disks)
+    site = host.seed(wanted.name, case.question)
+    return seedings.plan(wanted, known, disks, case, site, host_xml.new_volume)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,15 +29,23 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
-__all__ = ["UNSEEDED", "Seeding", "case_of", "plan", "question"]
+__all__ = ["UNSEEDED", "SeedCase", "Seeding", "case_of", "plan", "seed_case"]
 
 # suffix of a disk's path while the seed is applied to it; no definition names this file, so no guest can start on it
 UNSEEDED = ".unseeded"
 
-# What becomes of a seed. The last two are refused.
-WRITE, REWRITE, CUSTOMIZE, DONE, IGNORED = "write", "rewrite", "customize", "done", "ignored"
+# What becomes of a seed; of the first, cloud_init says nothing. The last two are refused.
+UNSPOKEN, WRITE, REWRITE, CUSTOMIZE, DONE, IGNORED = "unspoken", "write", "rewrite", "customize", "done", "ignored"
 TOO_LATE, DIFFERS = "too late", "differs"
 _CHANGED = {"next_boot": REWRITE, "ignore": IGNORED, "refuse": DIFFERS}
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedCase:
+    """What becomes of a seed, and what the host is asked for that."""
+
+    name: str
+    question: SeedDisk | Customizing | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,16 +69,28 @@ def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
     return _CHANGED[seed.on_change]
 
 
-def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Customizing | None:
-    """The question to the host that the plan of the seed needs answered, if any."""
+def seed_case(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedCase:
+    """The case of a guest's seed, with the question to the host that its plan needs answered."""
     seed = wanted.seed
     if seed is None:
-        return None
-    private, case = next(iter(seed.host_keys.values()), None), _case(seed, known, disks)
-    if case == CUSTOMIZE:
-        return Customizing(private)
-    if case not in (WRITE, REWRITE):
-        return None
+        return SeedCase(UNSPOKEN)
+    name = case_of(seed, first=_is_first(seed, known, disks), recorded=known.seed)
+    private = next(iter(seed.host_keys.values()), None)
+    if name == CUSTOMIZE:
+        return SeedCase(name, Customizing(private))
+    return SeedCase(name, _seed_disk(wanted, known, disks, private) if name in (WRITE, REWRITE) else None)
+
+
+def _is_first(seed: Seed, known: Known, disks: DiskPlan) -> bool:
+    """Whether the guest has not started with any seed yet."""
+    if seed.method == OFFLINE:
+        # A disk can be customized while none of the guest's was ever started.
+        return _overlay(disks) is not None and set(known.volumes) <= set(known.making)
+    return known.seed is None or any(path.endswith(SEED) for path in known.making)
+
+
+def _seed_disk(wanted: GuestSpec, known: Known, disks: DiskPlan, private: str | None) -> SeedDisk:
+    """Where the seed is written: to the guest's seed disk, or to a new one beside its other disks."""
     device = known.devices.get("seed")
     path = device.path if device else ""
     if not path:
@@ -80,25 +100,19 @@ def question(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedDisk | Cus
     return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
 
 
-def plan(wanted: GuestSpec, known: Known, disks: DiskPlan, site: SeedSite | None, new_volume: NewVolume) -> Seeding:
-    """The disks of a guest with its seed; raises Refused."""
-    seed, asked = wanted.seed, question(wanted, known, disks)
+def plan(
+    wanted: GuestSpec, known: Known, disks: DiskPlan, case: SeedCase, site: SeedSite | None, new_volume: NewVolume
+) -> Seeding:
+    """The disks of a guest with its seed; `site` answers the question of the case. Raises Refused."""
+    seed, asked = wanted.seed, case.question
     if seed is None:
         return Seeding(_unspoken(wanted, known, disks))
     if site is not None and isinstance(asked, SeedDisk):
-        return _written(wanted, seed, known, disks, asked, site)
+        written = _written(wanted, seed, disks, asked, site)
+        return dataclasses.replace(written, rewritten=case.name == REWRITE)
     if site is not None and isinstance(asked, Customizing):
         return _customized(wanted, seed, disks, site, new_volume)
-    return _left(wanted.name, _case(seed, known, disks), disks)
-
-
-def _case(seed: Seed, known: Known, disks: DiskPlan) -> str:
-    if seed.method == OFFLINE:
-        # A disk can be customized while none of the guest's was ever started.
-        first = _overlay(disks) is not None and set(known.volumes) <= set(known.making)
-    else:
-        first = known.seed is None or any(path.endswith(SEED) for path in known.making)
-    return case_of(seed, first=first, recorded=known.seed)
+    return _left(wanted.name, case.name, disks)
 
 
 def _overlay(disks: DiskPlan) -> steps.CreateVolume | None:
@@ -133,7 +147,7 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     return Seeding(disks)
 
 
-def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
+def _written(wanted: GuestSpec, seed: Seed, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
     """A seed disk: read-only virtio, because cloud kernels have no driver for SATA.
 
     It is written before the other disks are created: while one of them is missing, nobody can start the guest.
@@ -151,7 +165,7 @@ def _written(wanted: GuestSpec, seed: Seed, known: Known, disks: DiskPlan, asked
     item = Disk("seed", fields={"source": path, "format": "raw", "bus": "virtio", "readonly": True})
     others = tuple(disk for disk in disks.disks or () if disk.name != "seed")
     made = dataclasses.replace(disks, disks=(*others, item), making=(*disks.making, path), steps=(step, *disks.steps))
-    return Seeding(made, _record(wanted, seed, site), rewritten=_case(seed, known, disks) == REWRITE)
+    return Seeding(made, _record(wanted, seed, site))
 
 
 def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, new_volume: NewVolume) -> Seeding:

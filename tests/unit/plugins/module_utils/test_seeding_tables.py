@@ -59,7 +59,8 @@ def planned(
     what: Seed | None, of: Known, disks: DiskPlan, site: SeedSite | None = None, **more: t.Any
 ) -> seeding.Seeding:
     """The plan for that seed."""
-    return seeding.plan(wanted(what, **more), of, disks, site, xml_of)
+    spec = wanted(what, **more)
+    return seeding.plan(spec, of, disks, seeding.seed_case(spec, of, disks), site, xml_of)
 
 
 CASES = [
@@ -114,7 +115,7 @@ QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
 
 @pytest.mark.parametrize(("what", "of", "disks", "question"), QUESTIONS)
 def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: DiskPlan, question: object) -> None:
-    assert seeding.question(wanted(what), of, disks) == question
+    assert seeding.seed_case(wanted(what), of, disks).question == question
 
 
 def test_a_seed_is_written_before_the_disks_are_made() -> None:
@@ -233,21 +234,23 @@ def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
 
 def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
     of = Known({"seed": Device("/images/before.iso")}, seed="other", there=True)
-    assert seeding.question(wanted(ANEW), of, OLD) == SeedDisk("default", "before.iso", "/images/before.iso", ours=True)
+    assert seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
+        "default", "before.iso", "/images/before.iso", ours=True
+    )
 
 
 def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
     fast = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
     resized = steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
     disks = DiskPlan((Disk("system"),), (resized, fast))
-    assert seeding.question(wanted(NOCLOUD), Known(), disks) == SeedDisk("fast", "web1-seed.iso")
+    assert seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk("fast", "web1-seed.iso")
 
 
 def test_a_name_that_cannot_be_a_file_gets_no_seed_but_may_have_one() -> None:
     odd = GuestSpec("a/b", seed=ANEW)
     with pytest.raises(BadInput, match="a new seed is named after its guest"):
-        seeding.question(odd, Known(), NEW)
-    assert seeding.question(odd, known("other"), OLD) == AGAIN
+        seeding.seed_case(odd, Known(), NEW)
+    assert seeding.seed_case(odd, known("other"), OLD).question == AGAIN
 
 
 def test_a_seed_that_nobody_has_asked_the_host_about_is_left() -> None:
