@@ -68,7 +68,7 @@ def state(jobs: Jobs, job: Job) -> str:
 
 def ended(jobs: Jobs, job: Job) -> dict[str, t.Any]:
     until(lambda: state(jobs, job) not in ACTIVE)
-    return job.whole()
+    return job.details()
 
 
 @pytest.mark.slow
@@ -342,7 +342,7 @@ def test_jobs_wait_for_room_and_can_be_cancelled_there(sleeping: PolicyConfig) -
     first, second, third = (jobs.add(ordered("start", guest), "alice") for guest in guests)
     assert (first.state, second.state, third.state) == ("running", "waiting", "waiting")
     jobs.cancel(second)
-    assert second.whole()["state"] == "cancelled"
+    assert second.details()["state"] == "cancelled"
     (first.directory / "end").touch()
     ended(jobs, first)
     until(lambda: state(jobs, third) == "running")

@@ -88,8 +88,8 @@ class Job:
             "error": self.result.get("error", "") or ("its process is gone" if self.state == "lost" else ""),
         }
 
-    def whole(self) -> dict[str, t.Any]:
-        """All of the job except its log."""
+    def details(self) -> dict[str, t.Any]:
+        """The summary, and what only the page of the job shows: arguments, report and plan. Not its log."""
         shown = {
             name: "(hidden)" if name in self.request["secret"] else value
             for name, value in self.request["arguments"].items()

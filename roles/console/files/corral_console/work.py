@@ -127,7 +127,7 @@ def _listed(desk: Desk, query: t.Mapping[str, str], caller: Caller) -> list[dict
 async def one(desk: Desk, request: Request, caller: Caller) -> Response:
     """All about a job."""
     job = _job(desk, request, caller)
-    return answer(job.whole()) if job else error(404, "there is no such job")
+    return answer(job.details()) if job else error(404, "there is no such job")
 
 
 @with_caller
