@@ -46,7 +46,7 @@ def guest(connection: t.Any) -> t.Any:
     return connection.lookupByName("web1")
 
 
-def do(connection: t.Any, *todo: steps.Step) -> None:
+def do(connection: t.Any, *todo: steps.GuestStep) -> None:
     """One after the other."""
     for step in todo:
         domain.do(connection, UUID, step)
@@ -200,8 +200,8 @@ def test_volumes(connection: t.Any) -> None:
 
 def test_every_step_has_a_verb() -> None:
     """WriteSeed and Customize are the front's: they take two rooms."""
-    kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)}
-    assert kinds - {steps.Step, steps.WriteSeed, steps.Customize} == set({**domain._ON_HOST, **domain._ON_GUEST})
+    kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.GuestStep)}
+    assert kinds - {steps.GuestStep, steps.WriteSeed, steps.Customize} == set({**domain._ON_HOST, **domain._ON_GUEST})
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_every_step_has_a_verb() -> None:
     ],
     ids=lambda step: type(step).__name__,
 )
-def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
+def test_no_such_guest(connection: t.Any, step: steps.GuestStep) -> None:
     with pytest.raises(NotFound, match=r"cannot [a-z ]+ .*nobody.*: .*(not found|no domain)"):
         do(connection, step)
 
@@ -249,14 +249,14 @@ def test_no_such_guest(connection: t.Any, step: steps.Step) -> None:
     ],
 )
 def test_refusals_of_libvirt(
-    connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.Step]
+    connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.GuestStep]
 ) -> None:
     with pytest.raises(kind, match=message):
         do(connection, *todo)
 
 
 @pytest.mark.parametrize("step", [steps.Destroy("web1"), steps.Shutdown("web1", 1, force=True)], ids=str)
-def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.Any, step: steps.Step) -> None:
+def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.Any, step: steps.GuestStep) -> None:
     """Between the look at it and the step."""
     assert not guest.isActive()
     do(connection, step)
@@ -267,7 +267,7 @@ def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.An
     "step", [steps.Undefine("web1", ()), steps.SetAutostart("web1", on=True), steps.Start("web1")], ids=str
 )
 def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(
-    connection: t.Any, guest: t.Any, step: steps.Step
+    connection: t.Any, guest: t.Any, step: steps.GuestStep
 ) -> None:
     guest.undefine()
     other = connection.defineXML(definition().replace(UUID, UUID.replace("1", "2")))

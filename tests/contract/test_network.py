@@ -20,9 +20,9 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.network import N
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Define,
     Live,
+    NounStep,
     SetAutostart,
     Start,
-    Step,
     Stop,
     Undefine,
 )
@@ -158,7 +158,7 @@ def test_modules() -> None:
     [Stop("network", "default"), SetAutostart("network", "default", on=True), Undefine("network", "default")],
     ids=lambda step: type(step).__name__,
 )
-def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: Step) -> None:
+def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: NounStep) -> None:
     do = stored.doer(host, LIBRARY, stored.find(host, LIBRARY, "default"))
     host.networkLookupByName("default").destroy()
     host.networkLookupByName("default").undefine()

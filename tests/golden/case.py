@@ -100,7 +100,7 @@ class _Recording(Gate):
         return []
 
 
-def _on_storage(connection: t.Any, step: steps.Step) -> None:
+def _on_storage(connection: t.Any, step: steps.GuestStep) -> None:
     if isinstance(step, (steps.CreateVolume, steps.DeleteVolume)):
         doers.do(connection, "", step)
     elif isinstance(step, steps.GrowDisk):  # the test driver cannot resize

@@ -130,7 +130,7 @@ class _Host:
         return self.uri == SYSTEM
 
 
-def _do(connection: t.Any, uuid: str, step: steps.Step) -> object:
+def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
     """Pass a step to its doer."""
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds

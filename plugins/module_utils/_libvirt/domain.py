@@ -20,7 +20,7 @@ __all__ = ["do"]
 _DETACH_S, _BALLOON_S = 20, 5
 
 
-def do(connection: Connection, uuid: str, step: steps.Step) -> object:
+def do(connection: Connection, uuid: str, step: steps.GuestStep) -> object:
     """Do one step on the guest with that UUID, and on no other that has its name by now."""
     if type(step) in _ON_HOST:
         return _ON_HOST[type(step)](connection, step)
@@ -179,13 +179,13 @@ def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
         domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 
 
-_ON_HOST: dict[type[steps.Step], t.Callable[[Connection, t.Any], object]] = {
+_ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] = {
     steps.Define: _define,  # libvirt refuses the name of another UUID
     steps.CreateVolume: _create_volume,
     steps.GrowDisk: _grow,
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
 }
-_ON_GUEST: dict[type[steps.Step], t.Callable[[t.Any, t.Any], object]] = {
+_ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     **power.DOERS,
     steps.Rename: _rename,
     steps.Undefine: _undefine,

@@ -12,14 +12,14 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
 from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Step, Update
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Update
 
 __all__ = ["LIBRARY", "leases", "networks"]
 
 _COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
 
 
-def _update(network: t.Any, step: Step) -> None:
+def _update(network: t.Any, step: NounStep) -> None:
     update = t.cast(Update, step)
     command = getattr(libvirt, f"VIR_NETWORK_UPDATE_COMMAND_{_COMMANDS[update.command]}")
     section = getattr(libvirt, f"VIR_NETWORK_SECTION_{update.section}")

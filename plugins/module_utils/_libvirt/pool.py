@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Start, Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Start
 
 __all__ = ["LIBRARY"]
 
 
-def _start(pool: t.Any, _step: Step) -> None:
+def _start(pool: t.Any, _step: NounStep) -> None:
     pool.build(0)  # for a directory: mkdir
     pool.create()
 

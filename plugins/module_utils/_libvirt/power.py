@@ -33,7 +33,7 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
     return None
 
 
-def do(connection: Connection, uuid: str, step: steps.Step) -> None:
+def do(connection: Connection, uuid: str, step: steps.GuestStep) -> None:
     """Do one step on the guest with that UUID, and on no other that has its name by now."""
     with explained("find guest", f"{step.guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
@@ -92,17 +92,17 @@ def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> boo
     return True
 
 
-def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.Step], None]:
+def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.GuestStep], None]:
     """A verb of virDomain that needs nothing but the guest."""
 
-    def do_plain(domain: t.Any, step: steps.Step) -> None:
+    def do_plain(domain: t.Any, step: steps.GuestStep) -> None:
         with explained(verb, step.guest):
             getattr(domain, verb)(*arguments)
 
     return do_plain
 
 
-DOERS: dict[type[steps.Step], t.Callable[[t.Any, t.Any], None]] = {
+DOERS: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], None]] = {
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Destroy: _destroy,

@@ -27,11 +27,11 @@ class Library:
     define: str
     missing: str  # names of libvirt's constants: the error of one that is not there,
     stored: str  # and the flag that asks for the definition beside what runs
-    own: t.Mapping[type[steps.Step], Doer] = dataclasses.field(default_factory=dict)
+    own: t.Mapping[type[steps.NounStep], Doer] = dataclasses.field(default_factory=dict)
     host: t.Callable[[Connection, str], t.Any] = lambda _connection, _name: None  # facts
 
 
-_DO: dict[type[steps.Step], Doer] = {
+_DO: dict[type[steps.NounStep], Doer] = {
     steps.Start: lambda thing, _step: thing.create(),
     steps.Stop: lambda thing, _step: thing.destroy(),
     steps.SetAutostart: lambda thing, step: thing.setAutostart(step.on),
@@ -39,11 +39,11 @@ _DO: dict[type[steps.Step], Doer] = {
 }
 
 
-def doer(connection: Connection, library: Library, before: Found | None) -> t.Callable[[steps.Step], None]:
+def doer(connection: Connection, library: Library, before: Found | None) -> t.Callable[[steps.NounStep], None]:
     """Carries out the steps on one object, and on no other that has its name by then: they know it by its UUID."""
     uuid = before.uuid if before else None
 
-    def do(step: steps.Step) -> None:
+    def do(step: steps.NounStep) -> None:
         nonlocal uuid
         with explained(_verb(step, library), step.name):
             if isinstance(step, steps.Define):  # libvirt refuses the name of another UUID
@@ -89,7 +89,7 @@ def _definition(thing: t.Any, library: Library) -> str:
         return t.cast(str, thing.XMLDesc(0))
 
 
-def _verb(step: steps.Step, library: Library) -> str:
+def _verb(step: steps.NounStep, library: Library) -> str:
     if isinstance(step, steps.SetAutostart):
         return f"set autostart of {library.what}"
     if isinstance(step, steps.Update):

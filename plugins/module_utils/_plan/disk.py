@@ -37,7 +37,7 @@ class DiskPlan:
     """Disks with their sources filled in, and the steps that make or grow their images."""
 
     disks: tuple[Disk, ...] | None = None
-    steps: tuple[steps.Step, ...] = ()
+    steps: tuple[steps.GuestStep, ...] = ()
     making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
     changes: tuple[Change, ...] = ()
     left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
@@ -164,7 +164,7 @@ class _Outcome:
     """What is done about one disk."""
 
     disk: Disk
-    steps: tuple[steps.Step, ...] = ()
+    steps: tuple[steps.GuestStep, ...] = ()
     making: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
 

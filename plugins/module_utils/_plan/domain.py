@@ -16,13 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import s
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, step, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off, state_change, state_steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
 __all__ = ["GuestPlan", "awaited", "changes", "plan", "saved"]
 
 
 @dataclasses.dataclass(frozen=True)
-class GuestPlan(step.Plan[Step]):
+class GuestPlan(step.Plan[GuestStep]):
     """What is done to a guest; what is pending waits for its next boot."""
 
     uuid: str = ""  # whom the steps are done to; empty: there is no such guest
@@ -36,7 +36,7 @@ def plan(
     stored: Grafted,
     now: live.Now | None,
     *,
-    storage: t.Sequence[Step] = (),
+    storage: t.Sequence[GuestStep] = (),
     unfinished_xml: str | None = None,
     seed_changed: bool = False,
     record_changed: bool = False,
@@ -49,7 +49,7 @@ def plan(
     _refuse_fixed(wanted, found, stored.changes)
     if wanted.apply == "live":
         _refuse_not_live(wanted, now, storage)
-        made: list[Step] = []
+        made: list[GuestStep] = []
     else:
         made = _definition(wanted, found, stored, storage, unfinished_xml, record_changed=record_changed)
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
@@ -69,11 +69,11 @@ def _definition(
     wanted: GuestSpec,
     found: FoundGuest | None,
     stored: Grafted,
-    storage: t.Sequence[Step],
+    storage: t.Sequence[GuestStep],
     unfinished_xml: str | None,
     *,
     record_changed: bool,
-) -> list[Step]:
+) -> list[GuestStep]:
     """Steps until the definition is as wanted, and with it the files that it names."""
     if storage and unfinished_xml:
         begun = steps.Define(wanted.name, unfinished_xml, "disks to be created")
@@ -133,14 +133,14 @@ def saved(name: str) -> str:
     )
 
 
-def _refuse_not_live(wanted: GuestSpec, now: live.Now | None, storage: t.Sequence[Step]) -> None:
+def _refuse_not_live(wanted: GuestSpec, now: live.Now | None, storage: t.Sequence[GuestStep]) -> None:
     if now is None:
         raise Refused(f"cannot change {wanted.name} live: it is not running; use apply: both")
     if storage:
         raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition unchanged; use apply: both")
 
 
-def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) -> tuple[list[Step], list[str]]:
+def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) -> tuple[list[GuestStep], list[str]]:
     """Live steps for what the running guest lacks; the rest is pending."""
     if wanted.apply == "next_boot":
         return [], [str(change) for change in now.running.changes]
@@ -153,7 +153,7 @@ def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) ->
     return made, pending
 
 
-def _merged(made: list[Step], reached: t.Sequence[Step]) -> list[Step]:
+def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[GuestStep]:
     """The steps on the definition with those on what runs.
 
     A device is updated before the definition says so: one that the host refuses (a network that is not active) must not
@@ -194,7 +194,7 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
         )
 
 
-def _restart(wanted: GuestSpec, found: FoundGuest) -> list[Step]:
+def _restart(wanted: GuestSpec, found: FoundGuest) -> list[GuestStep]:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
     return [*power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
 

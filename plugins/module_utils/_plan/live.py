@@ -111,15 +111,15 @@ class Now:
 
 
 Changes = t.Sequence[Change]
-Steps = t.Optional["list[steps.Step]"]  # None: waits for the next boot
+Steps = t.Optional["list[steps.GuestStep]"]  # None: waits for the next boot
 
 
-def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.Step], list[str]]:
+def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep], list[str]]:
     """Steps for what the running guest lacks, and what of it waits for the next boot.
 
     A record of ours that changed must also stand in what runs: a migration takes it from there.
     """
-    found: list[steps.Step] = []
+    found: list[steps.GuestStep] = []
     pending: list[str] = []
     grouped: dict[tuple[str, str], list[Change]] = {}
     for change in now.running.changes:
@@ -201,7 +201,7 @@ def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
 
 def _pins(now: Now, changes: Changes, _device: str) -> Steps:
     """A pin that is taken away stays until the next boot: where the thread may run then is libvirt's to say."""
-    found: list[steps.Step] = []
+    found: list[steps.GuestStep] = []
     for change in changes:
         which = re.search(r"\[(\d+)\]", change.where)
         if change.after is None:

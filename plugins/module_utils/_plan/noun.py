@@ -21,11 +21,11 @@ __all__ = [
     "Define",
     "Live",
     "NounPlan",
+    "NounStep",
     "Policy",
     "Rule",
     "SetAutostart",
     "Start",
-    "Step",
     "Stop",
     "Undefine",
     "Update",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Step(step.Step):
+class NounStep(step.Step):
     """One change of one object of a noun."""
 
     kind: str
@@ -46,7 +46,7 @@ class Step(step.Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Define(Step):
+class Define(NounStep):
     """Store the definition; a running object is not changed."""
 
     xml: str = dataclasses.field(repr=False)
@@ -57,17 +57,17 @@ class Define(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Start(Step):
+class Start(NounStep):
     """Start it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Stop(Step):
+class Stop(NounStep):
     """Stop it; its definition stays."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SetAutostart(Step):
+class SetAutostart(NounStep):
     """Set whether it starts with the host."""
 
     on: bool
@@ -77,12 +77,12 @@ class SetAutostart(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Undefine(Step):
+class Undefine(NounStep):
     """Remove its definition."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Update(Step):
+class Update(NounStep):
     """Add, modify or delete one entry of a list of a running object."""
 
     command: str  # add, modify, delete
@@ -96,7 +96,7 @@ class Update(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class NounPlan(step.Plan[Step]):
+class NounPlan(step.Plan[NounStep]):
     """What is done to one object."""
 
     after: t.Mapping[str, t.Any] | None = None  # its fields afterwards; None if it does not exist then
@@ -154,7 +154,7 @@ def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
     spec, found, stored = case.spec, case.found, case.stored
     live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
-    steps: list[Step] = [] if restart else live
+    steps: list[NounStep] = [] if restart else live
     if found is None or not found.persistent or stored.changes:
         detail = made if found is None else _summary(found, stored.changes)
         steps.append(Define(kind, spec.name, stored.xml, detail))
@@ -206,13 +206,13 @@ def _summary(found: Found, changes: t.Sequence[Change]) -> str:
     return f"({some_of(sorted(change.option for change in changes), 4)})"
 
 
-def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Step], list[str]]:
+def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[NounStep], list[str]]:
     """Steps that update the running object, and the changes that wait for a restart."""
     running = t.cast(Edited, case.running)
     grouped: dict[str, list[Change]] = {}
     for change in running.changes:
         grouped.setdefault(_entry_of(change.where, policy), []).append(change)
-    steps: list[Step] = []
+    steps: list[NounStep] = []
     pending: list[str] = []
     for place, changes in grouped.items():
         live = policy.get(_pattern(place))
@@ -233,8 +233,8 @@ def _entry_of(where: str, policy: Policy) -> str:
     return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
 
 
-def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[Step]:
-    def update(command: str, xml: str) -> Step:
+def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[NounStep]:
+    def update(command: str, xml: str) -> NounStep:
         return Update(kind, name, command, live.section, place, entry.parent, xml)
 
     if entry.xml is None:

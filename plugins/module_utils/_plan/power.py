@@ -13,14 +13,14 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, Power
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
-from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import GuestStep
 
 __all__ = ["check_state", "plan", "power_off", "state_change", "state_steps", "waiting_problems"]
 
 Found = t.Union[FoundGuest, Power]
 
 
-def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[Step]:
+def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
     """Steps of a guest that must be there; raises NotFound and Refused."""
     if found is None:
         which = f" with UUID {wanted.uuid}" if wanted.uuid else ""
@@ -56,12 +56,12 @@ def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None
         )
 
 
-def state_steps(wanted: GuestSpec, found: Found | None) -> list[Step]:
+def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
     """What brings it into the wanted state; raises Refused."""
     name, state = wanted.name, wanted.state
     now = found.state if found is not None and found.active else "shutdown"
     reboot = steps.Reboot(name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wanted.wait)
-    table: dict[tuple[str, str], list[Step]] = {
+    table: dict[tuple[str, str], list[GuestStep]] = {
         ("running", "shutdown"): [steps.Start(name)],
         ("running", "paused"): [steps.Resume(name)],
         ("paused", "shutdown"): [steps.Start(name, paused=True)],
@@ -85,7 +85,7 @@ def state_steps(wanted: GuestSpec, found: Found | None) -> list[Step]:
     return table.get((state, now), [])
 
 
-def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Step]:
+def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[GuestStep]:
     """A paused guest would not hear that it shall shut down.
 
     One that crashed is kept (on_crash) because somebody wants to look at it.
@@ -97,11 +97,11 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Ste
                 "inspection; set force: true to discard it"
             )
         return [steps.Destroy(wanted.name)]
-    wake: list[Step] = [steps.Resume(wanted.name)] if found.state == "paused" else []
+    wake: list[GuestStep] = [steps.Resume(wanted.name)] if found.state == "paused" else []
     return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
 
 
-def state_change(wanted: GuestSpec, found: Found | None, made: t.Sequence[Step]) -> list[Change]:
+def state_change(wanted: GuestSpec, found: Found | None, made: t.Sequence[GuestStep]) -> list[Change]:
     """How the steps show in a diff."""
     after = {
         steps.Start: "paused" if wanted.state == "paused" else "running",

@@ -12,11 +12,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 
-__all__ = ["Destroy", "Reboot", "Reset", "Resume", "Seen", "Shutdown", "Start", "Step", "Suspend"]
+__all__ = ["Destroy", "GuestStep", "Reboot", "Reset", "Resume", "Seen", "Shutdown", "Start", "Suspend"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Step(step.Step):
+class GuestStep(step.Step):
     """One change of one guest."""
 
     guest: str
@@ -26,7 +26,7 @@ class Step(step.Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Start(Step):
+class Start(GuestStep):
     """Power on."""
 
     paused: bool = False
@@ -78,7 +78,7 @@ class Seen:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shutdown(Step):
+class Shutdown(GuestStep):
     """Ask the guest to power off, and wait until it has; pull the plug only when told to."""
 
     verb: t.ClassVar[str] = "shut down"
@@ -112,20 +112,20 @@ class Reboot(Shutdown):
 
 
 @dataclasses.dataclass(frozen=True)
-class Destroy(Step):
+class Destroy(GuestStep):
     """Pull the plug."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Suspend(Step):
+class Suspend(GuestStep):
     """Pause the vCPUs."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Resume(Step):
+class Resume(GuestStep):
     """Let the vCPUs run on."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Reset(Step):
+class Reset(GuestStep):
     """Press the reset button."""

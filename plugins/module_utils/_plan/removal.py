@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYST
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
 __all__ = ["absent", "named_after"]
 
@@ -43,7 +43,7 @@ def absent(
         note = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
         return GuestPlan(notes=tuple(f"disk {path} {note.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
-    made: list[Step] = power_off(wanted, found) if found.active else []
+    made: list[GuestStep] = power_off(wanted, found) if found.active else []
     if found.persistent:
         made.append(steps.Undefine(wanted.name, tuple(keeps)))
     notes = []

@@ -13,13 +13,13 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import size_t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import (
     Destroy,
+    GuestStep,
     Reboot,
     Reset,
     Resume,
     Seen,
     Shutdown,
     Start,
-    Step,
     Suspend,
 )
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, mib_text
@@ -34,6 +34,7 @@ __all__ = [
     "Detach",
     "GrowDisk",
     "GrowRunningDisk",
+    "GuestStep",
     "Pin",
     "Reboot",
     "RecordAddresses",
@@ -51,7 +52,6 @@ __all__ = [
     "SetVcpus",
     "Shutdown",
     "Start",
-    "Step",
     "Suspend",
     "Undefine",
     "UpdateDevice",
@@ -61,7 +61,7 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Define(Step):
+class Define(GuestStep):
     """Store the definition; a running guest goes on as it is."""
 
     xml: str = dataclasses.field(repr=False)
@@ -72,7 +72,7 @@ class Define(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Rename(Step):
+class Rename(GuestStep):
     """Give a guest that is off another name; its UUID and its files stay."""
 
     to: str
@@ -82,7 +82,7 @@ class Rename(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class CreateVolume(Step):
+class CreateVolume(GuestStep):
     """Make a disk image; `replace` only for one that an interrupted run of ours left."""
 
     volume: Volume
@@ -98,7 +98,7 @@ class CreateVolume(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class WriteSeed(Step):
+class WriteSeed(GuestStep):
     """Write the cloud-init seed image."""
 
     volume: Volume
@@ -110,7 +110,7 @@ class WriteSeed(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Customize(Step):
+class Customize(GuestStep):
     """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
 
     pool: str
@@ -123,7 +123,7 @@ class Customize(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class GrowDisk(Step):
+class GrowDisk(GuestStep):
     """Enlarge a disk that nobody uses now."""
 
     path: str
@@ -144,7 +144,7 @@ class GrowRunningDisk(GrowDisk):
 
 
 @dataclasses.dataclass(frozen=True)
-class DeleteVolume(Step):
+class DeleteVolume(GuestStep):
     """Remove a disk image that the guest owns."""
 
     path: str
@@ -154,7 +154,7 @@ class DeleteVolume(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Attach(Step):
+class Attach(GuestStep):
     """Plug a device into the running guest."""
 
     what: str
@@ -173,7 +173,7 @@ class Detach(Attach):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetVcpus(Step):
+class SetVcpus(GuestStep):
     """Change the number of vCPUs of the running guest."""
 
     count: int
@@ -183,7 +183,7 @@ class SetVcpus(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetMemory(Step):
+class SetMemory(GuestStep):
     """Balloon the running guest; where it does not follow, remember that it was asked."""
 
     kib: int
@@ -194,7 +194,7 @@ class SetMemory(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetMetadata(Step):
+class SetMetadata(GuestStep):
     """Give the running guest its new title, description and record of ours."""
 
     title: str | None = None
@@ -206,7 +206,7 @@ class SetMetadata(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class UpdateDevice(Step):
+class UpdateDevice(GuestStep):
     """Change what a device of the running guest allows to be changed: its medium, its cable, its password."""
 
     what: str
@@ -218,7 +218,7 @@ class UpdateDevice(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetParameters(Step):
+class SetParameters(GuestStep):
     """Change limits of the running guest: `scheduler`, `memory`, `numa`, or `iotune` of a disk."""
 
     kind: str
@@ -237,7 +237,7 @@ class SetParameters(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pin(Step):
+class Pin(GuestStep):
     """Let a thread of the running guest run on these CPUs of the host only."""
 
     kind: str  # vcpu, iothread or emulator
@@ -252,7 +252,7 @@ class Pin(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetIothreads(Step):
+class SetIothreads(GuestStep):
     """Add IO threads to the running guest, or take the last ones away."""
 
     before: int
@@ -263,7 +263,7 @@ class SetIothreads(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetLifecycle(Step):
+class SetLifecycle(GuestStep):
     """What follows when the running guest powers off, reboots or crashes."""
 
     event: str
@@ -274,7 +274,7 @@ class SetLifecycle(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetStatsPeriod(Step):
+class SetStatsPeriod(GuestStep):
     """How often the running guest's balloon reports."""
 
     period_s: int
@@ -284,7 +284,7 @@ class SetStatsPeriod(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class SetAutostart(Step):
+class SetAutostart(GuestStep):
     """Start with the host, or not."""
 
     on: bool
@@ -294,7 +294,7 @@ class SetAutostart(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class Undefine(Step):
+class Undefine(GuestStep):
     """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
 
     keeps: tuple[str, ...] = ()
@@ -332,7 +332,7 @@ class WaitForAddress:
 
 
 @dataclasses.dataclass(frozen=True)
-class RecordAddresses(Step):
+class RecordAddresses(GuestStep):
     """Record with the guest at which addresses it was seen, in place of what was recorded before."""
 
     addresses: tuple[str, ...]

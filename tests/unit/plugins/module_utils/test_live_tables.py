@@ -54,7 +54,7 @@ def parameters(kind: str, values: dict[str, t.Any], target: str = "") -> steps.S
 
 
 WRITTEN = steps.SetMetadata("web1", "Web", None, "<record/>")
-CASES: dict[str, tuple[live.Now, list[steps.Step] | None]] = {
+CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
     "a title": (now(("title", "a", "Web"), title="Web"), [WRITTEN]),
     "a title and tags, in one step": (now(("title", "a", "Web"), ("tags", (), ("x",)), title="Web"), [WRITTEN]),
     "a description": (

@@ -381,11 +381,11 @@ def test_diff_shows_only_what_changes() -> None:
 
 def test_the_gate() -> None:
     a, b, bad, c = (steps.Suspend(name) for name in ("a", "b", "bad", "c"))
-    done: list[steps.Step] = []
+    done: list[steps.GuestStep] = []
     assert Gate(check_mode=True).run([a], done.append) == [] and done == []
     assert Gate(check_mode=False).run([a, b], lambda step: step.guest * 2) == ["aa", "bb"]
 
-    def do(step: steps.Step) -> None:
+    def do(step: steps.GuestStep) -> None:
         if step is bad:
             raise Refused("no")
 

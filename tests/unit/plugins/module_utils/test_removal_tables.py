@@ -17,7 +17,7 @@ def found(state: str, *, persistent: bool = True, autostart: bool = False) -> Fo
     )
 
 
-def shown(step: steps.Step) -> str:
+def shown(step: steps.GuestStep) -> str:
     """A step with what matters of it."""
     if isinstance(step, steps.Shutdown):
         return f"Shutdown {step.timeout_s} force={step.force} wait={step.wait}"

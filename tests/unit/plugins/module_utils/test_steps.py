@@ -79,7 +79,7 @@ def test_what_is_said_ends_with_a_remedy() -> None:
 
 GIB = 1024**3
 VOLUME = Volume("default", "a.qcow2", "/p/a.qcow2", 8 * GIB)
-TEXTS: list[tuple[steps.Step, str]] = [
+TEXTS: list[tuple[steps.GuestStep, str]] = [
     (steps.Define("web1", "<a/>"), "define web1"),
     (steps.Define("web1", "<a/>", "title"), "define web1 (title)"),
     (steps.Rename("web1", "web2"), "rename web1 to web2"),
@@ -151,15 +151,15 @@ TEXTS: list[tuple[steps.Step, str]] = [
 
 
 @pytest.mark.parametrize(("step", "text"), TEXTS, ids=lambda value: str(value)[:60])
-def test_a_step_says_what_is_done_to_which_guest(step: steps.Step, text: str) -> None:
+def test_a_step_says_what_is_done_to_which_guest(step: steps.GuestStep, text: str) -> None:
     assert str(step) == text and step.changes
     assert "<a/>" not in repr(step), "documents hold secrets, and are long"
 
 
 def test_each_step_has_its_text_here() -> None:
     known = {type(step) for step, _text in TEXTS}
-    assert {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.Step)} == (
-        known | {steps.Step}
+    assert {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.GuestStep)} == (
+        known | {steps.GuestStep}
     )
 
 
@@ -214,7 +214,7 @@ VOLUME_SHOWN = (
     ],
 )
 def test_what_a_step_means_where_nothing_more_is_said(
-    kind: t.Callable[..., steps.Step], said: list[t.Any], text: str, shown: str
+    kind: t.Callable[..., steps.GuestStep], said: list[t.Any], text: str, shown: str
 ) -> None:
     step = kind("web1", *said)
     assert (str(step), repr(step)) == (text, shown), "documents hold secrets, and are long"
