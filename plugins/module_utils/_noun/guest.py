@@ -60,7 +60,7 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
     power.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
-    result = _absent(wanted, found, host) if wanted.state == "absent" else _present(wanted, found, host)
+    result = _plan_absent(wanted, found, host) if wanted.state == "absent" else _plan_present(wanted, found, host)
     if step is None:
         return result
     return dataclasses.replace(
@@ -78,47 +78,49 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
 
 
-# Any state but absent: defaults, disks and seed, document, checks, running state, plan.
+# Any state but absent: defaults, disks and seed, definition, checks, running definition, plan.
 
 
-def _present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
+def _plan_present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
     if found is None or wanted.renamed_from:  # a guest that exists keeps its name
         check_name(wanted.name, what="name")
-    subject = _of(wanted, found, host) if found else _cloned(wanted, host) if wanted.clone_of else _made(wanted, host)
-    seed_plan = _seeded(subject, host)
-    document = _document(subject, seed_plan)
-    notes = _checked(subject, document, host)
-    now = _running(subject, document)
+    subject = _subject(wanted, found, host)
+    seed_plan = _plan_disks_and_seed(subject, host)
+    definition = _edited_definition(subject, seed_plan)
+    notes = _check_host(subject, definition, host)
+    now = _running_definition(subject, definition)
     result = plans.plan(
-        document.wanted,
+        definition.wanted,
         found,
-        document.stored,
+        definition.stored,
         now,
         storage=seed_plan.disks.steps,
-        unfinished_xml=document.unfinished_xml,
+        unfinished_xml=definition.unfinished_xml,
         seed_changed=seed_plan.rewritten,
-        record_changed=bool(document.remember),
+        record_changed=bool(definition.remember),
     )
-    _check_room(subject, document, result, host)
-    known = subject.memory
-    given = wanted.seed.addresses if wanted.seed else known.get("addresses", ())
+    _check_room(subject, definition, result, host)
+    recorded = subject.memory
+    given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
         result,
         uuid=subject.uuid,
-        changes=plans.changes(document.wanted, found, document.stored, now, result, seed_plan, known.get("seed")),
+        changes=plans.changes(
+            definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
+        ),
         notes=(*result.notes, *seed_plan.notes, *notes),
-        wait=plans.awaited(wanted, result, given=given, seen=known.get("seen", ())),
-        ssh_host_key=document.remember.get("ssh_host_key") or known.get("ssh_host_key"),
+        wait=plans.awaited(wanted, result, given=given, seen=recorded.get("seen", ())),
+        ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
     )
 
 
-def _check_room(subject: _Subject, document: _Document, result: GuestPlan, host: Host) -> None:
+def _check_room(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
     """Refuse to start a new guest if others have taken its room since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
     left = host.room(subject.uuid)
     if left is not None:
-        fields = domain.read_fields(document.stored.xml)
+        fields = domain.read_fields(definition.stored.xml)
         vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
         room.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
@@ -137,7 +139,13 @@ class _Subject:
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
+def _subject(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> _Subject:
+    if found:
+        return _existing_guest(wanted, found, host)
+    return _guest_to_clone(wanted, host) if wanted.clone_of else _guest_to_create(wanted, host)
+
+
+def _existing_guest(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
     memory = record.read(found.xml)
     running = sources(found.live_xml) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
@@ -150,12 +158,12 @@ def _of(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
         wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), memory, begun)
     wanted = _with_macs(new_guest.completed(wanted, domain.sizes(found.xml)), found.uuid)
     if memory.get("copy_of") and (original or wanted.seed):
-        wanted = _seeded_as_copy(wanted, found.xml, found.uuid, original)
+        wanted = _with_clone_seed(wanted, found.xml, found.uuid, original)
     remember = {"copying": ()} if original else {}
     return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known, original, remember)
 
 
-def _made(wanted: GuestSpec, host: Host) -> _Subject:
+def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
     """A new guest with its defaults, such as a disk `system` of 8 GiB and an interface `eth0` on `br0`."""
     wanted, uuid = new_guest.described(wanted), wanted.uuid or host.new_uuid()
     offer = host.capabilities()
@@ -171,13 +179,13 @@ def _made(wanted: GuestSpec, host: Host) -> _Subject:
         virt_type=virt_type,
         arch=arch,
         machine=machine,
-        without=new.brought(wanted.xml) | _unwanted(wanted),
+        without=new.brought(wanted.xml) | _unwanted_devices(wanted),
         ports=ports,
     )
     return _Subject(_with_macs(new_guest.completed(wanted, {}), uuid), None, uuid, base)
 
 
-def _unwanted(wanted: GuestSpec) -> set[str]:
+def _unwanted_devices(wanted: GuestSpec) -> set[str]:
     """Default devices that this guest must not have."""
     names = {"serials": {"0": "serial"}, "channels": {new.AGENT: new.AGENT}}
     gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
@@ -185,14 +193,14 @@ def _unwanted(wanted: GuestSpec) -> set[str]:
     return {names[option][name] for option, name in gone if name in names[option]} | rng
 
 
-def _cloned(wanted: GuestSpec, host: Host) -> _Subject:
+def _guest_to_clone(wanted: GuestSpec, host: Host) -> _Subject:
     """A new clone: the definition of its original, with an identity and disks of its own."""
     original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
     if wanted.interfaces:
         new_guest.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
     wanted = new_guest.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
-    wanted = _seeded_as_copy(_with_macs(wanted, uuid), base, uuid, original)
+    wanted = _with_clone_seed(_with_macs(wanted, uuid), base, uuid, original)
     return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
 
 
@@ -204,7 +212,7 @@ def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
     return cloning.checked(wanted, found, keeps=host.keeps(found.uuid), memory=memory, seed=seed)
 
 
-def _seeded_as_copy(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
+def _with_clone_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
     """The guest with a seed for the interfaces of the clone."""
     nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
     macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
@@ -220,7 +228,7 @@ def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
-def _seeded(subject: _Subject, host: Host) -> Seeding:
+def _plan_disks_and_seed(subject: _Subject, host: Host) -> Seeding:
     """The plan for its disks and its seed."""
     wanted, known = subject.wanted, subject.known
     answers = host.disks(disk_plans.questions(wanted, known))
@@ -231,7 +239,7 @@ def _seeded(subject: _Subject, host: Host) -> Seeding:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Document:
+class _Definition:
     """The edited definition."""
 
     wanted: GuestSpec  # with the disks' sources
@@ -240,7 +248,7 @@ class _Document:
     unfinished_xml: str | None  # the definition while disks are being created
 
 
-def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
+def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
     disks = seed_plan.disks
     wanted = subject.wanted.with_fields(disks=disks.disks)
     remember = {**disks.remember(subject.known), **seed_plan.remember, **subject.remember}
@@ -251,18 +259,18 @@ def _document(subject: _Subject, seed_plan: Seeding) -> _Document:
         copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
         begun = {**remember, "making": disks.making, **({"copying": copying} if copying else {})}
         unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), begun).xml
-    return _Document(wanted, remember, stored, unfinished)
+    return _Definition(wanted, remember, stored, unfinished)
 
 
-def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
+def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
-    wanted, found, stored = document.wanted, subject.found, document.stored
-    plugged = _plugged(wanted, stored) if found else []
-    if plugged:
-        new_guest.check_links(f"change {wanted.name}", plugged, *host.links())
+    wanted, found, stored = definition.wanted, subject.found, definition.stored
+    connected = _newly_connected(wanted, stored) if found else []
+    if connected:
+        new_guest.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
         cloning.check_files(wanted, *map(cloned.own_files, (subject.original.xml, stored.xml)))
-    _check_filters(subject, document, host)
+    _check_filters(subject, definition, host)
     before, after = (graphics.displays(parse(xml)) for xml in (subject.base, stored.xml))
     notes = displays.check(wanted, before, after, host.displays())
     if found and not found.active and stored.changes and "managed_save" in host.keeps(found.uuid):
@@ -270,60 +278,62 @@ def _checked(subject: _Subject, document: _Document, host: Host) -> list[str]:
     return notes
 
 
-def _plugged(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
+def _newly_connected(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
     """Interfaces that are new, or get another bridge or network."""
     places = {change.where for change in stored.changes}
     at = ("", ".bridge", ".network")
     return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
 
 
-def _check_filters(subject: _Subject, document: _Document, host: Host) -> None:
+def _check_filters(subject: _Subject, definition: _Definition, host: Host) -> None:
     """Check that the network filters in the options or in `xml` exist on the host and take effect."""
-    wanted, known = document.wanted, interface.filters(parse(subject.base))
+    wanted, known = definition.wanted, interface.filters(parse(subject.base))
     spoken = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
-    after = interface.filters(parse(document.stored.xml))
+    after = interface.filters(parse(definition.stored.xml))
     asked = {name: one for name, one in after.items() if name in spoken or known.get(name) != one}
     there = host.filters() if asked else None
     if there is not None:
         Problems(nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, there)), host.bridge_calls())).refuse()
 
 
-def _running(subject: _Subject, document: _Document) -> live.Now | None:
+def _running_definition(subject: _Subject, definition: _Definition) -> live.Now | None:
     """The live document after the same graft: its changes are what the running guest lacks."""
-    wanted, found = document.wanted, subject.found
+    wanted, found = definition.wanted, subject.found
     if found is None or found.live_xml is None:
         return None
-    running = domain.graft(found.live_xml, wanted, document.remember)
+    running = domain.graft(found.live_xml, wanted, definition.remember)
     if not running.changes:
         return live.Now(wanted, running, running, {})
     limits = {**domain.read_fields(found.live_xml), "asked_kib": subject.memory.get("balloon_kib")}
-    asked = record.update(found.live_xml, {**document.remember, "balloon_kib": wanted.fields.get("memory.current_kib")})
+    asked = record.update(
+        found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
+    )
     return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
 
 
 # State absent.
 
 
-def _absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
+def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
     if found is None:
-        left_over = _left_over(wanted.name, host) if wanted.remove_storage else ()
+        left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
         return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
     memory = record.read(found.xml)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
-    in_use = {**_users(found.uuid, owned, host), **_not_owned(found.xml)} if owned else {}
+    in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
     return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
 
 
-def _not_owned(xml: str) -> dict[str, str]:
+def _disks_not_owned(xml: str) -> dict[str, str]:
     """Disks that the guest does not own alone: shareable or read-only ones, but for its seed."""
     why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
     disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
     return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
 
 
-def _users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
+def _image_users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
     """What else uses images, by path: other guests (running or defined), and images that are based on them."""
     users: dict[str, str] = {}
     for other in host.guests():
@@ -336,8 +346,8 @@ def _users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, 
     return users
 
 
-def _left_over(guest: str, host: Host) -> list[str]:
+def _left_over_images(guest: str, host: Host) -> list[str]:
     """Images that are named like the guest's and that nothing uses."""
     paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
-    users = _users(None, paths, host) if paths else {}
+    users = _image_users(None, paths, host) if paths else {}
     return [path for path in paths if path not in users]
