@@ -37,6 +37,12 @@ def name_of(case: Case) -> str:
     return case.name
 
 
+def skip_newer(case: str) -> None:
+    """Skip the check of a case by libvirt's schema where that is too old for it."""
+    if case == "newer_libvirt" and libvirt.getVersion() < 10_001_000:
+        pytest.skip("this libvirt does not know it yet")
+
+
 @functools.cache
 def schema() -> t.Any:
     """libvirt's own grammar of a domain."""
@@ -96,8 +102,7 @@ def test_golden(case: Case, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytes
 @pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA}: install libvirt0 (Debian) or libvirt-libs (Fedora)")
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*/after.xml")), ids=lambda path: path.parent.name)
 def test_libvirt_accepts_the_result(path: Path) -> None:
-    if path.parent.name == "newer_libvirt" and libvirt.getVersion() < 10001000:
-        pytest.skip("this libvirt does not know it yet")
+    skip_newer(path.parent.name)
     root = etree.parse(str(path))
     assert schema().validate(root), str(schema().error_log)
 

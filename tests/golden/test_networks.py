@@ -35,6 +35,7 @@ from ansible_collections.corral.virt.tests.golden.test_golden import (
     compare,
     fields,
     name_of,
+    skip_newer,
     values,
 )
 
@@ -113,6 +114,7 @@ def test_libvirt_accepts_the_result(case: Case) -> None:
     after = case.text("after.xml")
     if after is None:
         return
+    skip_newer(case.file("after.xml").parent.name)
     schema = etree.RelaxNG(etree.parse(str(SCHEMA)))
     assert schema.validate(etree.fromstring(after)), str(schema.error_log)
 
