@@ -135,8 +135,9 @@ def test_what_is_read_of_one_hypervisor_must_be_the_same_for_all(
     play.hosts(hyper={name: {**defaults, **common, **own} for name, own in (("h1", first), ("h2", second))})
     tasks = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
     before = itertools.takewhile(lambda task: task["name"] != "Read the hypervisor", tasks)
+    own = (task for task in before if "ansible.builtin.import_tasks" not in task)
     told: dict[str, t.Any] = {"ansible.builtin.set_fact": {"told": {}}}
-    play.run(*({**task, "ignore_errors": True} for task in before), told, vars_files=[str(ROLE / "vars/main.yml")])
+    play.run(*({**task, "ignore_errors": True} for task in own), told, vars_files=[str(ROLE / "vars/main.yml")])
     said = " ".join(play.stdout.split())
     assert (f"differ from those of h1: {differing}. Set them" if differing else "changed=0") in said
     assert ("ignored=1" in said) == bool(differing)
