@@ -230,7 +230,7 @@ def _serial(port: Part, number: int) -> Device | None:
 def hostdevs(part: Part) -> list[Device] | None:
     """Devices of the host, which Salt calls as `virsh nodedev-list` does."""
     found = []
-    for name in part.words("host_devices"):
+    for name in part.texts("host_devices"):
         if pci := _PCI.fullmatch(name):
             domain, bus, slot, function = pci.groups()
             address = f"{domain}:{bus}:{slot}.{function}"

@@ -140,7 +140,7 @@ def _machine(part: Part) -> Guest:
             part.note(key, f"{value}: no option sets it, and {same} is the default")
     if boot := part.part("boot"):
         found.update(_boot(boot))
-    if order := part.words("boot_dev"):
+    if order := part.texts("boot_dev"):
         found["boot"] = {**found.get("boot", {}), "order": order}
     if features := part.part("hypervisor_features"):
         found.update(present(features=present(kvm_hint_dedicated=features.truth("kvm-hint-dedicated"))))

@@ -115,7 +115,7 @@ def network(part: Part, name: str, *, active: bool) -> Variables:
     mode = part.text("forward")
     found["mode"] = mode or "isolated"
     found.update(part.rows(texts="bridge", numbers="mtu", truths="autostart"))
-    for device in [part.words("interfaces")]:
+    for device in [part.texts("interfaces")]:
         if device:
             found["interfaces"] = [{"device": one} for one in device]
     found.update(present(pf=part.text("physical_function")))
@@ -194,7 +194,7 @@ def _dns(dns: Part) -> Variables:
     if txt := dns.part("txt"):
         found["txts"] = [{"name": name, "value": txt.text(name)} for name in txt.untaken()]
     if hosts := dns.part("hosts"):
-        found["hosts"] = [{"ip": ip, "hostnames": hosts.words(ip)} for ip in hosts.untaken()]
+        found["hosts"] = [{"ip": ip, "hostnames": hosts.texts(ip)} for ip in hosts.untaken()]
     records = dns.parts("srvs") or []
     if records:
         found["srvs"] = [
@@ -255,7 +255,7 @@ def bridge(part: Part, name: str) -> Variables:
     found: Variables = {}
     if kind == "bridge":
         found["bridge_name"] = name
-        if ports := part.words("ports"):
+        if ports := part.texts("ports"):
             found["bridge_port"] = ports[0]
             for port in ports[1:]:
                 part.note("ports", f"{port}: the role bridge takes one port")

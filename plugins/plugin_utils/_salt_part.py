@@ -113,7 +113,7 @@ class Part:
             self._no(key, "a mapping of numbers")
         return []
 
-    def words(self, key: str) -> list[str]:
+    def texts(self, key: str) -> list[str]:
         """A list of texts, or a text of words."""
         value = self.raw(key)
         found = value.split() if isinstance(value, str) else value

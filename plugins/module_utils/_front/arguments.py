@@ -19,7 +19,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._front.minimal import minimal
-from ansible_collections.corral.virt.plugins.module_utils._front.options import words
+from ansible_collections.corral.virt.plugins.module_utils._front.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
@@ -82,7 +82,7 @@ def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = Fal
 
 def _given(root: Element) -> dict[str, t.Any]:
     """What options say of it."""
-    given = words(domain.DOMAIN, domain.read_fields(text(root)))
+    given = as_options(domain.DOMAIN, domain.read_fields(text(root)))
     given["disks"] = [entry for entry in given.get("disks", []) if entry["name"] != "seed"]
     given["interfaces"] = given.get("interfaces", [])
     if "serials" in given:
@@ -104,7 +104,7 @@ def _display(display: Element) -> dict[str, t.Any]:
     """The options of the first display."""
     if display.get("type") not in ("vnc", "spice"):
         return {}
-    shown = words(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))
+    shown = as_options(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))
     chosen = ("port", "tls_port") if shown.pop("autoport", False) else ()
     return {key: value for key, value in shown.items() if value != -1 and key not in chosen}
 

@@ -81,7 +81,7 @@ def converge(
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
-        **options.words(noun.options, done.after or {}),
+        **options.as_options(noun.options, done.after or {}),
         "active": states.get("active", found.active if found else False),
         "autostart": states.get("autostart", found.autostart if found else False),
     }
@@ -102,7 +102,7 @@ def describe(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
         "name": name,
         "uuid": found.uuid,
         "persistent": found.persistent,
-        **options.words(noun.table, values),
+        **options.as_options(noun.table, values),
         "active": found.active,
         "autostart": found.autostart,
     }

@@ -27,7 +27,7 @@ def arguments(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
     """
     state = "active" if found.active else "inactive"
     given = {"name": name, "state": state, "autostart": found.autostart}
-    words = options.words(noun.options, document.values(found.xml, noun.table))
+    words = options.as_options(noun.options, document.values(found.xml, noun.table))
     if _accepted(noun, {**given, **words}):
         return {**given, **words}
     for option, value in words.items():

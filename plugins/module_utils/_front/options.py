@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     option_of,
 )
 
-__all__ = ["fields_of", "items_of", "option_of", "spec", "takes", "words"]
+__all__ = ["as_options", "fields_of", "items_of", "option_of", "spec", "takes"]
 
 ITEM_STATE = {"type": "str", "choices": ["present", "absent"], "default": "present"}
 
@@ -125,7 +125,7 @@ def _dig(given: t.Mapping[str, t.Any], path: str) -> t.Any:
     return value
 
 
-def words(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def as_options(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The fields of a document in the words of the options; what no option can say is left out, and so left alone."""
     options: dict[str, t.Any] = {}
     for field, row in table.items():
@@ -162,7 +162,7 @@ def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[
     for entry, name in zip(found, names):
         if counts[name] == 1 and all(takes(kind, part) for kind, part in zip(row.keys.values(), name)):
             rest = {field: one for field, one in row.table.items() if field != row.key}
-            entries.append({**dict(zip(row.keys, name)), **words(rest, entry)})
+            entries.append({**dict(zip(row.keys, name)), **as_options(rest, entry)})
     return entries or None
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["APART", "HOST_GROUPS", "REQUIRES", "TOGETHER", "versions", "words"]
+__all__ = ["APART", "HOST_GROUPS", "REQUIRES", "TOGETHER", "after_prefix", "versions"]
 
 APART, TOGETHER, HOST_GROUPS, REQUIRES = "apart-", "together-", "host_groups-", "requires-"
 
 
-def words(tags: t.Iterable[str], prefix: str) -> frozenset[str]:
-    """The groups that tags with this prefix name."""
+def after_prefix(tags: t.Iterable[str], prefix: str) -> frozenset[str]:
+    """What follows this prefix in tags that have it: groups, or requirements."""
     return frozenset(tag[len(prefix) :] for tag in tags if tag.startswith(prefix))
 
 
 def versions(tags: t.Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Programs and the oldest version that does: `requires-qemu-8.2`."""
-    pairs = (word.partition("-") for word in words(tags, REQUIRES))
+    pairs = (word.partition("-") for word in after_prefix(tags, REQUIRES))
     return tuple(sorted((program, version) for program, _dash, version in pairs if version))

@@ -12,7 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
-from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, words
+from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, after_prefix
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
@@ -38,8 +38,8 @@ def guest_needs(card: Value, details: t.Mapping[str, t.Any], pools: t.Iterable[t
         uuid=card["uuid"],
         vcpus=card["vcpus"],
         memory_mib=card["maximum_mib"],
-        apart=words(card["tags"], APART),
-        together=words(card["tags"], TOGETHER),
+        apart=after_prefix(card["tags"], APART),
+        together=after_prefix(card["tags"], TOGETHER),
         bridges=frozenset(nic["bridge"] for nic in details["interfaces"] if nic.get("bridge")),
         pools=frozenset(pool["name"] for pool in pools if pool["path"] in directories) | volumes,
     )
@@ -102,8 +102,8 @@ def _host(name: str, host: Value, there: t.Sequence[Value]) -> Host:
         vcpus_used=sum(guest["vcpus"] for guest in promised),
         memory_used_mib=sum(guest["maximum_mib"] for guest in promised),
         guests={guest["name"]: Copy(guest["state"], guest["uuid"]) for guest in there},
-        apart=frozenset().union(*(words(guest["tags"], APART) for guest in there)),
-        together=frozenset().union(*(words(guest["tags"], TOGETHER) for guest in there)),
+        apart=frozenset().union(*(after_prefix(guest["tags"], APART) for guest in there)),
+        together=frozenset().union(*(after_prefix(guest["tags"], TOGETHER) for guest in there)),
         pools=frozenset(pool["name"] for pool in host["pools"] if pool["active"]),
         maintenance=host.get("maintenance"),
     )
