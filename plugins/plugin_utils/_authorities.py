@@ -370,9 +370,9 @@ class Authorities:
         for one in issued:
             if one.authority == authority and one.not_after > moment and not one.superseded:
                 uses.setdefault(one.holder, set()).add(one.issuer)
-        return [Holder(name, self._known(name, authority) or used, used) for name, used in uses.items()]
+        return [Holder(name, self._recorded_trust(name, authority) or used, used) for name, used in uses.items()]
 
-    def _known(self, name: str, authority: str) -> set[str]:
+    def _recorded_trust(self, name: str, authority: str) -> set[str]:
         return {*self._records.host(name).get("trusts", {}).get(authority, [])}
 
     def _issued(self) -> list[Issued]:

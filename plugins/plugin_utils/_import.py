@@ -40,7 +40,7 @@ def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
     arguments, withheld = answer.get("arguments"), answer.get("withheld_arguments") or {}
     check_given_name(name, what="guest")
     if answer and arguments is None:
-        reasons = "; ".join(str(one.get("why")) for one in _left(answer))
+        reasons = "; ".join(str(one.get("why")) for one in _not_imported(answer))
         raise BadInput(f"cannot import {name}: its host cannot describe it ({reasons})")
     if not isinstance(arguments, dict) or arguments.get("name") != name or not isinstance(withheld, dict):
         raise BadInput(f"cannot import {name}: its host does not answer with arguments of it")
@@ -103,9 +103,11 @@ def notes(name: str, answer: t.Mapping[str, t.Any], described: Guest) -> list[st
     found = [f"{name}: set {variable} (ansible-vault)" for variable in placeholders(described)]
     withheld = answer.get("withheld_arguments") or {}
     return found + [
-        f"{name}: {one.get('path')}: {one.get('why')}" for one in _left(answer) if one.get("option") not in withheld
+        f"{name}: {one.get('path')}: {one.get('why')}"
+        for one in _not_imported(answer)
+        if one.get("option") not in withheld
     ]
 
 
-def _left(answer: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+def _not_imported(answer: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
     return [one for one in answer.get("not_imported") or () if isinstance(one, dict)]

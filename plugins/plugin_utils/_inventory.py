@@ -255,12 +255,12 @@ def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
 
     More than one when in doubt.
     """
-    worth = {name: _worth(address, facts) for name, facts in claimants.items()}
+    worth = {name: _witness_worth(address, facts) for name, facts in claimants.items()}
     best = max(worth.values())
     return [name for name in worth if worth[name] == best]
 
 
-def _worth(address: str, facts: Facts) -> tuple[int, ...]:
+def _witness_worth(address: str, facts: Facts) -> tuple[int, ...]:
     """Of the witness for that address, as `_hypervisors.facts` tells it."""
     return next((tuple(worth) for text, worth in facts.get("worth", {}).items() if str(ip(text)) == address), ())
 
@@ -278,11 +278,11 @@ def _some(addresses: t.Sequence[str]) -> str:
 
 def _usable(known: t.Iterable[str]) -> list[str]:
     """Addresses that can be a guest's own."""
-    return list(dict.fromkeys(filter(None, map(_own, known))))
+    return list(dict.fromkeys(filter(None, map(_guest_address, known))))
 
 
 @functools.lru_cache(maxsize=_ADDRESSES)
-def _own(text: str) -> str | None:
+def _guest_address(text: str) -> str | None:
     """The one spelling of an address that can be a guest's own."""
     address = ip(text)
     return None if address is None or _is_special(address) else str(address)

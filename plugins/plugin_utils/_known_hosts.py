@@ -48,7 +48,7 @@ class Names:
         self._hashed = [host for host in hosts if host.startswith(_HASHED)]
 
     def __contains__(self, name: str) -> bool:
-        return name.lower() in self._plain or any(_is(host, name) for host in self._hashed)
+        return name.lower() in self._plain or any(_means(host, name) for host in self._hashed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +70,14 @@ class _Entry:
         return f"{','.join(self.hosts)} {self.key}" if self.line is None else self.line
 
     def names(self, name: str) -> bool:
-        return any(_is(host, name) for host in self.hosts)
+        return any(_means(host, name) for host in self.hosts)
 
     def renamed(self, old: str, new: str) -> _Entry:
-        return self._with(tuple(new if _is(host, old) else host for host in self.hosts))
+        return self._with(tuple(new if _means(host, old) else host for host in self.hosts))
 
     def without(self, name: str) -> _Entry | None:
         """None when it named nobody else."""
-        found = self._with(tuple(host for host in self.hosts if not _is(host, name)))
+        found = self._with(tuple(host for host in self.hosts if not _means(host, name)))
         return found if found.hosts or not self.hosts else None
 
     def _with(self, hosts: tuple[str, ...]) -> _Entry:
@@ -93,7 +93,7 @@ def _without(
     return [entry for entry in found if entry is not None]
 
 
-def _is(host: str, name: str) -> bool:
+def _means(host: str, name: str) -> bool:
     """Whether a host of a line, which may be hashed, is that name; ssh asks for names in small letters."""
     if not host.startswith(_HASHED):
         return host.lower() == name.lower()

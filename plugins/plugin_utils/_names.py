@@ -89,7 +89,7 @@ class Names:
         answers = _elsewhere.in_processes(
             questions, at_once=int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS)
         )
-        return {host: _told(answer) for host, answer in answers.items()}
+        return {host: _kept_of(answer) for host, answer in answers.items()}
 
     def _ask(self, host: str) -> Variables:
         variables = self._of(host)
@@ -172,7 +172,7 @@ class _Noted:
         self._stream.close()
 
 
-def _told(answer: Variables) -> Variables:
+def _kept_of(answer: Variables) -> Variables:
     """What is kept of a host's answer, whatever its form."""
     domains = answer.get("domains")
     if answer.get("failed") or not isinstance(domains, list):

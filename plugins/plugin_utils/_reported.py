@@ -148,7 +148,7 @@ def host(
 ) -> placement.Host:
     """A hypervisor, and what is promised there: to guests that run, that start with it, or that are `started` now."""
     counting = counting or Counting()
-    held = _held(info, started or {}, all_defined, counting)
+    held = _guests_with_memory(info, started or {}, all_defined, counting)
     alone = [found for found in info["guests"] if found["state"] in placement.ACTIVE]  # in the host's own figures
     more_vcpus = sum(guest.vcpus for guest in held) - sum(found["vcpus"] for found in alone)
     more_mib = sum(guest.memory_mib for guest in held) - sum(found["memory_mib"] for found in alone)
@@ -177,7 +177,7 @@ def host(
     )
 
 
-def _held(
+def _guests_with_memory(
     info: Info, started: t.Mapping[str, placement.Guest], all_defined: bool, counting: Counting
 ) -> list[placement.Guest]:
     """Guests that memory is promised to."""

@@ -418,7 +418,7 @@ def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterabl
     }
     for host in names:
         if own := found.hosts.get(host):
-            files[f"host_vars/{host}.yml"] = written(_whole(own, common))
+            files[f"host_vars/{host}.yml"] = written(_with_values_of_group(own, common))
     if common.get("virt_networks") or any("virt_networks" in found.hosts.get(host, {}) for host in names):
         found.notes.append(Note("", "virt_networks", "no role reads it; the guide Coming from Salt Virt has the play"))
     variables = dict.fromkeys(one for value in (common, guests, found.hosts) for one in placeholders(value))
@@ -436,7 +436,7 @@ def _with_default_pool(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return common
 
 
-def _whole(own: t.Mapping[str, t.Any], common: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _with_values_of_group(own: t.Mapping[str, t.Any], common: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A host's variable replaces that of its group: with what the group has."""
     found = dict(own)
     for key, value in own.items():

@@ -63,7 +63,7 @@ class Part:
             return value
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
-        self._no(key, "a text")
+        self._note_wrong_type(key, "a text")
         return None
 
     def number(self, key: str) -> int | None:
@@ -73,7 +73,7 @@ class Part:
             return int(value)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
-        self._no(key, "a whole number")
+        self._note_wrong_type(key, "a whole number")
         return None
 
     def truth(self, key: str) -> bool | None:
@@ -83,7 +83,7 @@ class Part:
             return value.lower() in ("true", "yes", "on")
         if value is None or isinstance(value, bool):
             return value
-        self._no(key, "true or false")
+        self._note_wrong_type(key, "true or false")
         return None
 
     def mebibytes(self, key: str) -> str | None:
@@ -93,7 +93,7 @@ class Part:
             return None
         size = 0 if isinstance(value, bool) else _bytes(str(value))
         if not size:
-            self._no(key, "a size")
+            self._note_wrong_type(key, "a size")
             return None
         return _size(size)
 
@@ -110,7 +110,7 @@ class Part:
         if isinstance(value, dict) and all(re.fullmatch("[0-9]{1,9}", one) for one in value):
             return [(int(one), inner) for one, inner in value.items()]
         if value is not None:
-            self._no(key, "a mapping of numbers")
+            self._note_wrong_type(key, "a mapping of numbers")
         return []
 
     def texts(self, key: str) -> list[str]:
@@ -119,7 +119,7 @@ class Part:
         found = value.split() if isinstance(value, str) else value
         if found is None or (isinstance(found, list) and all(isinstance(one, str) for one in found)):
             return found or []
-        self._no(key, "a list of texts")
+        self._note_wrong_type(key, "a list of texts")
         return []
 
     def part(self, key: str) -> Part | None:
@@ -129,7 +129,7 @@ class Part:
             return None
         if isinstance(value, dict):
             return self._below(key, value)
-        self._no(key, "a mapping")
+        self._note_wrong_type(key, "a mapping")
         return None
 
     def parts(self, key: str) -> list[Part] | None:
@@ -142,7 +142,7 @@ class Part:
             if isinstance(one, dict):
                 found.append(self._below(f"{key}[{number}]", one))
             else:
-                self._no(f"{key}[{number}]", "a mapping")
+                self._note_wrong_type(f"{key}[{number}]", "a mapping")
         return found
 
     def named(self, key: str) -> list[tuple[str, Part]]:
@@ -151,7 +151,7 @@ class Part:
         if value is None:
             return []
         if not isinstance(value, dict):
-            self._no(key, "a mapping")
+            self._note_wrong_type(key, "a mapping")
             return []
         found = []
         for name, one in value.items():
@@ -159,7 +159,7 @@ class Part:
             if inner is None or isinstance(inner, dict):
                 found.append((name, self._below(f"{key}:{name}", inner or {})))
             else:
-                self._no(f"{key}:{name}", "a mapping")
+                self._note_wrong_type(f"{key}:{name}", "a mapping")
         return found
 
     def untaken(self) -> list[str]:
@@ -179,7 +179,7 @@ class Part:
     def _below(self, key: str, values: t.Mapping[str, t.Any]) -> Part:
         return Part(self.notes, self.file, ":".join(part for part in (self.path, key) if part), values)
 
-    def _no(self, key: str, what: str) -> None:
+    def _note_wrong_type(self, key: str, what: str) -> None:
         self.note(key, f"it is not {what}, and is left out")
 
 

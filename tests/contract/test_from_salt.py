@@ -138,7 +138,10 @@ def test_all_files_are_written_or_none(master: Master, tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_refused(master: Master) -> None:
-    assert "out: from_salt requires this argument" in master.do("ansible-playbook corral.virt.from_salt") and master.code == 2
+    assert (
+        "out: from_salt requires this argument" in master.do("ansible-playbook corral.virt.from_salt")
+        and master.code == 2
+    )
     assert "nothing to convert: name salt_root" in master.do("ansible-playbook corral.virt.from_salt -e out=x")
     assert master.code == 2
 

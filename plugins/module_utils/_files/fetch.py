@@ -116,7 +116,7 @@ class Part:
     def write(self, chunk: bytes) -> None:
         """Add a piece; a full disk takes the whole file with it."""
         self._grows(len(chunk))
-        with self._said():
+        with self._discarded_on_error():
             for start in range(0, len(chunk), _BLOCK):
                 block = chunk[start : start + _BLOCK]
                 if block == _ZEROS[: len(block)]:
@@ -132,14 +132,14 @@ class Part:
 
     def restart(self) -> None:
         """Forget what it holds."""
-        with self._said():
+        with self._discarded_on_error():
             self._file.seek(0)
             self._file.truncate()
         self._begin()
 
     def finish(self) -> str:
         """Have it on the disk, in its full length; returns the digest."""
-        with self._said():
+        with self._discarded_on_error():
             self._file.truncate(self.size)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -161,7 +161,7 @@ class Part:
             self._hashing = self._worker.submit(self._digest.update, chunk)
 
     @contextlib.contextmanager
-    def _said(self) -> t.Iterator[None]:
+    def _discarded_on_error(self) -> t.Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -286,7 +286,7 @@ def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
     asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
     try:
-        with _asked(opener, location, asked) as answer:
+        with _request(opener, location, asked) as answer:
             # from the beginning: the server knows no ranges, or has another file now
             if answer.status != http.client.PARTIAL_CONTENT:
                 part.restart()
@@ -334,13 +334,13 @@ def _range_start(headers: t.Mapping[str, str]) -> int | None:
 
 
 @contextlib.contextmanager
-def _asked(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Iterator[t.Any]:
+def _request(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Iterator[t.Any]:
     with opener(location, {"Accept-Encoding": "identity", **headers}) as answer:
         yield answer
 
 
 def _read(opener: Opener, location: str) -> tuple[bytes, str]:
-    with _asked(opener, location, {}) as answer:
+    with _request(opener, location, {}) as answer:
         content, origin = t.cast(bytes, answer.read(_SMALL_BYTES + 1)), str(answer.geturl())
     if len(content) > _SMALL_BYTES:
         raise Failed(

@@ -97,7 +97,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
     os.rename(aside, beside)
     os.rename(path, os.path.join(image.directory, manifest.content))
     # A rename changes the file's time.
-    vouch(image.directory, _seen(manifest, os.stat(os.path.join(image.directory, manifest.content))))
+    vouch(image.directory, _of_file(manifest, os.stat(os.path.join(image.directory, manifest.content))))
     fsync(image.directory)
 
 
@@ -120,10 +120,10 @@ def verify(directory: str, content: str, offered: Manifest | None) -> Manifest |
     path = os.path.join(directory, content)
     before = os.stat(path)
     same = before.st_size == manifest.bytes and digest_of(path, "sha256", lambda _done: None) == manifest.sha256
-    return _seen(manifest, before) if same else None
+    return _of_file(manifest, before) if same else None
 
 
-def _seen(manifest: Manifest, file: os.stat_result) -> Manifest:
+def _of_file(manifest: Manifest, file: os.stat_result) -> Manifest:
     """The manifest, of this very file."""
     return dataclasses.replace(manifest, inode=file.st_ino, changed_ns=file.st_ctime_ns)
 

@@ -79,7 +79,7 @@ def why(uri: str) -> str:
 
 def _cause(host: str, port: int, own: Credentials, *, checked: bool) -> str:
     try:
-        peer = _asked(host, port, own, checked=False)
+        peer = _handshake(host, port, own, checked=False)
         if peer is None:
             return ""
         flaw = _flaw(host, peer, own, _verdict(host, port, own, peer)) if checked else ""
@@ -107,7 +107,7 @@ def _cause(host: str, port: int, own: Credentials, *, checked: bool) -> str:
     return flaw or (_refusal(host, own) if peer.takes_ours is False else "")
 
 
-def _asked(host: str, port: int, own: Credentials, *, checked: bool) -> _Peer | None:
+def _handshake(host: str, port: int, own: Credentials, *, checked: bool) -> _Peer | None:
     """Whoever answers, after a handshake as libvirt does it.
 
     Raises SSLCertVerificationError when `checked` and its certificate is bad.
@@ -152,7 +152,7 @@ def _takes_ours(secured: ssl.SSLSocket) -> bool | None:
 def _verdict(host: str, port: int, own: Credentials, peer: _Peer) -> int:
     """OpenSSL's number of what is wrong with its certificate."""
     try:
-        _asked(host, port, own, checked=True)
+        _handshake(host, port, own, checked=True)
     except ssl.SSLCertVerificationError as error:
         return error.verify_code
     return _REVOKED if _revokes(own, peer.certificate) else 0

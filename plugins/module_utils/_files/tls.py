@@ -96,7 +96,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
     if not files:
         return FoundTls(files={}, same_crl=not trust.crl)
     need_library()
-    ours = _ours(trust)
+    ours = _own_authorities(trust)
     judged = {path: _judged(file, contents, ours, identity) for path, file in files.items()}
     certificates = {
         file.place.purpose: parsed(contents[path]) for path, file in files.items() if file.place.kind == "cert"
@@ -165,7 +165,7 @@ def install(
         text = {"ca": trust.text, "crl": trust.crl}.get(place.kind)
         if text:
             contents[place.path] = text.encode()
-    ours = _ours(trust)
+    ours = _own_authorities(trust)
     for place in identity.places:
         if place.path not in contents and place.kind != "crl":
             raise Refused(f"{what}: {place.name} is missing")
@@ -333,7 +333,7 @@ def _pem(text: str) -> t.Any:
     return parsed(text.encode())
 
 
-def _ours(trust: Trust) -> dict[str, str]:
+def _own_authorities(trust: Trust) -> dict[str, str]:
     """The CAs of the authority, PEM by fingerprint: those that are trusted, and those that were."""
     return {**{fingerprint(_pem(text)): text for text in each(trust.text)}, **trust.retired}
 

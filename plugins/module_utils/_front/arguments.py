@@ -205,11 +205,11 @@ def _completed(given: dict[str, t.Any], root: Element, wish: Element) -> dict[st
     while True:
         plain = {option: value for option, value in given.items() if option != "xml"}
         made = _made(plain, root)
-        again = _with_like({one for one in _left(wish, made) if not overlay.identity(one)}, wish)
+        again = _with_like({one for one in _not_made(wish, made) if not overlay.identity(one)}, wish)
         if _without(plain, again) == plain:
             piece = remainder(wish, made, domain.SHAPE, whole)
             given = plain if piece is None else {**plain, "xml": text(piece)}
-            again = {one for one in _left(wish, _made(given, root)) if one not in whole}
+            again = {one for one in _not_made(wish, _made(given, root)) if one not in whole}
             if not again:
                 return given
         whole |= again
@@ -240,7 +240,7 @@ def _nowhere(given: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
     return [one for one in disks if disk.name_of(one) not in placed]
 
 
-def _left(wish: Element, made: Element) -> list[Element]:
+def _not_made(wish: Element, made: Element) -> list[Element]:
     """Devices that are not made."""
     there = overlay.Children(made.find("devices"))
     devices = wish.find("devices")

@@ -101,7 +101,9 @@ def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.Ex
     fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
     below = header.chain(path)
     managed = bool(below[1:]) and all(map(content.is_managed, below[1:]))
-    form = inspect.base("create a disk from", path, header.read(path), managed=managed, raw=path in _raw(connection))
+    form = inspect.base(
+        "create a disk from", path, header.read(path), managed=managed, raw=path in _raw_disk_files(connection)
+    )
     uses = () if fixed else _uses(connection, path)
     size = qemu_img.info(path, form)["virtual-size"]
     return Origin(name, path, form, size, tuple(below), uses, locked=not fixed and files.locked(path))
@@ -113,14 +115,13 @@ def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
     remains = left if files.kind(left) == "file" else None
     place = free_space.measure(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
-        needs = (
-            _copied_bytes(wanted.base)
-            if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format)
-            else 0
-        )
+        needs = 0
+        if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format):
+            needs = _copied_bytes(wanted.base)
         return FoundDisk(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
     seen = header.read(path)
-    form = "raw" if path in _raw(connection) else seen.format  # a guest writes the first bytes of such a disk
+    # A guest writes the first bytes of a raw disk.
+    form = "raw" if path in _raw_disk_files(connection) else seen.format
     if wanted.state != "absent" and form != wanted.format:
         return FoundDisk(
             kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains
@@ -159,7 +160,7 @@ def _unknown_base(path: str) -> str:
     return strange or header.read(path).data_file or header.read(below[-1]).backing or ""
 
 
-def _raw(connection: t.Any) -> set[str]:
+def _raw_disk_files(connection: t.Any) -> set[str]:
     """The files that guests of this host have as raw disks."""
     documents = [xml for guest in query.of_all(connection, query.found) for xml in (guest.xml, guest.live_xml) if xml]
     located = functools.partial(_located, connection)

@@ -48,7 +48,7 @@ class Noun:
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """Everything that is decided about one object; raises what refuses it, all at once."""
-    case = _case(noun, spec, facts)
+    case = _edited_case(noun, spec, facts)
     if spec.state == "absent":
         result = plans.absent(noun.kind, case, noun.shown)
     else:
@@ -58,7 +58,7 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
 
 
-def _case(noun: Noun, spec: Spec, facts: Facts) -> Case:
+def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
     """The documents that there are, with the user's wishes in them."""
     found = facts.found
     if spec.state == "absent":

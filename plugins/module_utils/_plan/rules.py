@@ -26,7 +26,7 @@ Reason = tuple[str, str]
 
 
 # Fields that guests and hosts both have; a field that a host does not report (None) refuses no guest.
-_PRESENT = (
+_OFFERED = (
     ("bridges", "has no bridge"),
     ("pools", "has no active storage pool"),
     ("networks", "has no active network"),
@@ -36,8 +36,8 @@ _PRESENT = (
 )
 
 
-def _present(load: Load, guest: Guest) -> Reason | None:
-    for field, words in _PRESENT:
+def _offers(load: Load, guest: Guest) -> Reason | None:
+    for field, words in _OFFERED:
         wanted: frozenset[str] = getattr(guest, field)
         if wanted:
             offered: frozenset[str] | None = getattr(load.host, field)
@@ -124,7 +124,7 @@ def _together(load: Load, guest: Guest) -> Reason | None:
 
 
 RULES: tuple[t.Callable[[Load, Guest], Reason | None], ...] = (
-    _present,
+    _offers,
     _versions,
     _migrates,
     _devices,

@@ -57,11 +57,11 @@ def document(xml: str, *, name: str, uuid: str) -> str:
     child(root, "name").text = name
     child(root, "uuid").text = uuid
     seeds = [one for one in root.findall("devices/disk") if disk.name_of(one) == "seed"]
-    for element in [*seeds, *_all(root, _ELEMENTS)]:
+    for element in [*seeds, *_matches(root, _ELEMENTS)]:
         element.getparent().remove(element)
-    for attribute in _all(root, _ATTRIBUTES):
+    for attribute in _matches(root, _ATTRIBUTES):
         attribute.getparent().attrib.pop(attribute.attrname)
-    for element in _all(root, _TEXTS):
+    for element in _matches(root, _TEXTS):
         element.text = None
     _forget_records(root)
     _choose_ports(root)
@@ -75,7 +75,7 @@ def own_files(xml: str) -> frozenset[str]:
     same.
     """
     root = parse(xml)
-    return frozenset([*map(str, _all(root, _FILES)), *(f"port {port}" for port in root.xpath(_PORTS))])
+    return frozenset([*map(str, _matches(root, _FILES)), *(f"port {port}" for port in root.xpath(_PORTS))])
 
 
 def disks(xml: str) -> list[OriginalDisk]:
@@ -105,7 +105,7 @@ def _read(device: Element) -> OriginalDisk:
     )
 
 
-def _all(root: Element, places: t.Sequence[str]) -> list[t.Any]:
+def _matches(root: Element, places: t.Sequence[str]) -> list[t.Any]:
     return [found for place in places for found in root.xpath(place)]
 
 

@@ -105,7 +105,11 @@ def remainder(found: Element, made: Element, shape: Shape, whole: t.Container[El
     if found.tag != shape.tag:
         _differs(found, made, piece)
     for part in told_apart_first(found):
-        left = copied(part) if part in whole else _left(part, there, shape, whole, several=found.tag in shape.holders)
+        left = (
+            copied(part)
+            if part in whole
+            else _remainder_of(part, there, shape, whole, several=found.tag in shape.holders)
+        )
         if left is not None:
             piece.append(left)
     return piece if len(piece) or piece.attrib or piece.text else None
@@ -121,7 +125,7 @@ def _differs(found: Element, made: Element, piece: Element) -> None:
         piece.text = text
 
 
-def _left(
+def _remainder_of(
     part: Element, there: Children, shape: Shape, whole: t.Container[Element], *, several: bool
 ) -> Element | None:
     """What is to be said of one element."""
@@ -132,10 +136,10 @@ def _left(
     if twin is None:
         return copied(part)
     left = remainder(part, twin, shape, whole)
-    return _known(left, part) if several and left is not None else left
+    return _with_identity(left, part) if several and left is not None else left
 
 
-def _known(left: Element, device: Element) -> Element:
+def _with_identity(left: Element, device: Element) -> Element:
     """With what tells the device from its like."""
     if alias_name(device):
         make(left, "alias", name=f"ua-{alias_name(device)}")

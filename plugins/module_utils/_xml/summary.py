@@ -67,9 +67,9 @@ def nics(root: Element) -> tuple[Nic, ...]:
     """
     found = []
     for device in root.iterfind("devices/interface"):
-        bridge, mac = _of(device, "source", "bridge") or "", _of(device, "mac", "address")
+        bridge, mac = _attribute(device, "source", "bridge") or "", _attribute(device, "mac", "address")
         if mac:
-            found.append(Nic(mac.lower(), (_of(device, "target", "dev") or "") if bridge else "", bridge))
+            found.append(Nic(mac.lower(), (_attribute(device, "target", "dev") or "") if bridge else "", bridge))
     return tuple(found)
 
 
@@ -102,22 +102,22 @@ def _number(root: Element, path: str) -> int | None:
     return int(text) if text else None
 
 
-def _of(device: Element, part: str, attribute: str) -> str | None:
+def _attribute(device: Element, part: str, attribute: str) -> str | None:
     found = device.find(part)
     return None if found is None else found.get(attribute)
 
 
-def _said(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _without_none(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _disk(device: Element) -> dict[str, t.Any]:
     source = device.find("source")
     place = {} if source is None else source.attrib
-    return _said(
+    return _without_none(
         {
-            "target": _of(device, "target", "dev"),
-            "format": _of(device, "driver", "type"),
+            "target": _attribute(device, "target", "dev"),
+            "format": _attribute(device, "driver", "type"),
             "source": place.get("file") or place.get("dev") or place.get("name"),
             "pool": place.get("pool"),
             "volume": place.get("volume"),
@@ -127,14 +127,14 @@ def _disk(device: Element) -> dict[str, t.Any]:
 
 def _interface(device: Element) -> dict[str, t.Any]:
     kind = device.get("type") or ""
-    own = {kind: _of(device, "source", kind)} if kind in ("bridge", "network") else {}
-    return _said({"mac": _of(device, "mac", "address"), "type": kind or None, **own})
+    own = {kind: _attribute(device, "source", kind)} if kind in ("bridge", "network") else {}
+    return _without_none({"mac": _attribute(device, "mac", "address"), "type": kind or None, **own})
 
 
 def _display(device: Element) -> dict[str, t.Any]:
     ports = {name: device.get(attribute) for name, attribute in _PORTS.items()}
-    listen = _of(device, "listen", "address")
-    return _said(
+    listen = _attribute(device, "listen", "address")
+    return _without_none(
         {
             "type": device.get("type"),
             **{name: int(port) if port else None for name, port in ports.items()},

@@ -33,7 +33,11 @@ def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, s
         return []
     root = parse(after.xml)
     values = _readable(domain.DOMAIN, row.read(root, domain.DOMAIN))
-    found = [*_mirrored(parse(before), root, wanted, changed), *_same(root, wanted), *_controllers(root, wanted)]
+    found = [
+        *_mirrored(parse(before), root, wanted, changed),
+        *_listed_twice(root, wanted),
+        *_controllers(root, wanted),
+    ]
     found += constraints.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for touched, rule in _RULES.items():
         if any(re.match(touched, place) for place in changed):
@@ -65,7 +69,7 @@ def _checks(one: row.Row, value: t.Any) -> bool:
         return False
 
 
-def _same(root: Element, wanted: GuestSpec) -> Problems:
+def _listed_twice(root: Element, wanted: GuestSpec) -> Problems:
     """Two names can mean one device: its own and its target, or its address."""
     for field, one in domain.DOMAIN.items():
         if not isinstance(one, row.Items) or not wanted.fields.get(field):
