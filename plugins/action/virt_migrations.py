@@ -34,4 +34,6 @@ class ActionModule(virt_migrate.ActionModule):
 
     def _names(self) -> list[str]:
         guests = self._task.args.get("guests")
-        return [str(item.get("name")) for item in guests if isinstance(item, dict)] if isinstance(guests, list) else []
+        if not isinstance(guests, list):
+            return []
+        return [str(item.get("name")) for item in guests if isinstance(item, dict)]

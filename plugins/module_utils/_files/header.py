@@ -67,7 +67,9 @@ def _qcow2(descriptor: int, head: bytes) -> Header:
         return Header("qcow")
     features = struct.unpack_from(">Q", head, 72)[0] if version > 2 else 0
     name = os.pread(descriptor, min(length, _NAME_LENGTH), min(at, 2**62)).decode(errors="replace") if at else ""
-    return Header("qcow2", (name or "a file") if at else None, "a data file" if features & _EXTERNAL_DATA else None)
+    backing = (name or "a file") if at else None
+    data_file = "a data file" if features & _EXTERNAL_DATA else None
+    return Header("qcow2", backing, data_file)
 
 
 def chain(path: str) -> list[str]:

@@ -27,7 +27,7 @@ _SHOWN = "Id,LoadState,UnitFileState,ActiveState,ExecMainStartTimestampMonotonic
 def units(names: t.Sequence[str]) -> dict[str, Unit]:
     """Units by name, all in one question; those that the host does not have, too."""
     shown = run("systemctl", "show", f"--property={_SHOWN}", "--", *names)
-    blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
+    blocks = [_properties(block) for block in shown.split("\n\n")]
     found = {values["Id"]: _unit(values) for values in blocks if "Id" in values}
     return {name: found.get(name, Unit()) for name in names}
 
@@ -56,6 +56,10 @@ def start_again(each: Due) -> None:
         _start_socket(socket, each.unit)
     if each.active != "inactive":  # else it starts when somebody connects
         _start("start" if each.sockets else "restart", each.unit)
+
+
+def _properties(block: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
 
 
 def _unit(values: t.Mapping[str, str]) -> Unit:

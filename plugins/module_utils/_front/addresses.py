@@ -234,10 +234,11 @@ class _Search:
             if search.source in ("any", "agent") and uuid in self.connected:
                 self.agents.ask(uuid)
         for (device, address), mac in self.links.neighbours.items():
-            for uuid, guest in self.guests.items() if (device, address) in self.links.live else ():
-                if self._source(uuid) in ("any", "arp", "") and any(
-                    (nic.mac, nic.bridge) == (mac, device) for nic in guest.nics
-                ):
+            if (device, address) not in self.links.live:
+                continue
+            for uuid, guest in self.guests.items():
+                is_its_own = any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics)
+                if is_its_own and self._source(uuid) in ("any", "arp", ""):
                     self._claim(uuid, [Claim(mac, address, "arp")])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)

@@ -162,7 +162,8 @@ def _unknown_base(path: str) -> str:
 
 def _raw_disk_files(connection: t.Any) -> set[str]:
     """The files that guests of this host have as raw disks."""
-    documents = [xml for guest in query.of_all(connection, query.found) for xml in (guest.xml, guest.live_xml) if xml]
+    guests = query.of_all(connection, query.found)
+    documents = [xml for guest in guests for xml in (guest.xml, guest.live_xml) if xml]
     located = functools.partial(_located, connection)
     return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml, located)}
 
@@ -177,7 +178,8 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that have a file, in whatever place of a chain."""
     found, located = [], functools.partial(_located, connection)
     for guest in query.of_all(connection, query.found):
-        now = [link for link in chain.links(guest.live_xml, located) if link.path == path] if guest.live_xml else []
+        live_links = chain.links(guest.live_xml, located) if guest.live_xml else []
+        now = [link for link in live_links if link.path == path]
         stored = [link for link in chain.links(guest.xml, located) if link.path == path]
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
         found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
@@ -190,9 +192,8 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
 def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     """The images of all active pools that stand on a file."""
     volumes = map(host_xml.volume, storage.all_volumes(connection))
-    return tuple(
-        sorted(one["path"] for one in volumes if one["backing_path"] and os.path.realpath(one["backing_path"]) == path)
-    )
+    overlays = [one for one in volumes if one["backing_path"]]
+    return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
 
 
 def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.ClonePlan, wanted: CloneSpec) -> None:

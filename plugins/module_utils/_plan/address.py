@@ -101,14 +101,17 @@ def questions(guests: t.Sequence[Guest], links: HostLinks, sought: t.Collection[
     for guest in guests:
         for nic in guest.nics if guest.running else ():
             wanted = [entry.address for entry in guest.seen if entry.mac == nic.mac]
+            sender_mac = links.macs.get(nic.bridge)
+            if not nic.device or not sender_mac:
+                continue
             for interface in _networks(nic, links, 4):
                 network = interface.network
                 inside = [address for address in wanted if ipaddress.ip_address(address) in network]
                 if guest.uuid in sought and network.num_addresses <= _SWEPT:
                     inside += map(str, network.hosts())
-                for address in dict.fromkeys(inside) if nic.device and links.macs.get(nic.bridge) else ():
-                    if address != str(interface.ip):
-                        sender, sender_mac = str(interface.ip), links.macs[nic.bridge]
+                sender = str(interface.ip)
+                for address in dict.fromkeys(inside):
+                    if address != sender:
                         yield nic.device, frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac)
 
 

@@ -65,11 +65,16 @@ class _Scale:
     """
 
     def __init__(self, by: t.Collection[str], residents: t.Sequence[Resident]) -> None:
-        self.guest_mib = sum(one.guest.memory_mib for one in residents) / len(residents) if residents else 0.0
-        self.memory = _WEIGHTS["memory"] if "memory" in by else 0.0
+        self.guest_mib = sum(one.guest.memory_mib for one in residents) / max(1, len(residents))
         self.use = "cpu_use" in by
-        self.cpu = (_WEIGHTS["vcpus"] if self.memory else 1.0) if self.use or "vcpus" in by else 0.0
-        self.guests = (_WEIGHTS["guests"] if self.memory or self.cpu else 1.0) if "guests" in by else 0.0
+        self.memory = self.cpu = self.guests = 0.0
+        # What alone counts weighs 1.
+        if "memory" in by:
+            self.memory = _WEIGHTS["memory"]
+        if self.use or "vcpus" in by:
+            self.cpu = _WEIGHTS["vcpus"] if self.memory else 1.0
+        if "guests" in by:
+            self.guests = _WEIGHTS["guests"] if self.memory or self.cpu else 1.0
 
     def weighted(self, memory: float, cpu: float, guests: float) -> float:
         """The weighted sum of these shares of a host, squared."""

@@ -290,7 +290,8 @@ def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan
 def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     """A disk holds what nobody can bring back: it goes when told so in as many words, and nobody has a use for it."""
     verb = f"remove disk {wanted.name}"
-    paths = [*([wanted.path] if found.kind == "file" else []), *([found.left] if found.left else [])]
+    paths = [wanted.path] if found.kind == "file" else []
+    paths += [found.left] if found.left else []
     users = [*(f"guest {use.guest}" for use in found.uses), *(f"image {path}" for path in found.overlays)]
     if users:
         raise Refused(f"cannot {verb}: {', '.join(sorted(set(users)))} uses it; remove or change that first")
