@@ -202,6 +202,19 @@ def test_functions_are_read_at_a_glance() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
 
 
+def test_no_condition_stands_in_another_one() -> None:
+    """`a if x else b if y else c` is a name, a table or a function with two returns."""
+    conditions = [
+        (path, node) for path in FILES for node in ast.walk(payload.tree(path)) if isinstance(node, ast.IfExp)
+    ]
+    nested = {
+        f"{label(path)}:{node.lineno}"
+        for path, node in conditions
+        if any(isinstance(part, ast.IfExp) for part in (node.test, node.body, node.orelse))
+    }
+    assert nested == set()
+
+
 def banned(path: Path) -> list[str]:
     """Words of a file's place and names of its classes that say nothing."""
     parts = set(path.relative_to(PLUGINS).with_suffix("").parts) - {"module_utils", "plugin_utils"}

@@ -184,8 +184,8 @@ class _Packing:
             return
         self._loads[name].put(guest)
         self._choices.changed(name)
-        one = "requested" if guest.host else "the only one with room" if count == 1 else ""
-        self._done[guest.name] = Placement(guest.name, name, one or f"least loaded with it, of {count}")
+        chosen = "the only one with room" if count == 1 else f"least loaded with it, of {count}"
+        self._done[guest.name] = Placement(guest.name, name, "requested" if guest.host else chosen)
 
     def placements(self) -> dict[str, Placement]:
         """By guest; those without a host with the reasons."""

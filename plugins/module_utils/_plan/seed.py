@@ -217,7 +217,9 @@ def _dict(value: object) -> dict[str, t.Any]:
 
 
 def _list(value: object) -> list[t.Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:

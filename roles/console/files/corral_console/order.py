@@ -240,7 +240,9 @@ def _policy_hosts(
 
 
 def _list(value: t.Any) -> list[t.Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
