@@ -304,6 +304,9 @@ def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, d
         and "changed=1" in output
         and "unreachable=1" not in output
     ), output
+    for action, what in (("migrate", {"guest": "web1"}), ("drain", {"host": "h1"})):
+        output = commands.do(action, "--check", *dead, **what, gone="h9", confirm="h9")
+        assert "web1 -> h2: the only one with room" in output and "h9" not in output, output
 
 
 def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
@@ -415,7 +418,8 @@ FULL = {"guests_memory_overcommit": 0.01}
 @pytest.mark.parametrize(
     ("action", "arguments", "told", "asked"),
     [
-        ("drain", {"host": "h1"}, "web1 -> h2: the only one with room web2 -> h2: the only one with room ok:", ["h1"]),
+        ("drain", {"host": "h2"}, "***** db1 -> h1: the only one with room ok:", ["h2"]),
+        ("undrain", {"host": "h2"}, "skipping: [h1]", []),
         ("rebalance", {}, "imbalance 0.0: no move is worth it", []),
         ("rolling_update", {}, "h1 failed; the hosts after it are unchanged.", ["h1", "h2"]),
         ("rolling_update", {"host": "h1,h9"}, "-e host=NAME,NAME, out of h1, h2 (host: h1, h9)", ["h1"]),
@@ -431,6 +435,7 @@ def test_guests_are_moved_from_where_they_are(
     """libvirt's test driver moves nothing: a host that is asked to is red."""
     output = commands.do(action, "--check", **arguments)
     assert told in output and re.findall(r"fatal: \[(\w+)\]", output) == asked, output
+    assert "to" not in arguments or "the only one with room" not in output, "it was chosen"
     assert commands.code == (2 if asked else 0)
 
 
@@ -455,6 +460,7 @@ def test_check_mode_of_site_passes_over_hosts_without_libvirt(commands: Commands
     inventory["all"]["children"]["hyper"]["hosts"]["h2"]["virt_uri"] = "test:///nowhere.xml"
     (commands.place / "bare.yml").write_text(json.dumps(inventory))
     told = "h2 is not a hypervisor yet: its images and guests cannot be predicted"
-    assert told in commands.do("site", "--check", "-i", "bare.yml", *GUESTS_OF_SITE) and commands.code == 0
+    output = commands.do("site", "--check", "-i", "bare.yml", *GUESTS_OF_SITE)
+    assert told in output and "converge.yml for h1 TASK" in output and commands.code == 0
     output = commands.do("site", "-i", "bare.yml", *GUESTS_OF_SITE)
     assert "fatal: [h2]" in output and "cannot connect to test:///nowhere.xml" in output and commands.code == 2

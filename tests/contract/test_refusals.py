@@ -196,6 +196,13 @@ def test_a_host_is_refused_for_what_it_is(path: str, name: str, hosts: Hosts, tm
 
 
 MINE = {"maintenance_moves": [{"name": "web1", "source": "h1", "dest": "h2"}]}
+BRINGS = {
+    "virt_told": {
+        "results": [{"images": [{"name": "a.qcow2", "pool": "default", "checksum": "sha256:0", "content": "a"}]}]
+    },
+    "virt_source": "h2",
+    "virt_dest": "h1",
+}
 CHOSEN = {"virt_chosen": {"domains": {"h1": [{"name": "web1", "state": "running"}]}}}
 
 
@@ -204,6 +211,7 @@ CHOSEN = {"virt_chosen": {"domains": {"h1": [{"name": "web1", "state": "running"
     [
         ("roles/maintenance/tasks/ask.yml", "Check the migrations", MINE),
         ("roles/maintenance/tasks/move.yml", "Move the guests", MINE),
+        ("playbooks/tasks/move.yml", "Import the images", BRINGS),
         ("playbooks/tasks/change.yml", "Change the guests", CHOSEN),
         ("playbooks/tasks/state.yml", "Bring the guests", CHOSEN),
     ],
