@@ -412,6 +412,12 @@ def test_work_that_is_left_is_red(action: str, more: dict[str, int], done: str, 
     assert known == (["web1", "web2"] if action == "start" else ["web1"])
 
 
+def test_rebalancing_is_red_while_a_migration_is_open(tmp_path: Path) -> None:
+    commands = Commands(tmp_path, MOVING)
+    output = commands.do("rebalance")
+    assert "web1: migrating to h2, now paused on h1; run the same command again" in output and commands.code == 2
+
+
 FULL = {"guests_memory_overcommit": 0.01}
 
 

@@ -278,7 +278,7 @@ def test_a_host_that_cannot_be_drained(
         module_defaults={"group/corral.virt.virt": {"uri": HOST_URI}},
     )
     said = " ".join(play.stdout.split())
-    assert code and told in said and ("Choose where its guests go" in said) == (not told)
+    assert (code or not told) and told in said and ("Choose where its guests go" in said) == (not told)
 
 
 def test_only_the_host_that_is_drained_is_marked(tmp_path: Path) -> None:

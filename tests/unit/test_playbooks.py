@@ -16,11 +16,11 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import value
 
 GROUP = set(yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["virt"])
 WHERE = {"group/corral.virt.virt": {"uri": "{{ virt_uri | default('qemu:///system') }}"}}
-PLAYS = [
-    pytest.param(play, id=f"{path.stem}-{number}")
+PLAYS: dict[str, dict[str, t.Any]] = {
+    f"{path.stem}-{number}": play
     for path in sorted((ROOT / "playbooks").glob("*.yml"))
     for number, play in enumerate(yaml.safe_load(path.read_text()))
-]
+}
 
 
 def used(tasks: t.Any, folder: Path, seen: set[Path]) -> Iterator[str]:
@@ -42,7 +42,7 @@ def used(tasks: t.Any, folder: Path, seen: set[Path]) -> Iterator[str]:
         yield from used(yaml.safe_load(file.read_text()), file.parent, seen)
 
 
-@pytest.mark.parametrize("play", PLAYS)
+@pytest.mark.parametrize("play", PLAYS.values(), ids=PLAYS)
 def test_libvirt_is_asked_where_virt_uri_says(play: dict[str, t.Any]) -> None:
     parts = [play.get(key) for key in ("pre_tasks", "roles", "tasks", "post_tasks")]
     modules = {module for tasks in parts for module in used(tasks, ROOT / "playbooks", set())}
@@ -73,3 +73,20 @@ def test_what_names_a_guest_and_hosts_is_no_option_of_its_migration(tmp_path: Pa
     asked = {**own, "bandwidth": 50, "options": {"timeout": 600}}
     found = value(tmp_path, "virt_options", [], {**move["vars"], "virt_asked": {"arguments": asked}})
     assert found == {"bandwidth": 50, "timeout": 600}
+
+
+def each_task(tasks: t.Any) -> Iterator[dict[str, t.Any]]:
+    """With those of blocks."""
+    for task in tasks:
+        yield task
+        yield from each_task(part for key in ("block", "rescue", "always") for part in task.get(key, ()))
+
+
+def test_a_check_changes_nothing() -> None:
+    """A module that could act is asked in check mode what it would do."""
+    files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/tasks/*.yml")]
+    tasks = [task for file in files for task in each_task(yaml.safe_load(file.read_text()))]
+    tasks += [task for play in PLAYS.values() for task in each_task(play.get("tasks", ()))]
+    acting = {f"corral.virt.{name}" for name in GROUP | {"virt_tls", "virt_bridge"} if not name.endswith("_info")}
+    checks = [task for task in tasks if acting & {*task} and re.match("Check|Ask|Refuse|Find out", task["name"])]
+    assert len(checks) > 5 and [task["name"] for task in checks if task.get("check_mode") is not True] == []
