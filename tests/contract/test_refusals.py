@@ -84,7 +84,7 @@ CASES: list[tuple[str, str, Hosts]] = [
         "roles/hypervisor/tasks/distribution.yml",
         "Refuse unsupported",
         {
-            "good": ({"facts": {"os_family": "RedHat"}}, ""),
+            "good": ({"facts": {"os_family": "RedHat", "distribution": "AlmaLinux"}}, ""),
             "bad": ({"facts": {"os_family": "Suse", "distribution": "SLES"}}, "their derivatives, not SLES"),
         },
     ),
@@ -123,7 +123,7 @@ CASES: list[tuple[str, str, Hosts]] = [
         "roles/firewall/tasks/main.yml",
         "Refuse an empty list",
         {
-            "good": ({}, ""),
+            "good": ({"firewall_ports": ["16514"]}, ""),
             "bad": ({"firewall_sources": [], "firewall_ports": ["16514"]}, "nobody could reach 16514 of bad"),
         },
     ),
@@ -140,7 +140,7 @@ CASES: list[tuple[str, str, Hosts]] = [
         "roles/maintenance/tasks/upgrade.yml",
         "Check that its packages can be upgraded",
         {
-            "good": ({"maintenance_host": "good", "facts": {"os_family": "Debian"}}, ""),
+            "good": ({"maintenance_host": "good", "facts": {"os_family": "Debian", "distribution": "Ubuntu"}}, ""),
             "other": ({"maintenance_host": "good", "facts": {"os_family": "Suse", "distribution": "SLES"}}, ""),
             "bad": ({"maintenance_host": "bad", "facts": {"os_family": "Suse", "distribution": "SLES"}}, "bad: it runs SLES"),
         },
@@ -192,7 +192,7 @@ def test_a_host_is_refused_for_what_it_is(path: str, name: str, hosts: Hosts, tm
     play.hosts(hyper={host: variables for host, (variables, _why) in hosts.items()})
     said = run(play, path, name)
     for host, (_variables, why) in hosts.items():
-        assert why in said and re.search(rf" {host} : ok=\d .*?ignored={int(bool(why))} ", said + " "), said
+        assert why in said and re.search(rf" {host} : ok=\d [^:]*ignored={int(bool(why))} ", said + " "), said
 
 
 MINE = {"maintenance_moves": [{"name": "web1", "source": "h1", "dest": "h2"}]}
