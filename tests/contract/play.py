@@ -67,6 +67,14 @@ class Play:
         assert result.exists(), self.stdout
         return t.cast(Told, json.loads(result.read_text()))
 
+    def ends(
+        self, *tasks: t.Mapping[str, t.Any], hosts: str = "hyper", options: t.Sequence[str] = (), **play: t.Any
+    ) -> int:
+        """The exit code of a play that may fail; what it printed is in `stdout`."""
+        main = {"hosts": hosts, "gather_facts": False, "tasks": list(tasks), **play}
+        (self.place / "play.yml").write_text(json.dumps([main]))
+        return self._ansible("--inventory", str(self.inventory), *options)
+
     def reads(self, tasks: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
         """Whether Ansible can read the tasks, and knows what they call."""
         (self.place / "play.yml").write_text(json.dumps([{"hosts": "hyper", "tasks": list(tasks)}]))

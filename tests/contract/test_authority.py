@@ -8,12 +8,16 @@ Ansible.
 from __future__ import annotations
 
 import datetime
+import itertools
+import json
 import os
+import re
 import shutil
 import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -21,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import Cloud
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")]
 
@@ -101,6 +106,39 @@ def test_a_second_controller_replaces_no_authority(hosts: Hosts, check_mode: boo
         assert "Here: none yet" in str(refused.value)
     assert not hosts.second.exists(), "nothing that would stand in the way of the right one"
     assert (hosts.files("h1"), hosts.files("h2")) == before
+
+
+@pytest.mark.parametrize(
+    ("serial", "dead", "goes_on"),
+    [
+        pytest.param(0, False, [], id="together"),
+        pytest.param(1, False, [], id="serial"),
+        pytest.param(1, True, ["h0", "h1"], id="dead"),
+    ],
+)
+def test_no_host_gets_certificates_before_all_are_asked(
+    hosts: Hosts, serial: int, dead: bool, goes_on: list[str]
+) -> None:
+    """Nobody asks the dead, with serial and without it."""
+    away = {"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"} if dead else {}
+    addresses = {name: {"ansible_host": f"10.0.0.{name[1:]}"} for name in ("h0", "h1", "h2")}
+    hosts.hosts(hyper={**addresses, "h2": {**addresses["h2"], **away}})
+    for name in ("h0", "h1"):
+        shutil.rmtree(hosts.place / name, ignore_errors=True)
+        (hosts.place / name).mkdir()
+    tasks = yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text())
+    before = itertools.takewhile(lambda task: not task["name"].startswith("Revoke"), tasks)
+    asked = {"pki_dir": f"{hosts.place}/{{{{ item | default(inventory_hostname) }}}}", "qemu_group": "root"}
+    code = hosts.ends(
+        *(task for task in before if "ansible.builtin.setup" not in task),
+        {"ansible.builtin.debug": {"msg": "certify {{ inventory_hostname }}"}},
+        vars_files=[str(ROLES / "pki" / part / "main.yml") for part in ("defaults", "vars")],
+        module_defaults={"corral.virt.virt_tls": asked},
+        options=["-e", json.dumps({"pki_ca_dir": str(hosts.second), "pki_manage_hosts": False})],
+        serial=serial,
+    )
+    assert re.findall(r'"msg": "certify (h.)"', hosts.stdout) == goes_on and code, hosts.stdout
+    assert ("Here: none yet" in hosts.stdout) is not dead
 
 
 def test_both_authorities_are_named_and_the_remedies_mend_it(hosts: Hosts) -> None:

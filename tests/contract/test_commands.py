@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.contract.play import defaults
+from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
@@ -28,7 +28,8 @@ from ansible_collections.corral.virt.tests.tools import payload, preloaded
 pytestmark = pytest.mark.slow
 
 HOST = (GOLDEN / "host.xml").read_text().replace("web1-", "other-")
-GUESTS: dict[str, list[tuple[str, str, dict[str, list[str]]]]] = {
+Guests = dict[str, list[tuple[str, str, dict[str, list[str]]]]]
+GUESTS: Guests = {
     "h1": [("web1", "running", {"tag": ["front"]}), ("web2", "shutdown", {"tag": ["front"]})],
     "h2": [("db1", "running", {})],
 }
@@ -38,10 +39,10 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXh
 class Commands:
     """Two hosts with guests, and playbooks of the collection on them."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, guests_of: Guests | None = None) -> None:
         self.place, self.code, self.known = place, 0, place / "known_hosts"
         hosts = {}
-        for host, guests in GUESTS.items():
+        for host, guests in (guests_of or GUESTS).items():
             path = place / f"{host}.xml"
             there = "".join(
                 guest(number, name, state, record=record) for number, (name, state, record) in enumerate(guests)
@@ -216,6 +217,37 @@ def test_a_renamed_guest_is_known_by_its_new_name(commands: Commands) -> None:
     assert commands.code == 0 and commands.known.read_text() == f"web9 {KEY}\ndb1 {KEY}\n"
 
 
+@pytest.mark.parametrize(
+    ("action", "other", "kept"),
+    [
+        ("purge", [], ["failed1", "theirs", "off1"]),
+        ("change", [], ["web1", "failed1", "theirs", "off1"]),
+        ("rename", [], ["failed1", "theirs", "web1"]),
+        ("rename", [{"name": "off1"}], ["web1", "failed1", "theirs", "off1"]),
+    ],
+)
+def test_a_hypervisor_makes_no_other_guest_forgotten(
+    action: str, other: list[dict[str, str]], kept: list[str], tmp_path: Path
+) -> None:
+    """It says that it did something to theirs, which nobody asked for. The key of a name that another guest has, too, is
+    anybody's.
+    """
+    play, known = Play(tmp_path), tmp_path / "known_hosts"
+    known.write_text("".join(f"{name} {KEY}\n" for name in ("web1", "failed1", "theirs", "off1")))
+    results: list[dict[str, t.Any]] = [{"name": "web1"}, {"name": "failed1", "failed": True}, {"name": "theirs"}]
+    there = {"virt_changed": {"results": results}, "virt_found": {"domains": [{"name": "off1"}]}}
+    play.hosts(hyper={"h1": there, "h2": {"virt_found": {"domains": other}}})
+    tasks = yaml.safe_load((payload.ROOT / "playbooks/tasks/change.yml").read_text())
+    [update] = [task for task in tasks if "corral.virt.virt_known_hosts" in task]
+    chosen = {"domains": {"h1": [{"name": "web1"}, {"name": "failed1"}]}}
+    asked = {"arguments": {"guest": "off1"}}
+    play.run(
+        update,
+        vars={"virt_action": action, "virt_chosen": chosen, "virt_asked": asked, "guests_known_hosts": str(known)},
+    )
+    assert sorted(line.split()[0] for line in known.read_text().splitlines()) == sorted(kept), play.stdout
+
+
 def test_the_controller_is_not_become_on(commands: Commands) -> None:
     """On hosts a stand-in for sudo; on the controller none, so that a task there which goes through `become` is red."""
     sudo, asked = commands.place / "sudo", commands.place / "sudo.log"
@@ -272,6 +304,9 @@ def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, d
         and "changed=1" in output
         and "unreachable=1" not in output
     ), output
+    for action, what in (("migrate", {"guest": "web1"}), ("drain", {"host": "h1"})):
+        output = commands.do(action, "--check", *dead, **what, gone="h9", confirm="h9")
+        assert "web1 -> h2: the only one with room" in output and "h9" not in output, output
 
 
 def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
@@ -358,3 +393,80 @@ def test_guests_are_imported(commands: Commands) -> None:
     commands.do("import", tag="front", out=str(commands.place / "vars"), form="host_vars", uuid="true")
     found = {path.name: yaml.safe_load(path.read_text())["virt_guest"] for path in (commands.place / "vars").iterdir()}
     assert sorted(found) == ["web1.yml", "web2.yml"] and found["web2.yml"]["uuid"].startswith("00000000-")
+
+
+MOVING: Guests = {"h1": [("web1", "paused", {"moving": ["h2"]}), ("web2", "running", {})], "h2": []}
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "done"),
+    [("start", {}, "web2 is already in that state"), ("purge", {"confirm": 2}, "undefine web2")],
+)
+def test_work_that_is_left_is_red(action: str, more: dict[str, int], done: str, tmp_path: Path) -> None:
+    """It is done for the other guests."""
+    commands = Commands(tmp_path, MOVING)
+    commands.known.write_text(f"web1 {KEY}\nweb2 {KEY}\n")
+    output = commands.do(action, guest="web1,web2", **more)
+    assert commands.code == 2 and done in output and "cannot bring web1 to state" in output, output
+    known = [line.split()[0] for line in commands.known.read_text().splitlines()]
+    assert known == (["web1", "web2"] if action == "start" else ["web1"])
+
+
+def test_rebalancing_is_red_while_a_migration_is_open(tmp_path: Path) -> None:
+    commands = Commands(tmp_path, MOVING)
+    output = commands.do("rebalance")
+    assert "web1: migrating to h2, now paused on h1; run the same command again" in output and commands.code == 2
+
+
+FULL = {"guests_memory_overcommit": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "told", "asked"),
+    [
+        ("drain", {"host": "h2"}, "***** db1 -> h1: the only one with room ok:", ["h2"]),
+        ("undrain", {"host": "h2"}, "skipping: [h1]", []),
+        ("rebalance", {}, "imbalance 0.0: no move is worth it", []),
+        ("rolling_update", {}, "h1 failed; the hosts after it are unchanged.", ["h1", "h2"]),
+        ("rolling_update", {"host": "h1,h9"}, "-e host=NAME,NAME, out of h1, h2 (host: h1, h9)", ["h1"]),
+        ("migrate", {"guest": "web1"}, "***** web1 -> h2: the only one with room ok:", ["h1"]),
+        ("migrate", {"guest": "web1", "to": "h2"}, "", ["h1"]),
+        ("migrate", {"guest": "web1", "to": "h1"}, "", ["h2"]),
+        ("migrate", {"guest": "web1", **FULL}, "Cannot migrate web1: it needs 2 vcpus and 512 MiB, and no", ["h1"]),
+    ],
+)
+def test_guests_are_moved_from_where_they_are(
+    commands: Commands, action: str, arguments: dict[str, t.Any], told: str, asked: list[str]
+) -> None:
+    """libvirt's test driver moves nothing: a host that is asked to is red."""
+    output = commands.do(action, "--check", **arguments)
+    assert told in output and re.findall(r"fatal: \[(\w+)\]", output) == asked, output
+    assert "to" not in arguments or "the only one with room" not in output, "it was chosen"
+    assert commands.code == (2 if asked else 0)
+
+
+GUESTS_OF_SITE = ("--start-at-task", "Check that the play has no serial")  # what is before makes hypervisors
+
+
+def test_site_is_red_for_a_guest_that_nobody_can_reach(commands: Commands) -> None:
+    """In check mode it does not run."""
+    (commands.place / "guests.virt.yml").write_text('{"plugin": "corral.virt.virt", "uri": "{{ virt_uri }}"}')
+    wanted = [{"name": "web2", "state": "running", "wait_for_ip": "any"}]
+    words = ("-i", "guests.virt.yml", *GUESTS_OF_SITE)
+    output = commands.do("site", *words, virt_guests=wanted)
+    assert "web2 should run on h1, but the inventory has no address to reach it" in output and commands.code == 2
+    assert "refresh.yml for h1 TASK" in output
+    output = commands.do("site", "--check", *words, virt_guests=wanted)
+    assert "changed: [h1]" in output and commands.code == 0, output
+
+
+def test_check_mode_of_site_passes_over_hosts_without_libvirt(commands: Commands) -> None:
+    """Bare hosts have none yet; in a real run it is an error."""
+    inventory = json.loads((commands.place / "hosts.yml").read_text())
+    inventory["all"]["children"]["hyper"]["hosts"]["h2"]["virt_uri"] = "test:///nowhere.xml"
+    (commands.place / "bare.yml").write_text(json.dumps(inventory))
+    told = "h2 is not a hypervisor yet: its images and guests cannot be predicted"
+    output = commands.do("site", "--check", "-i", "bare.yml", *GUESTS_OF_SITE)
+    assert told in output and "converge.yml for h1 TASK" in output and commands.code == 0
+    output = commands.do("site", "-i", "bare.yml", *GUESTS_OF_SITE)
+    assert "fatal: [h2]" in output and "cannot connect to test:///nowhere.xml" in output and commands.code == 2

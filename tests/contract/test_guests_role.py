@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.test_host_keys import key
 
@@ -237,6 +238,27 @@ def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Pa
     active = [there[0], {"name": "new", "active": True}] if check else there
     assert result["h1"] == {"host": {"pools": active, "cpus": 8}, "later": ["b.qcow2"] if check else []}
     assert result["h2"] == {"host": {"pools": there[:1], "cpus": 8}, "later": []}
+
+
+def test_a_hypervisor_creates_no_guest_that_it_has_no_room_for_any_more(tmp_path: Path) -> None:
+    """Another controller may have placed guests there since."""
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {}, "h2": {}})
+    tasks = yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
+    [create] = [task for task in tasks if task["name"] == "Create the guests"]
+    room = {"memory_mib": 4096, "vcpus": 4}
+    told = play.run(
+        {**create, "register": "told", "ignore_errors": True},
+        vars={
+            "__guests_placed": {"rooms": {"h1": room, "h2": {**room, "memory_mib": 63}}},
+            "__guests_here": [
+                {"name": "new", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": [], "state": "running"}
+            ],
+            "__guests_is_chosen": True,
+        },
+        module_defaults={"group/corral.virt.virt": {"uri": HOST_URI}},
+    )
+    assert told["h1"]["changed"] and told["h2"]["failed"] and "room" in told["h2"]["msg"], play.stdout
 
 
 OFF: dict[str, t.Any] = {

@@ -7,6 +7,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
@@ -73,6 +74,25 @@ def test_only_a_run_that_knows_all_removes(
     assert value(tmp_path, "__pki_limited", FILES, {}, host="hyper1", inventory=given, arguments=arguments) is limited
     known = ["controller", "hyper1"] if limited else ["controller", "hyper1", "hyper3"]
     assert admitted(tmp_path, "hyper1", "hyper3", group=group, arguments=arguments) == known
+
+
+@pytest.mark.parametrize(
+    ("limited", "known", "done"),
+    [
+        (False, {}, [True, True]),
+        (True, {}, [False, False]),
+        (False, {"pki_revoke_absent": "false"}, [False, True]),
+        (True, {"pki_allowed": ["CN=h1"]}, [False, True]),
+    ],
+)
+def test_who_may_be_left_out_is_neither_revoked_nor_shut_out(
+    tmp_path: Path, limited: bool, known: dict[str, t.Any], done: list[bool]
+) -> None:
+    tasks = yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text())
+    [revokes] = [task["when"] for task in tasks if task["name"].startswith("Revoke certificates")]
+    [options] = [task["corral.virt.virt_daemon"] for task in tasks if "corral.virt.virt_daemon" in task]
+    given = {"pki_revoke_absent": True, "__pki_limited": limited, "purges": options["purge_clients"], **known}
+    assert value(tmp_path, f"[({revokes}), purges]", [], given) == done
 
 
 PATTERNS = ["web*", "web?", "web[1]", "a,CN=b", "web\\", "web=1", 'we"b', "web 1", "web\n", "", "wéb"]

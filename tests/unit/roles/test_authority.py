@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 from pathlib import Path
 
@@ -40,3 +41,63 @@ def test_a_part_of_the_authorities_is_refused(
     }
     assert value(tmp_path, refusal["that"], [], result) is (not missing)
     assert not missing or value(tmp_path, "message", [], result).startswith(f"{', '.join(missing)} missing")
+
+
+@pytest.mark.parametrize(
+    ("known", "file", "asks"),
+    [
+        ({}, "", True),
+        ({}, "ca-cert.pem", False),
+        ({}, "libvirt/1/ca-cert.pem", False),
+        ({"pki_replace_authority": "true"}, "", False),
+        (dict.fromkeys(NAMES, "PEM"), "", False),
+    ],
+)
+def test_hosts_are_asked_before_a_controller_makes_an_authority(
+    tmp_path: Path, known: dict[str, str], file: str, asks: bool
+) -> None:
+    (tmp_path / "ca/libvirt/1").mkdir(parents=True)
+    if file:
+        (tmp_path / "ca" / file).touch()
+    files = [ROLES / "pki" / part / "main.yml" for part in ("defaults", "vars")]
+    given = ("-e", json.dumps({"pki_ca_dir": str(tmp_path / "ca"), **known}))
+    assert value(tmp_path, "__pki_asks", files, {}, arguments=given) is asks
+
+
+@pytest.mark.parametrize(
+    ("host", "first", "done"),
+    [("h1", True, [True, True, True]), ("h2", True, [True, False, False]), ("h1", False, [False, False, True])],
+)
+def test_only_the_first_pass_renews_and_only_the_first_host_makes_a_ca(
+    tmp_path: Path, host: str, first: bool, done: list[bool]
+) -> None:
+    """Else each pass that a new CA takes would issue all certificates anew, or make another CA."""
+    [issue] = yaml.safe_load((ROLES / "pki/tasks/certify.yml").read_text())
+    options = {name: issue["corral.virt.virt_tls"][name] for name in ("force", "new_authority", "controller")}
+    known = {**options, **issue["vars"], "__pki_first": first}
+    given = dict.fromkeys(("pki_renew", "pki_new_authority", "pki_controller"), "true")
+    found = value(
+        tmp_path,
+        f"[{', '.join(options)}]",
+        [],
+        {**known, **given},
+        host=host,
+        inventory="hyper: {hosts: {h1: {}, h2: {}}}",
+    )
+    assert found == done
+
+
+@pytest.mark.parametrize(("rolling", "found"), [({}, False), ({"libvirt": ["h1"]}, True)])
+def test_a_ca_is_replaced_to_the_end(tmp_path: Path, rolling: dict[str, list[str]], found: bool) -> None:
+    """Whichever host said that it is not."""
+    inventory = json.dumps(
+        {"hyper": {"hosts": {"h1": {"__pki_tls": {}}, "h2": {"__pki_tls": {"rolling": rolling}}, "h3": {}}}}
+    )
+    assert value(tmp_path, "__pki_rolling", [ROLES / "pki/vars/main.yml"], {}, host="h1", inventory=inventory) is found
+
+
+@pytest.mark.parametrize(("arguments", "renews"), [({}, True), ({"revoke": ["h3"]}, False)])
+def test_a_rotation_renews_unless_it_revokes(tmp_path: Path, arguments: dict[str, t.Any], renews: bool) -> None:
+    [play] = yaml.safe_load((ROLES.parent / "playbooks/rotate_certificates.yml").read_text())
+    known = {**play["tasks"][-1]["vars"], "virt_asked": {"arguments": {"authority": False, **arguments}}}
+    assert value(tmp_path, "pki_renew", [], known) is renews

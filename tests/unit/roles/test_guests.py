@@ -8,6 +8,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.unit.roles import playing
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
@@ -74,3 +75,34 @@ def test_whoever_runs_ansible_is_let_in_by_all_of_their_keys(tmp_path: Path) -> 
         finally:
             shutil.rmtree(playing.home() / ".ssh", ignore_errors=True)
         assert found == (["ssh-ed25519 AAAA me", "ssh-rsa BBBB me"] if keys else [])
+
+
+@pytest.mark.parametrize(
+    ("check", "images", "promised", "there", "made"),
+    [
+        (False, True, [], [], True),
+        (True, False, [], [], True),
+        (True, True, [], [], False),
+        (True, False, ["new"], [], False),
+        (True, True, ["new"], ["web1"], True),
+    ],
+)
+def test_check_mode_predicts_no_guest_on_what_is_not_there_yet(
+    tmp_path: Path, check: bool, images: bool, promised: list[str], there: list[str], made: bool
+) -> None:
+    """It is shown as one to come; and images are imported into pools that are there."""
+    tasks = {task["name"]: task for task in yaml.safe_load((ROLES / "guests/tasks/converge.yml").read_text())}
+    creates = " and ".join(f"({condition})" for condition in tasks["Create the guests"]["when"])
+    shown = tasks["Show the guests whose images or pools are not there yet"]["when"]
+    known = {
+        "__guests_is_chosen": True,
+        "__guests_images": {"changed": images},
+        "__guests_promised": promised,
+        "__guests_here": [{"name": "web1"}],
+        "__guests_there": there,
+        "__guests_result": {} if made else {"skipped": True},
+        "item": {"pool": "new"},
+    }
+    expression = f"[({creates}), ({shown}), ({tasks['Import the images']['when']})]"
+    arguments = ["--check"] if check else []
+    assert value(tmp_path, expression, [], known, arguments=arguments) == [made, not made, not promised]

@@ -6,6 +6,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
@@ -98,3 +99,37 @@ def test_users_are_ours_by_their_home(
     }
     expression = "[__hypervisor_reader_leftovers | map(attribute='key') | list, __hypervisor_foreign_reader]"
     assert value(tmp_path, expression, FILES, known) == [leftovers, foreign]
+
+
+@pytest.mark.parametrize(
+    ("local", "readers", "changed", "done"),
+    [
+        ({NAME: OURS}, [KEY], True, [[NAME], False, True]),
+        ({NAME: OURS}, [KEY], False, [[], False, True]),
+        ({NAME: OURS, "old": OURS}, [KEY], False, [["old"], False, True]),
+        ({NAME: OURS}, [], False, [[NAME], True, True]),
+        ({}, [], False, [[], False, False]),
+        ({}, [KEY], True, [[], False, True]),
+    ],
+)
+def test_who_loses_a_key_loses_the_connection(
+    tmp_path: Path, local: dict[str, list[str]], readers: list[str], changed: bool, done: list[t.Any]
+) -> None:
+    """Whose connections end, whether keys and home are removed, and whether anything is done at all."""
+    tasks = {
+        task["name"]: task
+        for name in ("reader_user", "readers")
+        for task in yaml.safe_load((ROLES / f"hypervisor/tasks/{name}.yml").read_text())
+    }
+    known = {
+        "__hypervisor_users": {"ansible_facts": {"getent_passwd": local}},
+        "__hypervisor_keys": {"changed": changed},
+        "hypervisor_readers": readers,
+        "hypervisor_reader_user": NAME,
+        "ended": tasks["End connections made with earlier keys"]["loop"],
+    }
+    removes, acts = (
+        tasks[name]["when"] for name in ("Remove the keys and the home", "Grant or revoke read-only access")
+    )
+    expression = f"[ended | map(attribute='key') | list, ({removes}), ({acts})]"
+    assert value(tmp_path, expression, FILES, known) == done

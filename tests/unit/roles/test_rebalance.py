@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
+
+import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
@@ -42,3 +46,25 @@ def test_refused_guests_are_those_of_all_hosts_and_plans(tmp_path: Path) -> None
         earlier,
         {"name": "web1", "source": "hyper1", "why": "cannot migrate web1 to hyper3: it has a pci device"},
     ]
+
+
+@pytest.mark.parametrize(("cannot", "plans", "again"), [(False, 1, False), (True, 1, True), (True, 5, False)])
+def test_guests_that_cannot_move_are_planned_around(tmp_path: Path, cannot: bool, plans: int, again: bool) -> None:
+    """Five times at most; they are never moved."""
+    tasks = ROLES / "maintenance/tasks"
+    [first, *_between, last] = yaml.safe_load((tasks / "plan.yml").read_text())
+    [*_before, move] = yaml.safe_load((tasks / "rebalance.yml").read_text())
+    moves = [{"name": "web1", "source": "hyper1"}, {"name": "web2", "source": "hyper1"}]
+    known: dict[str, t.Any] = {
+        "__maintenance_planned": {"moves": moves if cannot else moves[1:]},
+        "__maintenance_refused": [[{"name": "web1"}]] * plans,
+        "maintenance_stay": ["db1"],
+        "stay": first["corral.virt.virt_balance"]["stay"],
+        **move["vars"],
+    }
+    inventory = INVENTORY if cannot else "hyper: {hosts: {hyper1: {__maintenance_told: {results: [{name: web2}]}}}}"
+    expression = f"[({last['when']}), stay | unique, maintenance_moves]"
+    found = value(
+        tmp_path, expression, [ROLES / "maintenance/vars/main.yml"], known, host="hyper1", inventory=inventory
+    )
+    assert found == [again, ["db1", "web1"], moves[1:]]

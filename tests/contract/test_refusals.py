@@ -1,0 +1,306 @@
+"""What tasks of roles and playbooks refuse, through Ansible: the host that it is about, and no other."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.golden.case import HOST_URI
+from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.unit.roles.test_readers import FOREIGN, KEY, NAME, OURS
+
+pytestmark = pytest.mark.slow
+
+Hosts = dict[str, tuple[dict[str, t.Any], str]]
+"""Variables of each host, and why it is refused; "" where it is not."""
+
+
+def task_of(path: str, name: str) -> dict[str, t.Any]:
+    """A task by the beginning of its name."""
+    [task] = [task for task in yaml.safe_load((payload.ROOT / path).read_text()) if task["name"].startswith(name)]
+    return t.cast("dict[str, t.Any]", task)
+
+
+def run(play: Play, path: str, name: str, **more: t.Any) -> str:
+    """What is printed by that task, which may fail, with the variables of its role."""
+    variables = (payload.ROOT / path).parents[1] / "vars/main.yml"
+    more |= {"vars_files": [str(variables)]} if variables.exists() else {}
+    play.run(
+        {**task_of(path, name), "ignore_errors": True}, vars={"ansible_facts": "{{ facts | default({}) }}"}, **more
+    )
+    return " ".join(play.stdout.split())
+
+
+def readers(namesake: list[str], *keys: str) -> dict[str, t.Any]:
+    """A host on which a user of that name may be there already."""
+    found = {"ansible_facts": {"getent_passwd": {NAME: namesake}}}
+    own = {"hypervisor_readers": keys, "hypervisor_reader_user": NAME}
+    return {"__hypervisor_users": found, "__hypervisor_namesake": found, **own}
+
+
+def upgraded(
+    bridges: list[str], *, active: bool = True, before: dict[str, list[str]] | None = None
+) -> dict[str, t.Any]:
+    """A host that had a bridge and a pool, and what it has after an upgrade."""
+    had = {"bridges": ["br0"], "pools": [{"name": "default", "active": True}, {"name": "off", "active": False}]}
+    has = {"bridges": bridges, "pools": [{"name": "default", "active": active}]}
+    return {"virt_host": {"host": {**had, "maintenance": before}}, "__maintenance_after": {"host": has}}
+
+
+IMAGE: dict[str, t.Any] = {
+    **yaml.safe_load((payload.ROOT / "roles/image_builder/defaults/main.yml").read_text()),
+    "image_builder_image": "a.qcow2",
+    "image_builder_dest": "/srv/images",
+    "image_builder_release": "bookworm",
+    "__image_builder_there": {"results": [{"stat": {"exists": False}}]},
+}
+BUILDS = {"user_uid": 0, "architecture": "x86_64", "os_family": "Debian"}
+KIWI = {
+    **IMAGE,
+    "image_builder_builder": "kiwi",
+    "image_builder_release": "",
+    "image_builder_description": "/srv/kiwi",
+    "__image_builder_look": {"stdout_lines": []},
+    "__image_builder_kiwi_version": {"rc": 0},
+    "__image_builder_descriptions": {"files": [{}]},
+    "facts": BUILDS,
+}
+MISSING = {**IMAGE, "__image_builder_look": {"stdout_lines": ["sfdisk"]}, "facts": BUILDS}
+ONLY_H1 = {"pki_controllers": [], "pki_controller": False}
+FAILED = {"results": [{"name": "web1"}, {"name": "web2", "failed": True, "msg": "web2 is busy"}], "msg": "web2 is busy"}
+CHANGED: Hosts = {
+    "good": ({"virt_changed": {"results": [{"name": "web1"}]}}, ""),
+    "idle": ({"virt_changed": {"skipped": True}}, ""),
+    "bad": ({"virt_changed": FAILED}, "web2 is busy"),
+}
+CASES: list[tuple[str, str, Hosts]] = [
+    (
+        "roles/hypervisor/tasks/distribution.yml",
+        "Refuse unsupported",
+        {
+            "good": ({"facts": {"os_family": "RedHat", "distribution": "AlmaLinux"}}, ""),
+            "bad": ({"facts": {"os_family": "Suse", "distribution": "SLES"}}, "their derivatives, not SLES"),
+        },
+    ),
+    (
+        "roles/hypervisor/tasks/main.yml",
+        "Require KVM",
+        {
+            "good": ({"hypervisor_require_kvm": True, "__hypervisor_kvm": {"stat": {"exists": True}}}, ""),
+            "slow": ({"hypervisor_require_kvm": False, "__hypervisor_kvm": {"stat": {"exists": False}}}, ""),
+            "bad": ({"hypervisor_require_kvm": "true", "__hypervisor_kvm": {"stat": {"exists": False}}}, "no /dev/kvm"),
+        },
+    ),
+    (
+        "roles/hypervisor/tasks/reader_user.yml",
+        "Refuse what is not a public SSH key",
+        {"good": (readers(OURS, KEY), ""), "bad": (readers(OURS, KEY, "secret"), "not a public SSH key: secret;")},
+    ),
+    (
+        "roles/hypervisor/tasks/reader_user.yml",
+        "Refuse to take over",
+        {
+            "good": (readers(OURS, KEY), ""),
+            "none": (readers(FOREIGN), ""),
+            "bad": (readers(FOREIGN, KEY), "user corral-reader on bad was not created by this role"),
+        },
+    ),
+    (
+        "roles/hypervisor/tasks/reader_user.yml",
+        "Check that the user can read",
+        {
+            "good": ({**readers(OURS, KEY), "__hypervisor_reading": {"rc": 0}}, ""),
+            "bad": ({**readers(OURS, KEY), "__hypervisor_reading": {"rc": 1, "stderr": "denied"}}, "libvirt on bad: denied"),
+        },
+    ),
+    (
+        "roles/firewall/tasks/main.yml",
+        "Refuse an empty list",
+        {
+            "good": ({"firewall_ports": ["16514"]}, ""),
+            "bad": ({"firewall_sources": [], "firewall_ports": ["16514"]}, "nobody could reach 16514 of bad"),
+        },
+    ),
+    (
+        "roles/pki/tasks/main.yml",
+        "Refuse names that would admit others",
+        {
+            "good": ({**ONLY_H1, "pki_hypervisors": ["h1"]}, ""),
+            "told": ({**ONLY_H1, "pki_hypervisors": ["web*"], "pki_allowed": ["CN=h1"]}, ""),
+            "bad": ({**ONLY_H1, "pki_hypervisors": ["h1", "web*"]}, r"\"web*\" cannot be admitted by name"),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/upgrade.yml",
+        "Check that its packages can be upgraded",
+        {
+            "good": ({"maintenance_host": "good", "facts": {"os_family": "Debian", "distribution": "Ubuntu"}}, ""),
+            "other": ({"maintenance_host": "good", "facts": {"os_family": "Suse", "distribution": "SLES"}}, ""),
+            "bad": ({"maintenance_host": "bad", "facts": {"os_family": "Suse", "distribution": "SLES"}}, "bad: it runs SLES"),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/packages.yml",
+        "Check that nothing is missing",
+        {
+            "good": (upgraded(["br0", "br9"]), ""),
+            "bare": (upgraded([]), "bare lacks what it had before (bridges: br0; active storage pools: none)"),
+            "off": (upgraded(["br0"], active=False), "off lacks what it had before (bridges: none; active storage pools: default)"),
+            "long": (
+                upgraded(["br0"], before={"bridges": ["br1"], "pools": ["nvme"]}),
+                "long lacks what it had before (bridges: br1; active storage pools: nvme)",
+            ),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/move.yml",
+        "Report the guests that stay",
+        {
+            "good": ({"maintenance_host": "good", "maintenance_stays": []}, ""),
+            "other": ({"maintenance_host": "good", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, ""),
+            "full": ({"maintenance_host": "full", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, "web1: no room"),
+            "bad": ({"__maintenance_moved": FAILED}, "These guests stay on bad', 'web2: web2 is busy"),
+        },
+    ),
+    (
+        "roles/image_builder/tasks/main.yml",
+        "Refuse what cannot become an image",
+        {
+            "good": ({**MISSING, "image_builder_install": True}, ""),
+            "kiwi": (KIWI, ""),
+            "user": ({**MISSING, "facts": {**BUILDS, "user_uid": 1000}}, "requires root: add --become"),
+            "bare": ({**MISSING, "image_builder_install": False}, "apt-get install fdisk"),
+            "rpm": ({**MISSING, "facts": {**BUILDS, "os_family": "RedHat"}}, "programs are missing (sfdisk)"),
+            "empty": ({**KIWI, "__image_builder_descriptions": {"files": []}}, "/srv/kiwi contains no config.xml"),
+            "none": ({**KIWI, "__image_builder_kiwi_version": {"rc": 2}}, "kiwi-ng does not run: install kiwi"),
+        },
+    ),
+    ("playbooks/tasks/change.yml", "Check that all of them", CHANGED),
+    ("playbooks/tasks/state.yml", "Check that all of them", CHANGED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "name", "hosts"), CASES, ids=[f"{path}-{name}" for path, name, _hosts in CASES])
+def test_a_host_is_refused_for_what_it_is(path: str, name: str, hosts: Hosts, tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.hosts(hyper={host: variables for host, (variables, _why) in hosts.items()})
+    said = run(play, path, name)
+    for host, (_variables, why) in hosts.items():
+        assert why in said and re.search(rf" {host} : ok=\d [^:]*ignored={int(bool(why))} ", said + " "), said
+
+
+MINE = {"maintenance_moves": [{"name": "web1", "source": "h1", "dest": "h2"}]}
+BRINGS = {
+    "virt_told": {
+        "results": [{"images": [{"name": "a.qcow2", "pool": "default", "checksum": "sha256:0", "content": "a"}]}]
+    },
+    "virt_source": "h2",
+    "virt_dest": "h1",
+}
+CHOSEN = {"virt_chosen": {"domains": {"h1": [{"name": "web1", "state": "running"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "variables"),
+    [
+        ("roles/maintenance/tasks/ask.yml", "Check the migrations", MINE),
+        ("roles/maintenance/tasks/move.yml", "Move the guests", MINE),
+        ("playbooks/tasks/move.yml", "Import the images", BRINGS),
+        ("playbooks/tasks/change.yml", "Change the guests", CHOSEN),
+        ("playbooks/tasks/state.yml", "Bring the guests", CHOSEN),
+    ],
+)
+def test_guests_that_nobody_answers_for_are_red(
+    path: str, name: str, variables: dict[str, t.Any], tmp_path: Path
+) -> None:
+    """What is told later are results, and here are none. Only their host is asked."""
+    play = Play(tmp_path)
+    play.hosts(
+        hyper={host: {**variables, "maintenance_options": {}, "maintenance_at_once": 1} for host in ("h1", "h2")}
+    )
+    said = run(play, path, name, module_defaults={"group/corral.virt.virt": {"uri": "test:///nowhere.xml"}})
+    assert re.search(r" h1 : .*? ignored=1 h2 : .*? skipped=1 .*? ignored=0", said), said
+
+
+def test_a_destination_without_the_bridges_of_a_guest_is_refused(tmp_path: Path) -> None:
+    """They are looked for there, and nowhere else."""
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {"virt_told": {"results": [{"bridges": ["none0", "lo"]}]}}, "h2": {}})
+    move = {"virt_guest": "web1", "virt_source": "h1", "virt_dest": "h2"}
+    tasks = [
+        task_of("playbooks/tasks/move.yml", name) for name in ("Look for its bridges", "Check that they are there")
+    ]
+    play.run(tasks[0], {**tasks[1], "ignore_errors": True}, vars=move)
+    said = " ".join(play.stdout.split())
+    assert "Cannot migrate web1 to h2: h2 has no bridge none0; create it there" in said
+    assert "skipping: [h1]" in said and "(item=lo)" in said
+
+
+@pytest.mark.parametrize(("role", "entry"), [("guests", "main"), ("maintenance", "drain")])
+def test_hypervisors_are_asked_together(role: str, entry: str, tmp_path: Path) -> None:
+    """In a play with serial, each batch would place guests without knowing the others."""
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {}, "h2": {}}, other={"h3": {}})
+    included = {"ansible.builtin.include_role": {"name": f"corral.virt.{role}", "tasks_from": entry}}
+    code = play.ends(included, hosts="hyper:other", serial=1, vars={"maintenance_host": "h1"}, options=["--check"])
+    said = " ".join(play.stdout.split())
+    assert "Placement needs all hypervisors at the same time, and h2 cannot be queried: this play has serial" in said
+    assert code and "Read the hypervisor" not in said
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "options", "variables", "told"),
+    [
+        ("drain", "h9", (), {}, "Specify the hypervisor: -e host=NAME, one of h1, h2 (given: h9)"),
+        ("undrain", "h9", (), {}, "Specify the hypervisor: -e host=NAME, one of h1, h2 (given: h9)"),
+        ("drain", "h1", ("--limit", "h1"), {}, "h2 cannot be queried, because --limit excludes it"),
+        ("drain", "h1", ("--limit", "h1"), {"maintenance_gone": ["h2"]}, ""),
+        ("drain", "h2", (), {}, "h2 was not reached: nothing can be done with it until it is back"),
+    ],
+)
+def test_a_host_that_cannot_be_drained(
+    entry: str, host: str, options: tuple[str, ...], variables: dict[str, t.Any], told: str, tmp_path: Path
+) -> None:
+    """h2 is dead."""
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {}, "h2": {"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"}})
+    included = {"ansible.builtin.include_role": {"name": "corral.virt.maintenance", "tasks_from": entry}}
+    code = play.ends(
+        included,
+        options=["--check", *options],
+        vars={"maintenance_host": host, **variables},
+        module_defaults={"group/corral.virt.virt": {"uri": HOST_URI}},
+    )
+    said = " ".join(play.stdout.split())
+    assert (code or not told) and told in said and ("Choose where its guests go" in said) == (not told)
+
+
+def test_only_the_host_that_is_drained_is_marked(tmp_path: Path) -> None:
+    """By who marks it first, with what it has, and until it is undrained."""
+    play = Play(tmp_path)
+    here = {"__maintenance_mark": f"{tmp_path}/{{{{ inventory_hostname }}}}.json", "maintenance_group": "hyper"}
+    pools = [{"name": "default", "active": True}, {"name": "off", "active": False}]
+    found = {"host": {"bridges": ["br0"], "pools": pools, "maintenance": None}}
+    play.hosts(hyper={"h1": {"virt_host": found}, "h2": {"virt_host": found}})
+    *_before, together = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    [mark] = [task for task in together["block"] if task["name"] == "Mark the host"]
+    undrain = {"ansible.builtin.import_tasks": str(payload.ROOT / "roles/maintenance/tasks/undrain.yml")}
+    files = [str(payload.ROOT / "roles/maintenance/vars/main.yml")]
+
+    def marks(task: dict[str, t.Any], **variables: str) -> dict[str, t.Any]:
+        assert play.ends(task, vars_files=files, options=["-e", json.dumps({**here, **variables})]) == 0, play.stdout
+        return {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("h?.json")}
+
+    first = marks(mark, maintenance_host="h2", maintenance_reason="new fan")
+    assert first == {
+        "h2": {"bridges": ["br0"], "pools": ["default"], "reason": "new fan", "since": first["h2"]["since"]}
+    }
+    assert marks(mark, maintenance_host="h2", maintenance_reason="upgrade") == first
+    assert marks(undrain, maintenance_host="h1") == first
+    assert not marks(undrain, maintenance_host="h2")

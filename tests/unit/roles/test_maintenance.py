@@ -1,0 +1,116 @@
+"""Whom role maintenance moves where, what it brings before, and when a host is rebooted."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+
+FILES = [ROLES / "maintenance/vars/main.yml"]
+BASE = {"name": "a.qcow2", "pool": "default", "checksum": "sha256:00", "content": "a-00"}
+MOVES = [
+    {"name": "web1", "source": "h1", "dest": "h2", "state": "running"},
+    {"name": "web2", "source": "h1", "dest": "h3", "state": "shutdown"},
+    {"name": "db1", "source": "h3", "dest": "h2", "state": "paused"},
+]
+
+
+def task(path: str, name: str) -> dict[str, t.Any]:
+    """A task of the role."""
+    tasks = yaml.safe_load((ROLES / f"maintenance/tasks/{path}.yml").read_text())
+    return t.cast("dict[str, t.Any]", next(each for each in tasks if each["name"] == name))
+
+
+@pytest.mark.parametrize(
+    ("host", "mine", "images"),
+    [
+        ("h1", [{"name": "web1", "dest": "h2"}, {"name": "web2", "dest": "h3"}], []),
+        ("h2", [], [{**BASE, "origin": "h1"}, {**BASE, "origin": "h3"}]),
+        ("h3", [{"name": "db1", "dest": "h2"}], []),
+    ],
+)
+def test_a_host_moves_its_own_guests_and_brings_images_of_those_that_come(
+    tmp_path: Path, host: str, mine: list[dict[str, str]], images: list[dict[str, str]]
+) -> None:
+    told = {
+        "h1": {"results": [{"dest": "h2", "images": [BASE]}, {"dest": "h2", "images": [BASE]}, {"dest": "h3"}]},
+        "h2": {"skipped": True},
+        "h3": {"results": [{"dest": "h2", "images": [BASE]}]},
+    }
+    inventory = json.dumps({"hyper": {"hosts": {name: {"__maintenance_told": each} for name, each in told.items()}}})
+    known = {"maintenance_moves": MOVES, "maintenance_options": {"bandwidth": 50, "assume_images": False}}
+    expression = "[__maintenance_mine, __maintenance_images, __maintenance_options]"
+    options = {"bandwidth": 50, "assume_images": False}
+    found = value(tmp_path, expression, FILES, known, host=host, inventory=inventory)
+    assert found == [mine, images, options]
+    assert value(tmp_path, "__maintenance_options", FILES, {"maintenance_options": {}}) == {"assume_images": True}
+
+
+@pytest.mark.parametrize(
+    ("running_only", "moves", "stays"),
+    [(False, ["web1", "web2", "db1"], ["off1", "on1"]), (True, ["web1", "db1"], ["on1"])],
+)
+def test_guests_that_are_off_may_stay(tmp_path: Path, running_only: bool, moves: list[str], stays: list[str]) -> None:
+    variables = task("drain", "Move the guests away")["vars"]
+    left = [{"name": "off1", "state": "shutdown"}, {"name": "on1", "state": "running"}]
+    known = {
+        **variables,
+        "__maintenance_placed": {"moves": MOVES, "stays": left},
+        "maintenance_running_only": running_only,
+    }
+    expression = "[maintenance_moves | map(attribute='name'), maintenance_stays | map(attribute='name')]"
+    assert value(tmp_path, expression, [], known) == [moves, stays]
+
+
+@pytest.mark.parametrize(
+    ("reboot", "wants", "reboots"),
+    [("always", None, True), ("never", None, False), ("auto", True, True), ("auto", False, False)],
+)
+def test_a_host_is_rebooted_when_it_is_wanted(tmp_path: Path, reboot: str, wants: bool | None, reboots: bool) -> None:
+    known = {"maintenance_reboot": reboot, **({} if wants is None else {"__maintenance_wants_reboot": wants})}
+    assert value(tmp_path, f"({task('packages', 'Reboot')['when']})", [], known) is reboots
+
+
+@pytest.mark.parametrize(
+    ("stdout", "failed", "wants"),
+    [
+        ("Reboot is required to fully utilize these updates.", False, True),
+        ("Reboot should not be necessary.", False, False),
+        ("", True, False),
+    ],
+)
+def test_whether_a_reboot_is_wanted(tmp_path: Path, stdout: str, failed: bool, wants: bool) -> None:
+    """dnf ends with 1 when it is, but also when it failed."""
+    fails = task("reboot_redhat", "Check whether a reboot is needed (Enterprise Linux)")["failed_when"]
+    results = [task(f"reboot_{name}", "Record the result")["ansible.builtin.set_fact"] for name in ("redhat", "debian")]
+    known = {
+        **{f"wants{number}": result["__maintenance_wants_reboot"] for number, result in enumerate(results)},
+        "__maintenance_restarting": {"stdout": stdout},
+        "__maintenance_newer": {"stdout": "/run/reboot-required" if wants else ""},
+    }
+    assert value(tmp_path, f"[({fails}), wants0, wants1]", [], known) == [failed, wants, wants]
+
+
+@pytest.mark.parametrize(
+    ("marked", "arguments", "told"),
+    [
+        (None, (), False),
+        ({"skipped": True}, (), False),
+        ({"changed": True}, (), True),
+        ({"changed": True}, ("--check",), False),
+    ],
+)
+def test_a_host_that_was_marked_stays_in_maintenance(
+    tmp_path: Path, marked: dict[str, bool] | None, arguments: tuple[str, ...], told: bool
+) -> None:
+    inventory = json.dumps({"hyper": {"hosts": {"h1": {"__maintenance_marked": marked} if marked else {}, "h2": {}}}})
+    known = {"maintenance_host": "h1"}
+    found = value(
+        tmp_path, "__maintenance_is_marked", FILES, known, host="h2", inventory=inventory, arguments=arguments
+    )
+    assert found is told
