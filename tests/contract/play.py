@@ -30,7 +30,8 @@ def defaults(**more: str) -> dict[str, str]:
         "PYTHONPATH": str(payload.ROOT / "tests/tools/kept_code"),
         "CORRAL_KEPT_CODE": str(payload.ROOT / ".cache/code"),
     }
-    return {**os.environ, **here, **code, **more}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    return {**plain, **here, **code, **more}
 
 
 class Play:

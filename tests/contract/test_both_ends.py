@@ -30,6 +30,10 @@ SEEN: list[tuple[str, str, dict[str, t.Any], Observation]] = [
     ("running", "paused", {}, Observation("running", "paused")),
     ("running", "incoming", {}, Observation("running", "incoming")),
     ("postcopy", "postcopy", {}, Observation("postcopy", "postcopy")),
+    ("postcopy", "in part", {}, Observation("postcopy", "running")),
+    ("postcopy", "in part, broken", {}, Observation("postcopy", "running")),
+    ("postcopy", "whole", {}, Observation("postcopy", "running", whole=True)),
+    ("paused", "whole", {}, Observation("paused", "running", was_paused=True)),
     ("migrated", "running", {}, Observation("migrated", "running")),
     ("crashed", "", {}, Observation("crashed", "absent")),
     # Only the source knows who suspended it.

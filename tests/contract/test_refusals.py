@@ -242,7 +242,9 @@ def test_a_destination_without_the_bridges_of_a_guest_is_refused(tmp_path: Path)
     assert "skipping: [h1]" in said and "(item=lo)" in said
 
 
-@pytest.mark.parametrize(("role", "entry"), [("guests", "main"), ("maintenance", "drain")])
+@pytest.mark.parametrize(
+    ("role", "entry"), [("guests", "main"), ("maintenance", "drain"), ("maintenance", "rebalance")]
+)
 def test_hypervisors_are_asked_together(role: str, entry: str, tmp_path: Path) -> None:
     """In a play with serial, each batch would place guests without knowing the others."""
     play = Play(tmp_path)
@@ -279,6 +281,17 @@ def test_a_host_that_cannot_be_drained(
     )
     said = " ".join(play.stdout.split())
     assert (code or not told) and told in said and ("Choose where its guests go" in said) == (not told)
+
+
+def test_a_host_is_marked_only_where_its_libvirt_is(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    play.hosts(hyper={"h1": {"virt_host": {"host": {"bridges": None}}}, "h2": {"virt_host": {"host": {"bridges": []}}}})
+    *_before, together = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    names = [task["name"] for task in together["block"]]
+    check = together["block"][names.index("Mark the host") - 1]
+    assert play.ends(check, vars={"maintenance_host": "h2"}) == 0
+    assert play.ends(check, vars={"maintenance_host": "h1"}) != 0
+    assert "Cannot drain h1: virt_uri names libvirt on another machine" in " ".join(play.stdout.split())
 
 
 def test_only_the_host_that_is_drained_is_marked(tmp_path: Path) -> None:

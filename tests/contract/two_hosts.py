@@ -21,7 +21,10 @@ __all__ = ["NAMESPACE", "STATES", "Host", "converge", "ends", "options", "two_ho
 NAMESPACE = "urn:corral:virt:guest:1"
 PAUSED, SHUTOFF = libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_SHUTOFF
 STATES = {
-    "running": (libvirt.VIR_DOMAIN_RUNNING, 1),
+    "running": (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED),
+    "whole": (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED),
+    "in part": (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY),
+    "in part, broken": (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED),
     "paused": (PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER),
     "stands still": (PAUSED, libvirt.VIR_DOMAIN_PAUSED_UNKNOWN),
     "incoming": (PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION),

@@ -9,12 +9,14 @@ import typing as t
 from ansible_collections.corral.virt.tests.faults.hosts import Host, until
 from ansible_collections.corral.virt.tests.faults.scene import Scene
 
-__all__ = ["cut", "large_lost", "only_the_finish_reply_lost", "replies_dropped", "reset"]
+__all__ = ["cut", "large_lost", "only_the_finish_reply_lost", "replies_dropped", "reset", "return_path_cut"]
 
 LIBVIRT = 16514
 MIGRATION = "49152-49215"
 _TABLE = "table inet faults"
 _MTU = 1200
+_GIVES_UP_S = 40  # libvirt's keepalive, after 30 s
+_ACKNOWLEDGES = 90  # bytes: of a packet that says nothing else
 _LARGE = 250  # bytes: of what libvirt sends, a keepalive's answer is smaller, the answer to Finish larger
 
 
@@ -67,6 +69,15 @@ def large_lost(scene: Scene) -> None:
     _drop(
         scene, [f"input ip saddr {scene.source.address} tcp dport {MIGRATION} meta length > {_MTU}"], None, scene.dest
     )
+
+
+def return_path_cut(scene: Scene) -> None:
+    """Nothing passes for so long that libvirt gives up. After that the source's pages and their acknowledgements pass, but
+    nothing that the destination's QEMU says: it completes, and the source does not learn of it.
+    """
+    cut(_GIVES_UP_S)(scene)
+    said = f"input ip saddr {scene.dest.address} tcp sport {MIGRATION} meta length > {_ACKNOWLEDGES}"
+    _drop(scene, [said], None)
 
 
 def reset(scene: Scene) -> None:

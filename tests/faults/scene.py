@@ -69,9 +69,10 @@ class Run:
         return self._process.returncode == 0
 
     def reason(self) -> str:
-        """What it said at the end that it failed."""
+        """What it said at the end that it failed, of which -v shows all fields."""
         text = re.sub(r"\s+", " ", re.sub(r"\nPLAY RECAP.*", "", self.output, flags=re.DOTALL))
-        result = re.findall(r"fatal: \[[^]]*\]: ((?:[Cc]annot|the module) .*?)(?= fatal: | TASK |$)", text)
+        told = r"fatal: \[[^]]*\]: (?:FAILED! => .*?\bmsg: [\"'|>-]* ?)?((?:[Cc]annot|the module) .*?)"
+        result = re.findall(rf"{told}(?= fatal: | skipping: | TASK |$)", text)
         return str((result or [text[-200:]])[-1]).strip('" |-')[:400]
 
 

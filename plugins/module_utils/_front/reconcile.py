@@ -87,7 +87,8 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
     here = "paused" if here == "incoming" else here  # of the source: paused by its migration
     old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)
     job = migrate.job_active(source, uuid)
-    return Observation(here, there, was_paused=was_paused, job_active=job, superseded=old, again=again)
+    whole = here == "postcopy" and there == "running" and migrate.is_whole(dest, uuid)
+    return Observation(here, there, was_paused=was_paused, job_active=job, superseded=old, whole=whole, again=again)
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "completed",
     "dirty_mib_s",
     "discard",
+    "is_whole",
     "job_active",
     "measure_dirtying",
     "paused_by_owner",
@@ -265,6 +266,17 @@ def _word(code: int, reason: int) -> str:
         (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED): "migrated",
     }
     return more.get((code, reason)) or states.word(code)
+
+
+def is_whole(connection: Connection, uuid: str) -> bool:
+    """Whether a guest runs and has all its memory, of which a part came in post-copy.
+
+    libvirt sets this reason when QEMU has completed the migration, and not before.
+    """
+    migrated = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]
+    with contextlib.suppress(libvirt.libvirtError):
+        return bool(connection.lookupByUUIDString(uuid).state() == migrated)
+    return False
 
 
 def state_there(

@@ -97,6 +97,8 @@ _BEGUN = (
     _row("postcopy", "absent shutdown crashed", "memory lost", "nothing~",
          "post-copy, and {dest} on the destination: the part of its memory that was there is lost; destroy and "
          "undefine it here, and start it there from its disks, which are newer"),
+    _row("postcopy", "running", "not told", "clean_source~",
+         "arrived with all its memory; the source was not told, and kept a part of it", when="whole"),
     _row("postcopy", "*", "memory on both", "nothing~",
          "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
          "resume it "

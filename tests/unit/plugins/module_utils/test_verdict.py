@@ -26,7 +26,7 @@ STATES = [
     "postcopy",
     "migrated",
 ]
-FLAGS = ("was_paused", "job_active", "superseded", "again", "same_host")
+FLAGS = ("was_paused", "job_active", "superseded", "whole", "again", "same_host")
 EVERY = [
     Observation(source, dest, begun=begun, **t.cast("dict[str, t.Any]", dict(zip(FLAGS, flags))))
     for begun in verdicts.TABLES
@@ -83,11 +83,12 @@ def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
             )
         if action == "clean_source":
             assert seen.dest in ("running", "paused") and seen.source not in ("running", "absent", "unreachable")
+            assert seen.source != "postcopy" or (seen.whole and seen.dest == "running")
         if action in verdicts.DONE_BY:
             assert (
                 seen.begun == "here"
                 and not seen.same_host
-                and not seen.job_active
+                and (not seen.job_active or seen.whole)  # nothing is left to be sent
                 and "unreachable" not in (seen.source, seen.dest)
             )
 
@@ -161,6 +162,16 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
     ("running", "running", "same_host", ("is there", "leave", "this host is the destination")),
     ("postcopy", "absent", "", ("memory lost", "nothing~", f"post-copy, and absent {LOST}")),
     ("postcopy", "crashed", "job_active", ("memory lost", "nothing~", f"post-copy, and crashed {LOST}")),
+    (
+        "postcopy",
+        "running",
+        "whole",
+        (
+            "not told",
+            "clean_source~",
+            "arrived with all its memory; the source was not told, and kept a part of it",
+        ),
+    ),
     ("postcopy", "running", "", ("memory on both", "nothing~", f"post-copy (running on the destination): {HALVES}")),
     (
         "running",
