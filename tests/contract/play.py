@@ -30,7 +30,7 @@ def defaults(**more: str) -> dict[str, str]:
         "PYTHONPATH": str(payload.ROOT / "tests/tools/kept_code"),
         "CORRAL_KEPT_CODE": str(payload.ROOT / ".cache/code"),
     }
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    plain = {name: value for name, value in os.environ.items() if name != "ANSIBLE_STDOUT_CALLBACK"}
     return {**plain, **here, **code, **more}
 
 
