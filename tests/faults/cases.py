@@ -152,7 +152,7 @@ CASES = [
     Case("network cut for good, switch-over", "switch-over", network.cut(None)),
     Case("network cut 5 s, post-copy", "post-copy", network.cut(5), ARRIVES),
     Case("network cut for good, post-copy", "post-copy", network.cut(None)),
-    Case("return path cut for good, post-copy", "post-copy", network.return_path_cut),
+    Case("return path cut for good, post-copy", "post-copy", network.return_path_cut, EITHER),
     Case("connection reset, post-copy", "post-copy", network.reset, says="--postcopy-resume"),
     Case("replies dropped 10 s, storage", "copying 50 %", network.replies_dropped(10), EITHER),
     Case("replies dropped 10 s, memory", "memory", network.replies_dropped(10), EITHER, kind="full"),
