@@ -36,7 +36,7 @@ SMALL = "/srv/small"  # a pool; on the destination, a filesystem of its own
 _SMALL_MIB = 80
 _BRIDGE = "br7"
 _FAKETIME = "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1"
-_ENVIRONMENT = "/etc/environment"
+_ENVIRONMENT, _SUDO = "/etc/environment", "/etc/sudoers.d/faketime"
 _CONF = "/etc/libvirt/libvirtd.conf"
 
 
@@ -211,8 +211,9 @@ def clock_an_hour_off(scene: Scene) -> None:
         "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install libfaketime >/dev/null 2>&1"
     )
     scene.undo.callback(_sessions_anew, scene.dest)
-    scene.undo.callback(scene.dest.run, f"sed -i /faketime/Id {_ENVIRONMENT}")
+    scene.undo.callback(scene.dest.run, f"sed -i /faketime/Id {_ENVIRONMENT}; rm {_SUDO}")
     scene.dest.run(f'printf "LD_PRELOAD=%s\\nFAKETIME=+1h\\n" {_FAKETIME} >>{_ENVIRONMENT}')
+    scene.dest.run(f"echo 'Defaults env_file={_ENVIRONMENT}' >{_SUDO}")  # modules run as root
     _sessions_anew(scene.dest)
 
 

@@ -16,7 +16,6 @@ MIGRATION = "49152-49215"
 _TABLE = "table inet faults"
 _MTU = 1200
 _GIVES_UP_S = 40  # libvirt's keepalive, after 30 s
-_ACKNOWLEDGES = 90  # bytes: of a packet that says nothing else
 _LARGE = 250  # bytes: of what libvirt sends, a keepalive's answer is smaller, the answer to Finish larger
 
 
@@ -76,8 +75,7 @@ def return_path_cut(scene: Scene) -> None:
     nothing that the destination's QEMU says: it completes, and the source does not learn of it.
     """
     cut(_GIVES_UP_S)(scene)
-    said = f"input ip saddr {scene.dest.address} tcp sport {MIGRATION} meta length > {_ACKNOWLEDGES}"
-    _drop(scene, [said], None)
+    _drop(scene, [f"input ip saddr {scene.dest.address} tcp sport {MIGRATION} tcp flags & psh == psh"], None)
 
 
 def reset(scene: Scene) -> None:
