@@ -15,7 +15,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import DEL
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 
 UUID = "11111111-2222-3333-4444-555555555555"
-Look = tuple[str, str]  # states of the guest on the source and on the destination
+# States of the guest on the source and on the destination; `, whole`: with all its memory.
+Look = tuple[str, str]
 
 
 class Hosts:
@@ -28,7 +29,7 @@ class Hosts:
         self.looks, self.jobs, self.reachable = list(looks), jobs, reachable
         self.done: list[str] = []
         self.source, self.dest = "source", "dest"
-        self.time_s = 0.0
+        self.time_s, self.memory = 0.0, ""
         self.later = len(self.looks) > 1  # the script goes on
 
     def or_none(self, end: str) -> str | None:
@@ -58,7 +59,13 @@ class Hosts:
         here, there = self.looks[0]
         if end == "dest" and len(self.looks) > 1:
             self.looks.pop(0)
+        there, _comma, self.memory = there.partition(", ")
         return "unreachable" if end is None else here if end == "source" else there
+
+    def is_whole(self, end: str, uuid: str) -> bool:
+        """Of the guest on the destination, as it was seen last."""
+        assert (end, uuid) == ("dest", UUID)
+        return self.memory == "whole"
 
     def job_active(self, _end: str | None, *_more: t.Any, **_options: t.Any) -> bool:
         """Whether libvirt is at work, for as many looks as told."""
@@ -77,6 +84,7 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     patched: dict[str, t.Any] = {
         "state_there": hosts.state,
         "job_active": hosts.job_active,
+        "is_whole": hosts.is_whole,
         "resume": hosts.doer("resume"),
         "discard": hosts.doer("discard"),
     }
@@ -124,6 +132,8 @@ CASES: list[tuple[list[Look], bool, list[str], str]] = [
     ([("paused", "incoming")], False, ["discard dest", "resume source"], "stayed"),  # when libvirt has had its time
     ([("shutdown", "incoming")], False, ["discard dest"], "stayed"),
     ([("postcopy", "running")], False, [], "open"),
+    ([("postcopy", "running, whole")], False, ["discard source"], "arrived"),  # when libvirt has had its time
+    ([("postcopy", "running"), ("postcopy", "running, whole"), ("absent", "running")], False, [], "arrived"),
     ([("unreachable", "running")], False, [], "open"),
 ]
 
