@@ -83,7 +83,11 @@ def _message(refused: t.Sequence[placement.Placement]) -> str:
     guests: dict[str, list[str]] = {}
     for item in refused:
         guests.setdefault(item.why, []).append(item.guest)
-    return "; ".join(f"cannot place {some_of(names, _NAMED)}: {why}" for why, names in guests.items())
+    told = {
+        some_of(names, _NAMED): why if len(names) == 1 else why.replace("it needs", "each needs", 1)
+        for why, names in guests.items()
+    }
+    return "; ".join(f"cannot place {names}: {why}" for names, why in told.items())
 
 
 def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:

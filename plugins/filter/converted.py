@@ -13,7 +13,7 @@ author:
   - corral.virt contributors (@corral-virt)
 description:
   - Converts arguments as M(corral.virt.virt_arguments) does, for arguments that it withholds because they may hold
-    secrets.
+    secrets. Fails for a value that cannot be converted.
 positional: _input, action
 options:
   _input:

@@ -87,7 +87,7 @@ def withheld(action: Action, arguments: Given) -> list[str]:
 
 
 def converted(action: Action, given: Given) -> dict[str, t.Any]:
-    """Convert arguments of which `asked` has checked the rest; raises BadArguments for what cannot be converted."""
+    """Convert arguments that `asked` accepted; raises BadArguments for what cannot be converted."""
     values, problems = _converted(action, given)
     if problems:
         raise BadArguments(problems)

@@ -32,8 +32,8 @@ SEEN: list[tuple[str, str, dict[str, t.Any], Observation]] = [
     ("postcopy", "postcopy", {}, Observation("postcopy", "postcopy")),
     ("postcopy", "in part", {}, Observation("postcopy", "running")),
     ("postcopy", "in part, broken", {}, Observation("postcopy", "running")),
-    ("postcopy", "whole", {}, Observation("postcopy", "running", whole=True)),
-    ("paused", "whole", {}, Observation("paused", "running", was_paused=True)),
+    ("postcopy", "complete", {}, Observation("postcopy", "running", complete=True)),
+    ("paused", "complete", {}, Observation("paused", "running", was_paused=True)),
     ("migrated", "running", {}, Observation("migrated", "running")),
     ("crashed", "", {}, Observation("crashed", "absent")),
     # Only the source knows who suspended it.

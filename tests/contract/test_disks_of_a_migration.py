@@ -371,6 +371,33 @@ def test_a_disk_that_only_the_user_calls_shared(
     assert (move.vouched, move.why) == (False, f"on {IMAGES}, declared shared in qemu.conf")
 
 
+# qemu.conf, the source's security drivers; whether libvirt takes a disk on NFS back when it ends a copy of its guest.
+TAKES: list[tuple[str, list[str], bool]] = [
+    ("", [], True),
+    ("dynamic_ownership = 0", ["apparmor"], False),
+    ("dynamic_ownership = 0", ["selinux"], True),
+]
+
+
+@pytest.mark.parametrize(("conf", "drivers", "takes"), TAKES)
+def test_a_disk_that_the_end_of_a_copy_takes_from_the_destination(
+    world: World, conf: str, drivers: list[str], takes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a shared disk that the guest writes to, and that nobody else has."""
+    configured(monkeypatch, tmp_path, conf)
+    models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
+    capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
+    monkeypatch.setattr(query, "capabilities", {world.source: capabilities}.__getitem__)
+    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", SEED: "nfs4"}.get)
+    data = disk(DATA, "vdb") + disk(SEED, "sda", "<readonly/>", "cdrom")
+    for system, more in ((SYSTEM, ""), (DATA, ""), (SYSTEM, "<shareable/>"), (SYSTEM, "<readonly/>")):
+        world.guest(active=False, disks=disk(system, more=more) + (data if system != DATA else ""))
+        found = query.find(world.source, "box")
+        assert found is not None
+        expected = [SYSTEM] if takes and system == SYSTEM and not more else []
+        assert disk_moves.taken_back(world.source, found) == expected
+
+
 def test_a_block_device_that_the_user_calls_shared_is_taken_for_it(world: World) -> None:
     """libvirt gives its owner back on each host alone."""
     world.guest(

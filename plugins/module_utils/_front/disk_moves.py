@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["disks", "images", "unused"]
+__all__ = ["disks", "images", "taken_back", "unused"]
 
 _FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
 _CLOCK_S = 2  # between a file's time and that in its manifest
@@ -110,16 +110,12 @@ class _Reader:
     def disk(self, item: t.Mapping[str, t.Any], mode: str) -> MigratingDisk:
         """One disk of a guest."""
         path = t.cast(str, item["source"])
-        owns, listed = qemu.settings()
-        told_shared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
-        shared_on = local.shared_filesystem(path) or told_shared
+        shared_on = _shared_on(path)
         facts = MigratingDisk(
             str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))
         )
         if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
-            labels = "selinux" in host_xml.host(query.capabilities(self._ends.source))["security_drivers"]
-            does = ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
-            facts = dataclasses.replace(facts, vouched=True, relabelled=" and ".join(does))
+            facts = dataclasses.replace(facts, vouched=True, relabelled=" and ".join(_relabelled(self._ends.source)))
         facts = dataclasses.replace(facts, cache=item.get("cache"))
         pool = self._pools.get(os.path.normpath(os.path.dirname(path)))
         if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
@@ -178,6 +174,33 @@ class _Reader:
                 return "altered"
         _VERIFIED.add(known)
         return "same"
+
+
+def _shared_on(path: str) -> str | None:
+    """The shared filesystem, or the directory that qemu.conf declares shared, that holds it."""
+    _owns, listed = qemu.settings()
+    declared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
+    return local.shared_filesystem(path) or declared
+
+
+def _relabelled(connection: t.Any) -> list[str]:
+    """What libvirt does to a guest's disks when the guest ends here."""
+    owns, _listed = qemu.settings()
+    labels = "selinux" in host_xml.host(query.capabilities(connection))["security_drivers"]
+    return ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
+
+
+def taken_back(connection: t.Any, guest: FoundGuest) -> list[str]:
+    """Shared disks that libvirt would take from the destination, if it ended what is here of the guest.
+
+    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED).
+    """
+    found = disk.read_all(parse(guest.live_xml or guest.xml))
+    paths = [
+        str(item["source"]) for item in found if item.get("source") and not _fixed(item) and not item.get("shareable")
+    ]
+    shared = [path for path in paths if not path.startswith("/dev/") and _shared_on(path)]
+    return shared if shared and _relabelled(connection) else []
 
 
 def _inside(path: str, directory: str) -> bool:

@@ -15,12 +15,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
-from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, migration_files
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
+    DONE_BY,
     Verdict,
     following,
     judge,
@@ -31,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindi
 
 __all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "observe", "reconcile", "resume_guest"]
 
-_PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone
+_PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone, and ends a migration that is complete
 _LOOK_S = 0.5
 _DEFINITIONS = ("/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart")
 
@@ -87,8 +88,23 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
     here = "paused" if here == "incoming" else here  # of the source: paused by its migration
     old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)
     job = migrate.job_active(source, uuid)
-    whole = here == "postcopy" and there == "running" and migrate.is_whole(dest, uuid)
-    return Observation(here, there, was_paused=was_paused, job_active=job, superseded=old, whole=whole, again=again)
+    complete = here == "postcopy" and there == "running" and migrate.has_all_memory(dest, uuid)
+    ends = complete or (here, there) == ("paused", "running")
+    return Observation(
+        here,
+        there,
+        was_paused=was_paused,
+        job_active=job,
+        superseded=old,
+        complete=complete,
+        takes_back=ends and _takes_back(source, uuid),
+        again=again,
+    )
+
+
+def _takes_back(source: t.Any, uuid: str) -> bool:
+    guest = query.find_by_uuid(source, uuid)
+    return bool(guest and disk_moves.taken_back(source, guest))
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:
@@ -121,11 +137,14 @@ def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdi
 
     `again`: another run sent the guest.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    began = time.monotonic()
+    seen_s: dict[Verdict, float] = {}  # when what calls for an action was seen first
     acted: list[Verdict] = []
     while True:
         verdict = judge(observe(endpoints, move.uuid, was_paused=move.paused, again=again or bool(acted)))
-        action = following(verdict, acted, late=time.monotonic() >= deadline)
+        now = time.monotonic()
+        since = seen_s.setdefault(verdict, now) if verdict.action in DONE_BY else began
+        action = following(verdict, acted, late=now - since >= _PATIENCE_S)
         if not action:
             return outcome(acted, verdict)
         if action == "wait":

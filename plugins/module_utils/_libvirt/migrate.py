@@ -21,7 +21,7 @@ __all__ = [
     "completed",
     "dirty_mib_s",
     "discard",
-    "is_whole",
+    "has_all_memory",
     "job_active",
     "measure_dirtying",
     "paused_by_owner",
@@ -268,10 +268,10 @@ def _word(code: int, reason: int) -> str:
     return more.get((code, reason)) or states.word(code)
 
 
-def is_whole(connection: Connection, uuid: str) -> bool:
-    """Whether a guest runs and has all its memory, of which a part came in post-copy.
+def has_all_memory(connection: Connection, uuid: str) -> bool:
+    """Whether a guest runs on the destination of a post-copy that is complete, as the source is still in post-copy.
 
-    libvirt sets this reason when QEMU has completed the migration, and not before.
+    libvirt sets this reason when QEMU has completed the migration, and not before. Later the owner can change it.
     """
     migrated = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]
     with contextlib.suppress(libvirt.libvirtError):

@@ -375,7 +375,7 @@ class _Search:
 
 def _gain_per_mib(best: _Candidate, one: Resident) -> float:
     """The gain for each MiB that is copied, to six digits: of nearly equal moves, the cheaper one comes first."""
-    gain = best.less / max(1, one.cost_mib)
+    gain = best.less / max(1, one.cost_mib)  # above zero, as each candidate's
     return round(gain, 5 - math.floor(math.log10(gain)))
 
 

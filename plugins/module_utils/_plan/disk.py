@@ -249,8 +249,8 @@ def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
     path = sight.device.path
-    remedy = f"if no other run is creating it now, remove it, or use it as it is with disks[].source: {path}"
-    sight.fail(Refused, "create", f": {path} exists already; {remedy}")
+    remedy = f"If not, remove it, or use it as it is with disks[].source: {path}"
+    sight.fail(Refused, "create", f": {path} exists already; another run may be creating it. {remedy}")
 
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {

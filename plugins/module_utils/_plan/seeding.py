@@ -34,7 +34,7 @@ __all__ = ["UNSEEDED", "SeedCase", "Seeding", "case_of", "plan", "seed_case"]
 # suffix of a disk's path while the seed is applied to it; no definition names this file, so no guest can start on it
 UNSEEDED = ".unseeded"
 
-# What becomes of a seed; of the first, cloud_init says nothing. The last two are refused.
+# What becomes of a seed. UNSPOKEN: cloud_init is not given. The last two are refused.
 UNSPOKEN, WRITE, REWRITE, CUSTOMIZE, DONE, IGNORED = "unspoken", "write", "rewrite", "customize", "done", "ignored"
 TOO_LATE, DIFFERS = "too late", "differs"
 _CHANGED = {"next_boot": REWRITE, "ignore": IGNORED, "refuse": DIFFERS}

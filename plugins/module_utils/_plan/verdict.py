@@ -77,6 +77,11 @@ def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when:
     return Row(source, dest, when, Verdict(state, action.rstrip("~"), meaning, wait=action.endswith("~")))
 
 
+_IN_DANGER = (
+    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it changes the "
+    "owner or the label of the shared disks, and the guest cannot write to them. Suspend the guest on the destination, "
+    "destroy and undefine it on the source, set the owner and the label as before, and run again"
+)
 # The first row that holds decides. An action with `~` waits: libvirt may still decide.
 _NOT_BEGUN = (
     # source, destination, state, action, meaning
@@ -97,12 +102,12 @@ _BEGUN = (
     _row("postcopy", "absent shutdown crashed", "memory lost", "nothing~",
          "post-copy, and {dest} on the destination: the part of its memory that was there is lost; destroy and "
          "undefine it here, and start it there from its disks, which are newer"),
-    _row("postcopy", "running", "not told", "clean_source~",
-         "arrived with all its memory; the source was not told, and kept a part of it", when="whole"),
+    _row("postcopy", "running", "disks in danger", "nothing~", _IN_DANGER, when="takes_back"),
+    _row("postcopy", "running", "unconfirmed", "clean_source~",
+         "arrived with all its memory; libvirt on the source did not learn of it", when="complete"),
     _row("postcopy", "*", "memory on both", "nothing~",
          "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
-         "resume it "
-         "(virsh migrate --postcopy-resume)"),
+         "resume it (virsh migrate --postcopy-resume)"),
     # Nobody can tell yet.
     _row("*", "*", "under way", "nothing~",
          "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again",
@@ -153,6 +158,7 @@ _BEGUN = (
     _row("paused", "running", "split", "nothing",
          "paused on the source as before, and running on the destination; nothing was touched; compare them",
          when="was_paused"),
+    _row("paused", "running", "disks in danger", "nothing", _IN_DANGER, when="takes_back"),
     _row("paused", "running", "held back", "clean_source",
          "runs on the destination; a paused copy was left on the source"),
     _row("paused", "incoming", "undecided", "clean_dest~", "not yet decided by libvirt"),

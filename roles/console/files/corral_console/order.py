@@ -30,7 +30,7 @@ class BadOrder(Exception):
     """The problems of a request, by argument."""
 
     def __init__(self, errors: t.Mapping[str, str]) -> None:
-        super().__init__("; ".join(errors.values()))
+        super().__init__("; ".join(f"{name}: {text}" if name else text for name, text in errors.items()))
         self.errors = dict(errors)
 
 

@@ -153,7 +153,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known(volumes=(SYSTEM,)),
         Site(IMAGES, GIB),
         (
-            f"Refused: cannot create disk data of web1: {DATA} exists already; if no other run is creating it now, "
+            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it. If not, "
             f"remove it, or use it as it is with disks[].source: {DATA}"
         ),
     ),

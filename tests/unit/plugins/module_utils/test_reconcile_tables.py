@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import DEL
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 
 UUID = "11111111-2222-3333-4444-555555555555"
-# States of the guest on the source and on the destination; `, whole`: with all its memory.
+# States of the guest on the source and on the destination; `, complete`: with all its memory.
 Look = tuple[str, str]
 
 
@@ -31,6 +31,7 @@ class Hosts:
         self.source, self.dest = "source", "dest"
         self.time_s, self.memory = 0.0, ""
         self.later = len(self.looks) > 1  # the script goes on
+        self.takes_back = False
 
     def or_none(self, end: str) -> str | None:
         """A host, or None when it cannot be reached."""
@@ -62,10 +63,10 @@ class Hosts:
         there, _comma, self.memory = there.partition(", ")
         return "unreachable" if end is None else here if end == "source" else there
 
-    def is_whole(self, end: str, uuid: str) -> bool:
+    def has_all_memory(self, end: str, uuid: str) -> bool:
         """Of the guest on the destination, as it was seen last."""
         assert (end, uuid) == ("dest", UUID)
-        return self.memory == "whole"
+        return self.memory == "complete"
 
     def job_active(self, _end: str | None, *_more: t.Any, **_options: t.Any) -> bool:
         """Whether libvirt is at work, for as many looks as told."""
@@ -84,7 +85,7 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     patched: dict[str, t.Any] = {
         "state_there": hosts.state,
         "job_active": hosts.job_active,
-        "is_whole": hosts.is_whole,
+        "has_all_memory": hosts.has_all_memory,
         "resume": hosts.doer("resume"),
         "discard": hosts.doer("discard"),
     }
@@ -92,6 +93,7 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
         monkeypatch.setattr(migrate, name, fake)
     monkeypatch.setattr(reconcile, "_suspended", lambda *_more: False)
     monkeypatch.setattr(reconcile, "_superseded", lambda *_more: False)
+    monkeypatch.setattr(reconcile, "_takes_back", lambda *_more: hosts.takes_back)
     monkeypatch.setattr(reconcile, "resume_guest", hosts.doer("resume"))
     monkeypatch.setattr(copy_offline, "release", hosts.doer("release"))
     monkeypatch.setattr(reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
@@ -132,8 +134,8 @@ CASES: list[tuple[list[Look], bool, list[str], str]] = [
     ([("paused", "incoming")], False, ["discard dest", "resume source"], "stayed"),  # when libvirt has had its time
     ([("shutdown", "incoming")], False, ["discard dest"], "stayed"),
     ([("postcopy", "running")], False, [], "open"),
-    ([("postcopy", "running, whole")], False, ["discard source"], "arrived"),  # when libvirt has had its time
-    ([("postcopy", "running"), ("postcopy", "running, whole"), ("absent", "running")], False, [], "arrived"),
+    ([("postcopy", "running, complete")], False, ["discard source"], "arrived"),  # when libvirt has had its time
+    ([("postcopy", "running"), ("postcopy", "running, complete"), ("absent", "running")], False, [], "arrived"),
     ([("unreachable", "running")], False, [], "open"),
 ]
 
@@ -183,6 +185,21 @@ def test_libvirt_is_given_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     hosts = Hosts([("running", "running")])
     play(monkeypatch, hosts)
     assert hosts.time_s == 0
+
+
+def test_libvirt_has_its_time_from_when_the_destination_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be ending the migration itself."""
+    hosts = Hosts([("postcopy", "running")] * 89 + [("postcopy", "running, complete")])
+    assert (play(monkeypatch, hosts).end, hosts.done) == ("arrived", ["discard source"])
+    assert 44 + 45 <= hosts.time_s < 44 + 47
+
+
+@pytest.mark.parametrize("looks", [("paused", "running"), ("postcopy", "running, complete")])
+def test_a_copy_whose_end_takes_the_disks_of_the_guest_is_left(looks: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts([looks])
+    hosts.takes_back = True
+    verdict = play(monkeypatch, hosts)
+    assert (verdict.end, hosts.done) == ("open", []) and "owner or the label of the shared disks" in verdict.meaning
 
 
 def test_an_end_that_cannot_be_reached_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ STATES = [
     "postcopy",
     "migrated",
 ]
-FLAGS = ("was_paused", "job_active", "superseded", "whole", "again", "same_host")
+FLAGS = ("was_paused", "job_active", "superseded", "complete", "takes_back", "again", "same_host")
 EVERY = [
     Observation(source, dest, begun=begun, **t.cast("dict[str, t.Any]", dict(zip(FLAGS, flags))))
     for begun in verdicts.TABLES
@@ -83,12 +83,14 @@ def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
             )
         if action == "clean_source":
             assert seen.dest in ("running", "paused") and seen.source not in ("running", "absent", "unreachable")
-            assert seen.source != "postcopy" or (seen.whole and seen.dest == "running")
+            assert seen.source != "postcopy" or (seen.complete and seen.dest == "running")
+            assert not seen.takes_back or seen.source != "paused" or seen.dest != "running"
+            assert not seen.takes_back or seen.source != "postcopy"
         if action in verdicts.DONE_BY:
             assert (
                 seen.begun == "here"
                 and not seen.same_host
-                and (not seen.job_active or seen.whole)  # nothing is left to be sent
+                and (not seen.job_active or (seen.source == "postcopy" and seen.complete))  # nothing is left to be sent
                 and "unreachable" not in (seen.source, seen.dest)
             )
 
@@ -153,6 +155,11 @@ LOST = (
     "on the destination: the part of its memory that was there is lost; destroy and undefine it here, and start it "
     "there from its disks, which are newer"
 )
+DANGER = (
+    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it changes the "
+    "owner or the label of the shared disks, and the guest cannot write to them. Suspend the guest on the destination, "
+    "destroy and undefine it on the source, set the owner and the label as before, and run again"
+)
 HALVES = (
     "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
 )
@@ -165,13 +172,11 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
     (
         "postcopy",
         "running",
-        "whole",
-        (
-            "not told",
-            "clean_source~",
-            "arrived with all its memory; the source was not told, and kept a part of it",
-        ),
+        "complete",
+        ("unconfirmed", "clean_source~", "arrived with all its memory; libvirt on the source did not learn of it"),
     ),
+    ("postcopy", "running", "takes_back", ("disks in danger", "nothing~", DANGER)),
+    ("paused", "running", "takes_back", ("disks in danger", "nothing", DANGER)),
     ("postcopy", "running", "", ("memory on both", "nothing~", f"post-copy (running on the destination): {HALVES}")),
     (
         "running",
