@@ -71,8 +71,8 @@ def large_lost(scene: Scene) -> None:
 
 
 def return_path_cut(scene: Scene) -> None:
-    """Nothing passes for so long that libvirt gives up. After that the source's pages and their acknowledgements pass, but
-    nothing that the destination's QEMU says: it completes, and the source does not learn of it.
+    """Nothing passes for so long that libvirt gives up. After that the source's pages and their acknowledgements pass,
+    but nothing that the destination's QEMU says: it completes, and the source does not learn of it.
     """
     cut(_GIVES_UP_S)(scene)
     _drop(scene, [f"input ip saddr {scene.dest.address} tcp sport {MIGRATION} tcp flags & psh == psh"], None)

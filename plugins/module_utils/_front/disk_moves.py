@@ -191,9 +191,10 @@ def _relabelled(connection: t.Any) -> list[str]:
 
 
 def taken_back(connection: t.Any, guest: FoundGuest) -> list[str]:
-    """Shared disks that libvirt would take from the destination, if it ended what is here of the guest.
+    """Shared disks that libvirt may take from the destination, if it ends what is here of the guest.
 
-    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED).
+    It spares them at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED), and where the storage
+    keeps its notes of both hosts in extended attributes: GlusterFS does, NFS does not.
     """
     found = disk.read_all(parse(guest.live_xml or guest.xml))
     paths = [

@@ -142,7 +142,7 @@ class Observation:
     # it was let run on the destination after it had ended on the source, and nobody wrote to its disks here since
     superseded: bool = False
     complete: bool = False  # after a post-copy: all its memory is on the destination, where it runs
-    # libvirt would change the owner or the label of disks that the destination uses, if it ended the copy on the source
+    # libvirt may change the owner or the label of disks that the destination uses, if it ends the copy on the source
     takes_back: bool = False
     begun: str = "here"  # a move of it from here: none, here (to this destination), elsewhere
     again: bool = False  # it is looked at by a run that did not send it

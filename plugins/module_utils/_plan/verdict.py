@@ -78,9 +78,9 @@ def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when:
 
 
 _IN_DANGER = (
-    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it changes the "
-    "owner or the label of the shared disks, and the guest cannot write to them. Suspend the guest on the destination, "
-    "destroy and undefine it on the source, set the owner and the label as before, and run again"
+    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it may change the "
+    "owner or the label of the shared disks, and the guest cannot write to them then. Suspend the guest on the "
+    "destination, destroy and undefine it on the source, set the owner and the label as before, and run again"
 )
 # The first row that holds decides. An action with `~` waits: libvirt may still decide.
 _NOT_BEGUN = (

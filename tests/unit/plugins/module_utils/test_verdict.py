@@ -156,9 +156,9 @@ LOST = (
     "there from its disks, which are newer"
 )
 DANGER = (
-    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it changes the "
-    "owner or the label of the shared disks, and the guest cannot write to them. Suspend the guest on the destination, "
-    "destroy and undefine it on the source, set the owner and the label as before, and run again"
+    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it may change the "
+    "owner or the label of the shared disks, and the guest cannot write to them then. Suspend the guest on the "
+    "destination, destroy and undefine it on the source, set the owner and the label as before, and run again"
 )
 HALVES = (
     "its memory is on both hosts; run again when the network is back, or resume it (virsh migrate --postcopy-resume)"
