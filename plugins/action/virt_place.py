@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _guest,
+    _guest_problems,
     _inventory,
     _lacking,
     _needs,
@@ -99,7 +100,8 @@ def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
     """Problems of each guest that its host would find, after images were imported for it."""
     return [
-        _guest.problems({key: value for key, value in one.items() if key not in _needs.OWN}, profiles) for one in guests
+        _guest_problems.problems({key: value for key, value in one.items() if key not in _needs.OWN}, profiles)
+        for one in guests
     ]
 
 

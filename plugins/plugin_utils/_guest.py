@@ -9,25 +9,13 @@ import json
 import typing as t
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.common.parameters import remove_values
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import (
-    GUEST_OPTIONS,
-    spec_problems,
-    wanted,
-)
-from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
-from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS
-from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 
-__all__ = ["PROFILES", "Told", "merged", "prepared", "problems", "with_profiles"]
+__all__ = ["PROFILES", "Told", "merged", "prepared", "with_profiles"]
 
 Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
 
-_VALIDATOR = ArgumentSpecValidator(GUEST_OPTIONS)
 _HEADER = "#cloud-config\n"
 _OPTIONS_OF = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile": ("disks", "virt_disk_profiles")}
 PROFILES = tuple(variable for _items, variable in _OPTIONS_OF.values())  # variables that hold profiles
@@ -89,23 +77,6 @@ def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     if problems:
         raise ValueError("; ".join(problems))
     return options
-
-
-def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
-    """All that a host would refuse of the guest's options, without asking one; `variables` as for its profiles."""
-    try:
-        options = prepared(with_profiles(guest, variables))
-    except ValueError as error:
-        return [str(error)]
-    result = _VALIDATOR.validate(bounded(GUEST_OPTIONS, options))
-    found = list(spec_problems(result, GUEST_OPTIONS, str(options.get("name") or "a guest without a name")))
-    if len(found) == len(result.unsupported_parameters):  # the others are of their types
-        try:
-            wanted(result.validated_parameters)
-        except BadInput as error:
-            found += error.problems
-    hidden = {*result._no_log_values, *overlay.secrets(str(options.get("xml") or ""))}
-    return [without_secrets(remove_values(one, hidden)) for one in found]
 
 
 def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import gc
 import os
 import typing as t
 
@@ -34,6 +35,19 @@ class UntrustedAction(ActionBase):
         for sentence in _expiry.warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
             Display().warning(printable(sentence))
         return super().run(tmp, task_vars)
+
+    def _configure_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
+        """Pack the module without Python's collector of garbage.
+
+        Packing parses up to a hundred files; the collector takes a third of that time, and syntax trees need none.
+        """
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return super()._configure_module(*arguments, **more)
+        finally:
+            if collects:
+                gc.enable()
 
     def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
         return _cleaned(super()._execute_module(*arguments, **more))

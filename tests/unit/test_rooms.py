@@ -244,7 +244,7 @@ def test_module_utils_are_private_python() -> None:
 BUDGETS_KIB = {
     "virt_domain": 194,
     "virt_domains": 194,
-    "virt_domain_info": 119,
+    "virt_domain_info": 120,
     "virt_host_info": 33,
     "virt_image": 110,
 }

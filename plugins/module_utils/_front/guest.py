@@ -12,9 +12,8 @@ import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import disks, many
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._front import many
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
@@ -110,6 +109,10 @@ class _Host:
         return qemu.displays() if self._is_here() else DisplayDefaults()
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
+        if not questions:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._front import disks
+
         return disks.answers(self._connection, questions, self._locks)
 
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
@@ -120,9 +123,13 @@ class _Host:
         return seeds.answer(self._connection, guest, question)
 
     def volumes(self) -> list[dict[str, t.Any]]:
+        from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+
         return [host_xml.volume(xml) for xml in storage.all_volumes(self._connection)]
 
     def has_volume(self, path: str) -> bool:
+        from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+
         return storage.volume_at(self._connection, path) is not None
 
     def _is_here(self) -> bool:
@@ -137,4 +144,6 @@ def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
 
         seeds.do(connection, step)
         return None
+    from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+
     return doers.do(connection, uuid, step)

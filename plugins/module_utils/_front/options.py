@@ -9,6 +9,7 @@ back into words.
 from __future__ import annotations
 
 import collections
+import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import shown
@@ -35,7 +36,7 @@ def spec(table: Table, *, without: t.Collection[str] = ()) -> dict[str, t.Any]:
     options: dict[str, t.Any] = {}
     for field, row in table.items():
         if field not in without:
-            *way, last = option_of(field).split(".")
+            *way, last = _way(field)
             place = options
             for step in way:
                 place = place.setdefault(step, {"type": "dict", "options": {}})["options"]
@@ -66,10 +67,10 @@ def fields_of(
     """
     fields: dict[str, t.Any] = {}
     for field, row in table.items():
-        value = _dig(given, option_of(field))
-        place = where + option_of(field)
+        value = _dig(given, _way(field))
         if value is None:
             continue
+        place = where + option_of(field)
         if isinstance(row, Items):
             fields[field] = items_of(row, value, guest, problems, place)
             continue
@@ -118,9 +119,15 @@ def problem(place: str, guest: str, reason: str, value: object) -> str:
     return f"{place} of {guest}: {reason}" + ("" if named else f", not {shown}")
 
 
-def _dig(given: t.Mapping[str, t.Any], path: str) -> t.Any:
+@functools.cache  # a hundred guests in one call have the same fields
+def _way(field: str) -> tuple[str, ...]:
+    """The dictionaries on the way to a field's option, and its name there."""
+    return tuple(option_of(field).split("."))
+
+
+def _dig(given: t.Mapping[str, t.Any], way: tuple[str, ...]) -> t.Any:
     value: t.Any = given
-    for step in path.split("."):
+    for step in way:
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
@@ -146,7 +153,7 @@ def as_options(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
             value = shown(field, value)
             value = value if takes(row.kind, value) else None
         if value is not None:
-            *way, last = option_of(field).split(".")
+            *way, last = _way(field)
             place = options
             for step in way:
                 place = place.setdefault(step, {})

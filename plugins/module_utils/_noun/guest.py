@@ -59,8 +59,10 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     """The plan for one guest; raises a refusal."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
-    power.check_state(wanted, found, moving=bool(found and record.read(found.xml).get("moving")))
-    result = _plan_absent(wanted, found, host) if wanted.state == "absent" else _plan_present(wanted, found, host)
+    memory = record.read(found.xml) if found else {}
+    power.check_state(wanted, found, moving=bool(memory.get("moving")))
+    plan_state = _plan_absent if wanted.state == "absent" else _plan_present
+    result = plan_state(wanted, found, memory, host)
     if step is None:
         return result
     return dataclasses.replace(
@@ -81,10 +83,10 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
 # Any state but absent: defaults, disks and seed, definition, checks, running definition, plan.
 
 
-def _plan_present(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
+def _plan_present(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
     if found is None or wanted.renamed_from:  # a guest that exists keeps its name
         check_name(wanted.name, what="name")
-    subject = _subject(wanted, found, host)
+    subject = _subject(wanted, found, memory, host)
     seed_plan = _plan_disks_and_seed(subject, host)
     definition = _edited_definition(subject, seed_plan)
     notes = _check_host(subject, definition, host)
@@ -139,14 +141,13 @@ class _Subject:
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def _subject(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> _Subject:
+def _subject(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> _Subject:
     if found:
-        return _existing_guest(wanted, found, host)
+        return _existing_guest(wanted, found, memory, host)
     return _guest_to_clone(wanted, host) if wanted.clone_of else _guest_to_create(wanted, host)
 
 
-def _existing_guest(wanted: GuestSpec, found: FoundGuest, host: Host) -> _Subject:
-    memory = record.read(found.xml)
+def _existing_guest(wanted: GuestSpec, found: FoundGuest, memory: t.Mapping[str, t.Any], host: Host) -> _Subject:
     running = sources(found.live_xml) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
     original = None
@@ -270,9 +271,9 @@ def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[
         new_guest.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
         cloning.check_files(wanted, *map(cloned.own_files, (subject.original.xml, stored.xml)))
-    _check_filters(subject, definition, host)
-    before, after = (graphics.displays(parse(xml)) for xml in (subject.base, stored.xml))
-    notes = displays.check(wanted, before, after, host.displays())
+    before, after = parse(subject.base), parse(stored.xml)
+    _check_filters(wanted, interface.filters(before), interface.filters(after), host)
+    notes = displays.check(wanted, graphics.displays(before), graphics.displays(after), host.displays)
     if found and not found.active and stored.changes and "managed_save" in host.keeps(found.uuid):
         notes.append(plans.saved(wanted.name))
     return notes
@@ -285,12 +286,10 @@ def _newly_connected(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
     return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
 
 
-def _check_filters(subject: _Subject, definition: _Definition, host: Host) -> None:
+def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: Host) -> None:
     """Check that the network filters in the options or in `xml` exist on the host and take effect."""
-    wanted, known = definition.wanted, interface.filters(parse(subject.base))
     spoken = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
-    after = interface.filters(parse(definition.stored.xml))
-    asked = {name: one for name, one in after.items() if name in spoken or known.get(name) != one}
+    asked = {name: one for name, one in after.items() if name in spoken or before.get(name) != one}
     there = host.filters() if asked else None
     if there is not None:
         Problems(nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, there)), host.bridge_calls())).refuse()
@@ -314,11 +313,10 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
 # State absent.
 
 
-def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> GuestPlan:
+def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
         return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
-    memory = record.read(found.xml)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
     owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
     in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}

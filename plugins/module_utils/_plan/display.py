@@ -20,16 +20,20 @@ _TLS = {"vnc": "vnc_tls in qemu.conf (hypervisor_qemu_conf)", "spice": "graphics
 
 
 def check(
-    wanted: GuestSpec, before: t.Collection[Display], after: t.Sequence[Display], defaults: DisplayDefaults
+    wanted: GuestSpec,
+    before: t.Collection[Display],
+    after: t.Sequence[Display],
+    ask: t.Callable[[], DisplayDefaults],
 ) -> list[str]:
     """Warnings about displays that anybody can use who reaches their port.
 
-    Raises Refused where the task is about such a one.
+    Asks the host for its defaults only where they matter. Raises Refused where the task is about such a display.
     """
-    if wanted.allow_unprotected:
+    exposed = [display for display in after if not all(map(_is_loopback, display.listens))]
+    if wanted.allow_unprotected or not exposed:
         return []
-    notes = []
-    for display in after:
+    defaults, notes = ask(), list[str]()
+    for display in exposed:
         places = [place for place in _places(display, defaults) if not _is_loopback(place)]
         if not places or display.password or display.tls or display.type in defaults.protected:
             continue

@@ -43,8 +43,8 @@ def test_an_unprotected_display_is_not_opened_by_a_task(
     with pytest.raises(
         Refused, match=r"of web1 on .* has neither password nor TLS.*127\.0\.0\.1.*password.*allow_unprotected"
     ):
-        check(GuestSpec("web1", graphics=said), before, after, host)
-    assert check(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, host) == []
+        check(GuestSpec("web1", graphics=said), before, after, lambda: host)
+    assert check(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, lambda: host) == []
 
 
 QUIET = [
@@ -64,13 +64,13 @@ QUIET = [
 def test_a_protected_display_is_nobodys_business(
     said: dict[str, str], before: list[Display], after: list[Display], host: DisplayDefaults
 ) -> None:
-    assert check(GuestSpec("web1", graphics=said), before, after, host) == []
+    assert check(GuestSpec("web1", graphics=said), before, after, lambda: host) == []
 
 
 @pytest.mark.parametrize("said", [None, {"type": "spice"}])
 def test_a_display_that_the_task_does_not_mention_is_only_warned_about(said: dict[str, str] | None) -> None:
     spice = Display("spice", ("127.0.0.1",), password=False, tls=False)
-    (note,) = check(GuestSpec("web1", graphics=said), [OPEN, spice], [OPEN, spice], NOWHERE)
+    (note,) = check(GuestSpec("web1", graphics=said), [OPEN, spice], [OPEN, spice], lambda: NOWHERE)
     assert note.startswith("vnc of web1 on 0.0.0.0 has neither password nor TLS: whoever reaches its port")
 
 
