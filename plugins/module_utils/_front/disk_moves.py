@@ -193,8 +193,7 @@ def _relabelled(connection: t.Any) -> list[str]:
 def taken_back(connection: t.Any, guest: FoundGuest) -> list[str]:
     """Shared disks that libvirt may take from the destination, if it ends what is here of the guest.
 
-    It spares them at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED), and where the storage
-    keeps its notes of both hosts in extended attributes: GlusterFS does, NFS does not.
+    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED).
     """
     found = disk.read_all(parse(guest.live_xml or guest.xml))
     paths = [
