@@ -624,6 +624,24 @@ def test_packed(place: Place, server: Server, packing: str) -> None:
     assert found.read_bytes() == plain
 
 
+@pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "zst"])
+def test_a_damaged_archive_is_refused_and_nothing_of_it_stays(place: Place, server: Server, packing: str) -> None:
+    """Its beginning is right, so that a piece of it is unpacked first."""
+    tool = {"gz": "gzip", "xz": "xz", "bz2": "bzip2", "zst": "zstd"}[packing]
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool} to pack with")
+    noise = os.urandom(3 * 1024**2)
+    packed = bytearray(subprocess.run([tool, "-c"], input=noise, capture_output=True, check=True).stdout)
+    middle = len(packed) * 2 // 3
+    packed[middle : middle + 128 * 1024] = b"\xff" * 128 * 1024
+    server.files[f"{DISK}.{packing}"] = bytes(packed)
+    output = {"path": f"{DISK}.{packing}", "checksum": f"sha256:{hashlib.sha256(packed).hexdigest()}"}
+    with pytest.raises(Failed, match=rf"cannot unpack .* as {packing}: "):
+        download(place, server, **output)
+    assert [name for name in place.unfinished() if name.endswith(".unpacked")] == []
+    assert not (place.pool / "disk.raw").exists()
+
+
 @pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc"])
 def test_every_format_is_converted(place: Place, form: str) -> None:
     source = make(place.sources / f"disk.{form}", form)

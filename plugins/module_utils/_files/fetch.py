@@ -25,6 +25,7 @@ import subprocess
 import time
 import typing as t
 import urllib.error
+import zlib
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import free_space
@@ -254,7 +255,7 @@ def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
         while True:
             try:
                 chunk = stream.read(CHUNK)
-            except (OSError, EOFError, lzma.LZMAError) as error:
+            except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
                 remove(unpacked)
                 raise Failed(f"cannot unpack {path} as {compression}: {error}") from error
             if not chunk:
