@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -437,6 +438,34 @@ def test_a_killed_run_leaves_nothing_visible_and_the_next_cleans_up(place: Place
                 "disk.qcow2",
             }
             (place.pool / "disk.qcow2").unlink()
+
+
+@pytest.mark.parametrize("without", ["nothing", "renameat2", "links"])
+def test_a_disk_never_replaces_what_appears_in_the_meantime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: str
+) -> None:
+    """On a filesystem without renameat2's flag (NFS), and on one that also has no hard links."""
+
+    def refused(*_names: object) -> t.NoReturn:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if without != "nothing":
+        monkeypatch.setattr("ctypes.CDLL", lambda *_arguments, **_more: object())
+    if without == "links":
+        monkeypatch.setattr(os, "link", refused)
+    made, taken = tmp_path / "made.qcow2", tmp_path / "taken.qcow2"
+    with files.new(str(made)) as unfinished:
+        Path(unfinished).write_text("mine")
+    assert made.read_text() == "mine" and made.stat().st_nlink == 1
+
+    taken.write_text("theirs")
+    if without != "links":  # it appears after each look
+        monkeypatch.setattr(os.path, "lexists", lambda _path: False)
+    with pytest.raises(Failed, match="a file with this name appeared in the meantime; inspect it"):
+        with files.new(str(taken)) as unfinished:
+            Path(unfinished).write_text("mine")
+    assert taken.read_text() == "theirs"
+    assert sorted(tmp_path.iterdir()) == [made, taken]
 
 
 def test_a_failed_copy_leaves_nothing(place: Place) -> None:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -27,6 +28,9 @@ _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's proc
 _WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
 # of a filesystem without; QEMU has none there either
 _NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_HERE, _RENAME_NOREPLACE = -100, 1  # AT_FDCWD and a flag of renameat2(2)
+_NO_RENAME = (errno.EINVAL, errno.ENOSYS)  # of a filesystem, or kernel, without that flag
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def kind(path: str) -> str:
@@ -101,14 +105,47 @@ def new(path: str) -> t.Iterator[str]:
         yield unfinished
         os.chmod(unfinished, 0o600)
         fsync(unfinished)
-        if os.path.lexists(path):
-            raise Failed(f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it")
-        os.rename(unfinished, path)
+        _appear(unfinished, path)
         fsync(os.path.dirname(path))
+    except FileExistsError as error:
+        raise Failed(
+            f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it"
+        ) from error
     except OSError as error:
         raise Failed(f"cannot create disk {path}: {error.strerror}") from error
     finally:
         remove(unfinished)
+
+
+def _appear(unfinished: str, path: str) -> None:
+    """Give a file a name that nothing has, in one step; raises FileExistsError."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
+    arguments = (_HERE, os.fsencode(unfinished), _HERE, os.fsencode(path), _RENAME_NOREPLACE)
+    if rename is not None and rename(*arguments) == 0:
+        return
+    code = ctypes.get_errno() if rename is not None else errno.ENOSYS
+    if code not in _NO_RENAME:
+        raise OSError(code, os.strerror(code), path)
+    _appear_by_link(unfinished, path)
+
+
+def _appear_by_link(unfinished: str, path: str) -> None:
+    """The same for NFS, which cannot rename so.
+
+    A power cut in between leaves both names; who removes the disk removes the hidden one with it. Where there are no
+    hard links either, what appears between the look and the renaming is lost.
+    """
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        if os.stat(unfinished).st_nlink == 1:  # else the answer to our own link was lost, and NFS asked again
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        os.rename(unfinished, path)
 
 
 def reflink(path: str, to: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["fsync", "remove"]
+__all__ = ["fsync", "remove", "replace"]
 
 
 def fsync(path: str | os.PathLike[str]) -> None:
@@ -19,6 +19,13 @@ def fsync(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace(path: str, to: str) -> None:
+    """Give a file the name of another: a power cut leaves the old one there, or all of the new one."""
+    fsync(path)
+    os.replace(path, to)
+    fsync(os.path.dirname(to))
 
 
 def remove(path: str) -> None:

@@ -19,7 +19,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._files import durable, private
 
 try:
     import pycdlib
@@ -153,4 +153,7 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
             ) from None
     if done.returncode:
         raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
-    os.replace(path, to)
+    try:
+        durable.replace(path, to)
+    except OSError as error:
+        raise Failed(f"cannot customize disk {to}: {error.strerror}; run again") from error

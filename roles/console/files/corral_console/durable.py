@@ -14,7 +14,8 @@ __all__ = ["replace"]
 def replace(path: Path, content: bytes, mode: int = 0o600, *, lasting: bool = True) -> None:
     """Put a new file in the place of that one, of which one process is the writer.
 
-    What is written again soon need not be `lasting`: readers see it whole, and a loss of power may lose it.
+    What is written again soon need not be `lasting`: readers see it whole, and a loss of power may lose it. Of what is,
+    it leaves the old content or the new; once this returns, the new.
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
@@ -24,3 +25,14 @@ def replace(path: Path, content: bytes, mode: int = 0o600, *, lasting: bool = Tr
             file.flush()
             os.fsync(file.fileno())
     fresh.rename(path)
+    if lasting:
+        _fsync(path.parent)
+
+
+def _fsync(directory: Path) -> None:
+    """Wait until the names in a directory are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
