@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many, report
@@ -62,6 +64,37 @@ def test_all_wait_at_once_and_one_that_fails_stops_nobody(connection: t.Any) -> 
     assert failed[0]["msg"].startswith("no address of silent0 within 1 s (tried: agent; ")
     assert "static address (cloud_init.network_config)" in failed[0]["msg"]
     assert failed[0]["msg"].endswith("; start silent0)"), "what was done already"
+
+
+@pytest.mark.parametrize("lost", ["at once", "in the end", "the guest"])
+def test_a_lost_connection_is_no_guest_that_powered_off(
+    connection: t.Any, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """And what was done before is told, of each guest."""
+    find = addresses.find
+
+    def broken(*_arguments: object) -> t.NoReturn:
+        raise libvirt.libvirtError("End of file while reading data: Input/output error")
+
+    def breaks(*arguments: t.Any, **more: t.Any) -> t.Any:
+        if lost == "at once":
+            monkeypatch.setattr(connection, "getAllDomainStats", broken)
+        outcomes = find(*arguments, **more)
+        if lost == "in the end":
+            monkeypatch.setattr(connection, "lookupByUUIDString", broken)
+        elif lost == "the guest":
+            domain = query.lookup(connection, "silent")
+            domain.destroy()
+            domain.undefine()
+        return outcomes
+
+    monkeypatch.setattr(addresses, "find", breaks)
+    silent, quiet = converged(connection, {"name": "silent", "wait_for_ip": "agent"}, {"name": "quiet"})
+    assert silent["failed"] and silent["changed"] and "awaits" not in silent and not quiet.get("failed")
+    reason = "it was removed in the meantime" if lost == "the guest" else "cannot .*: End of file while reading data"
+    assert re.match(
+        rf"no address of silent: {reason}.*; run again.* \(already done: .*; start silent\)$", silent["msg"]
+    )
 
 
 def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:

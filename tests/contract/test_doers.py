@@ -303,6 +303,66 @@ def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
     assert not guest.isActive()
 
 
+class Unplugging:
+    """A connection that takes those who listen, and a guest that lets go of other devices first."""
+
+    def __init__(self, gone: t.Sequence[str]) -> None:
+        self.gone, self.heard = gone, None
+
+    def connect(self) -> Unplugging:
+        """Of the guest."""
+        return self
+
+    def name(self) -> str:
+        """Of the guest."""
+        return "web1"
+
+    def domainEventRegisterAny(self, _domain: object, _kind: int, hear: t.Any, counts: object) -> int:  # noqa: N802
+        """As virConnect does."""
+        self.heard = lambda alias: hear(self, self, alias, counts)
+        return 1
+
+    def domainEventDeregisterAny(self, _number: int) -> None:  # noqa: N802
+        """As virConnect does."""
+
+    def detachDeviceFlags(self, _xml: str, _flags: int) -> None:  # noqa: N802
+        """As virDomain does."""
+        for alias in self.gone:
+            self.heard(alias)
+
+    def lookupByUUIDString(self, _uuid: str) -> Unplugging:  # noqa: N802
+        """As virConnect does."""
+        return self
+
+
+def test_only_the_device_that_was_to_go_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domain, "_DETACH_S", 0.01)
+    step = steps.Detach("web1", "disks[data]", "<disk><alias name='ua-data'/></disk>")
+    domain.do(Unplugging(["ua-other", "ua-data"]), UUID, step)
+    for gone in ([], ["ua-other"]):
+        with pytest.raises(Timeout, match=r"cannot detach disks\[data\] from web1: the guest did not release it"):
+            domain.do(Unplugging(gone), UUID, step)
+
+
+@pytest.mark.parametrize("error", ["busy", "gone"])
+def test_a_guest_that_cannot_be_looked_at_is_not_called_off(
+    connection: t.Any, guest: t.Any, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(connection, steps.Start("web1"))
+    if error == "gone":
+        guest.destroy()
+        guest.undefine()
+        assert wait.observe(connection, "web1", UUID).state == "absent"
+        return
+
+    def busy(_uuid: str) -> t.NoReturn:
+        raise libvirt.libvirtError("cannot acquire state change lock")
+
+    monkeypatch.setattr(connection, "lookupByUUIDString", busy)
+    seen = wait.observe(connection, "web1", UUID)
+    assert seen.unseen.startswith("cannot inspect guest web1: cannot acquire state change lock")
+
+
 def test_no_such_pool(connection: t.Any) -> None:
     for call in (storage.pool_xml, storage.refresh):
         with pytest.raises(NotFound, match=r"pool fast: "):

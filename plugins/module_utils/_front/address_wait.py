@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import wait
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["wait_for"]
@@ -19,29 +19,44 @@ __all__ = ["wait_for"]
 def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed.
 
-    All wait at once.
+    All wait at once. That an address is recorded is no step, and changes nothing: the gate has let the wait through,
+    check mode cannot foresee it, and a run that only looks again would never be unchanged.
     """
     searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
-    outcomes = addresses.find(connection, searches, named=True) if searches else {}
+    try:
+        outcomes = addresses.find(connection, searches, named=True) if searches else {}
+    except VirtError as error:  # the connection was lost, say; what was done before is told with each guest
+        return [
+            _failed(one, _awaited(one)[1].too_late(steps.Seen(unseen=str(error)))) if "awaits" in one else one
+            for one in results
+        ]
     addresses.do(connection, addresses.changes(outcomes))
-    return [_result(connection, one, outcomes) for one in results]
+    return [_result(connection, one, outcomes) if "awaits" in one else one for one in results]
+
+
+def _awaited(one: dict[str, t.Any]) -> tuple[str, steps.WaitForAddress]:
+    """The UUID of a guest, and what it waits for."""
+    ((uuid, step),) = one["awaits"].items()
+    return uuid, step
 
 
 def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, addresses.Outcome]) -> dict[str, t.Any]:
-    if "awaits" not in one:
-        return one
-    ((uuid, step),) = one["awaits"].items()
-    result = {key: value for key, value in one.items() if key != "awaits"}
+    uuid, step = _awaited(one)
     outcome = outcomes.get(uuid, addresses.Outcome(step.guest))
     if outcome.addresses:
         return {
-            **result,
+            **_settled(one),
             "addresses": list(outcome.addresses),
-            "notes": [*result["notes"], *addresses.notes(outcomes, outcome.name)],
+            "notes": [*one["notes"], *addresses.notes(outcomes, outcome.name)],
         }
-    try:
-        seen = wait.observe(connection, query.by_uuid(connection, uuid))
-    except VirtError:
-        seen = steps.Seen(state="shutdown")
-    done = f" (already done: {'; '.join(result['steps'])})" if result["steps"] else ""
-    return {**result, "failed": True, "msg": step.too_late(seen, tried=outcome.tried, refused=outcome.refused) + done}
+    seen = wait.observe(connection, step.guest, uuid)
+    return _failed(one, step.too_late(seen, tried=outcome.tried, refused=outcome.refused))
+
+
+def _settled(one: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {key: value for key, value in one.items() if key != "awaits"}
+
+
+def _failed(one: dict[str, t.Any], reason: str) -> dict[str, t.Any]:
+    done = f" (already done: {'; '.join(one['steps'])})" if one["steps"] else ""
+    return {**_settled(one), "failed": True, "msg": reason + done}

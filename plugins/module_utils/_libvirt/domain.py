@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._model import namespace
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["do"]
 
@@ -66,7 +67,11 @@ def _attach(domain: t.Any, step: steps.Attach) -> None:
 
 def _detach(domain: t.Any, step: steps.Detach) -> None:
     """Ask the guest to let go of the device, and wait until it has."""
-    with explained("detach", f"{step.what} from {step.guest}"), wait.removal(domain.connect(), domain) as gone:
+    alias = brief.alias(step.xml)
+    with (
+        explained("detach", f"{step.what} from {step.guest}"),
+        wait.removal(domain.connect(), domain, alias=alias) as gone,
+    ):
         domain.detachDeviceFlags(step.xml, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         answered = gone(_DETACH_S)
     if not answered:

@@ -87,7 +87,7 @@ def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> boo
         wait.ask(domain.connect(), domain, verb)
     elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
         if not step.force:
-            raise Timeout(step.too_late(wait.observe(domain.connect(), domain)))
+            raise Timeout(step.too_late(wait.observe(domain.connect(), step.guest, domain.UUIDString())))
         return False
     return True
 

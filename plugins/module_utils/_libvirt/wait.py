@@ -14,7 +14,7 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
@@ -77,9 +77,13 @@ def obeyed(connection: Connection, domain: t.Any, verb: str, *, timeout_s: float
 
 
 @contextlib.contextmanager
-def removal(connection: Connection, domain: t.Any) -> t.Iterator[t.Callable[[int], bool]]:
-    """Inside, ask for a device's removal; then call what is given with seconds: whether the guest let go of it."""
-    with _events(connection, domain, {"DEVICE_REMOVED": lambda _alias: True}) as happened:
+def removal(connection: Connection, domain: t.Any, *, alias: str) -> t.Iterator[t.Callable[[int], bool]]:
+    """Inside, ask for the removal of the device with that alias; then call what is given with seconds.
+
+    It tells whether the guest let go of this device; that of another one, such as a hot unplug by somebody else, does
+    not count.
+    """
+    with _events(connection, domain, {"DEVICE_REMOVED": lambda gone: bool(gone == alias)}) as happened:
         yield lambda timeout_s: happened(timeout_s, lambda: False)
 
 
@@ -141,16 +145,23 @@ def _aside(call: t.Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def observe(connection: Connection, domain: t.Any) -> Seen:
+def observe(connection: Connection, guest: str, uuid: str) -> Seen:
     """What can be seen of a guest from outside, at little cost: to say why it did not do what was waited for."""
     try:
-        live = _live(domain)
-        code, reason = domain.state()
-    except (NotFound, libvirt.libvirtError):
-        return Seen(state="shutdown")  # a transient guest is gone with its power
-    state = states.word(code)
-    if (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR):
-        state = "paused by an I/O error"
+        with explained("inspect guest", guest):
+            domain = connection.lookupByUUIDString(uuid)
+            live = _live(domain)
+            code, reason = domain.state()
+    except NotFound:
+        return Seen(state="absent")
+    except VirtError as error:  # the connection was lost, or the driver is busy: nothing is known of the guest
+        return Seen(unseen=str(error))
+    stopped = (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR)
+    state = "paused by an I/O error" if stopped else states.word(code)
+    return _observed(connection, domain, live, state)
+
+
+def _observed(connection: Connection, domain: t.Any, live: brief.Brief, state: str) -> Seen:
     figures: dict[str, int] = {}
     leases = {}
     with contextlib.suppress(libvirt.libvirtError):  # what cannot be seen is left out

@@ -50,9 +50,12 @@ class Seen:
     # its networks, and how many each has given to anyone
     leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     console: tuple[str, ...] = ()
+    unseen: str = ""  # why it could not be looked at: all else is unknown then
 
     def facts(self, source: str = "") -> str:
         """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
+        if self.unseen:
+            return self.unseen
         lease = source in ("any", "lease")
         reads = sys.maxsize if self.disk_reads is None else self.disk_reads
         agent = {None: "no channel", "disconnected": "not connected (still booting, or not installed)"}.get(
@@ -65,7 +68,7 @@ class Seen:
                 f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from",
                 reads <= _FIRMWARE_READS,
             ),
-            (f"guest agent: {agent}", self.state != "shutdown"),
+            (f"guest agent: {agent}", self.state not in ("shutdown", "absent")),
             (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
             *(
                 (f"leases of network {name}: none for it, {count} for others", lease)

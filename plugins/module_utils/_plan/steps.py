@@ -318,8 +318,16 @@ class WaitForAddress:
         """What to say when it has none: where it was looked for, and which addresses were seen there and are not
         believed.
         """
+        if seen.unseen:
+            return f"no address of {self.guest}: {seen.unseen}; run again"
+        if seen.state == "absent":
+            return (
+                f"no address of {self.guest}: it was removed in the meantime, or was transient and powered off; run "
+                "again to create it"
+            )
         if seen.state == "shutdown":
-            return f"no address of {self.guest}: it powered off in the meantime ({seen.facts()}); start it again"
+            last = f" ({seen.facts()})" if seen.facts() else ""
+            return f"no address of {self.guest}: it powered off in the meantime{last}; start it again"
         facts = [
             f"tried: {', '.join(tried) or self.source}",
             *(f"rejected: {claim}" for claim in refused),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["Brief", "guest", "moving", "security_models", "tags", "targets"]
+__all__ = ["Brief", "alias", "guest", "moving", "security_models", "tags", "targets"]
 
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 
@@ -45,6 +45,12 @@ def guest(xml: str) -> Brief:
 def targets(xml: str) -> list[str]:
     """Of a guest's disks, as block jobs name them."""
     return [each.get("dev", "") for each in _parsed(xml).iterfind("devices/disk/target")]
+
+
+def alias(device: str) -> str:
+    """Of a device of a running guest: what libvirt's events call it."""
+    found = _parsed(device).find("alias")
+    return "" if found is None else found.get("name", "")
 
 
 def tags(record: str | None) -> list[str]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.brief import Brief, guest, security_models, targets
+from ansible_collections.corral.virt.plugins.module_utils._xml.brief import (
+    Brief,
+    alias,
+    guest,
+    security_models,
+    targets,
+)
 
 GUEST = """<domain type='kvm'>
   <features><acpi/></features>
@@ -32,6 +38,11 @@ def test_an_agent_that_never_answered() -> None:
 
 def test_disks() -> None:
     assert targets(GUEST) == ["vda", ""]
+
+
+def test_how_events_call_a_device() -> None:
+    assert alias("<disk><target dev='vda'/><alias name='ua-system'/></disk>") == "ua-system"
+    assert [alias("<disk/>"), alias("<disk><alias/></disk>")] == ["", ""]
 
 
 def test_what_confines_qemu() -> None:

@@ -48,6 +48,8 @@ FIRMWARE = "so it is still in its firmware or has nothing to boot from"
         (Seen(agent="connected"), "any", "guest agent: connected"),
         (Seen(agent="connected", console=("a", "b")), "", "guest agent: connected; last lines of its console: a | b"),
         (Seen(state="shutdown", console=("panic",)), "", "last lines of its console: panic"),
+        (Seen(state="absent"), "", "it is absent"),
+        (Seen(unseen="cannot inspect guest web1: busy"), "any", "cannot inspect guest web1: busy"),
     ],
 )
 def test_facts(seen: Seen, source: str, expected: str) -> None:
@@ -75,6 +77,21 @@ def test_what_is_said_ends_with_a_remedy() -> None:
     assert WaitForAddress("web1", "any", 60).too_late(Seen(state="shutdown", console=("panic",))) == (
         "no address of web1: it powered off in the meantime (last lines of its console: panic); start it again"
     )
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (Seen(state="shutdown"), "it powered off in the meantime; start it again"),
+        (
+            Seen(state="absent"),
+            "it was removed in the meantime, or was transient and powered off; run again to create it",
+        ),
+        (Seen(unseen="cannot inspect guest web1: End of file"), "cannot inspect guest web1: End of file; run again"),
+    ],
+)
+def test_only_what_is_known_of_a_guest_is_said(seen: Seen, expected: str) -> None:
+    assert WaitForAddress("web1", "any", 60).too_late(seen) == f"no address of web1: {expected}"
 
 
 GIB = 1024**3
