@@ -153,6 +153,10 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
             ) from None
     if done.returncode:
         raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
+    _appear(path, to)
+
+
+def _appear(path: str, to: str) -> None:
     try:
         durable.replace(path, to)
     except OSError as error:
