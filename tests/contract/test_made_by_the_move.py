@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
@@ -107,6 +109,103 @@ def test_a_file_that_another_guest_uses_is_not_deleted(ends: Endpoints) -> None:
     )
     assert reconcile.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
     assert storage.volume_at(ends.dest, PATH)
+
+
+def error_of_libvirt(code: int, text: str, number: int = -1) -> libvirt.libvirtError:
+    """As the binding raises it."""
+    error = libvirt.libvirtError(text)
+    error.err = (code, 18, text, 2, text, None, None, number, -1)
+    return error
+
+
+BUSY = error_of_libvirt(libvirt.VIR_ERR_RPC, "client socket is closed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("busy", "cannot refresh storage pool default: client socket is closed"),
+        ("inactive", "storage pool default of that directory is not active; start it there with `virsh pool-start"),
+    ],
+)
+def test_what_nobody_can_look_for_stays_recorded(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch, kind: str, reason: str
+) -> None:
+    """And the run says why: else the file stays, and the next migration takes it for somebody else's."""
+    copy_offline.make(ends, UUID, DISK)
+    entered, pool = made(ends), ends.dest.connection.storagePoolLookupByName("default")
+    with monkeypatch.context() as patch:
+        if kind == "inactive":
+            pool.destroy()
+        else:
+            patch.setattr(storage, "_refresh", raising(BUSY))
+        (told,) = reconcile.cleaned_up(ends, UUID)
+    assert f"for files that the migration created there: {PATH}: {reason}" in told and told.endswith("; run again")
+    recorded = record.read(ends.source.lookupByUUIDString(UUID).XMLDesc())
+    assert (recorded["moving"], made(ends)) == ("hyper2", entered)
+    if kind == "inactive":
+        return  # the test driver forgets the volumes of a pool that stops
+    assert reconcile.cleaned_up(ends, UUID) == [] and made(ends) == ()
+    assert storage.volume_at(ends.dest, PATH) is None
+
+
+def raising(error: Exception) -> t.Callable[..., t.NoReturn]:
+    """A function that only raises."""
+
+    def fail(*_arguments: object, **_more: object) -> t.NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "gone"),
+    [
+        (libvirt.VIR_ERR_SYSTEM_ERROR, errno.ENOENT, True),
+        (libvirt.VIR_ERR_SYSTEM_ERROR, errno.EACCES, False),
+        (libvirt.VIR_ERR_RPC, errno.ENOENT, False),
+    ],
+)
+def test_files_go_with_their_directory_and_not_with_the_right_to_look(
+    ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, number: int, gone: bool
+) -> None:
+    entry = f"made 540672 1.0 {tmp_path}/box1_VARS.fd"
+    made_there.remember(ends.source.lookupByUUIDString(UUID), {"moving_made": (entry,)})
+    error = error_of_libvirt(code, f"cannot open directory '{tmp_path}'", number)
+    flags: list[int] = []
+
+    def create(_xml: str, flag: int) -> t.NoReturn:
+        flags.append(flag)
+        raise error
+
+    monkeypatch.setattr(ends.dest, "storagePoolCreateXML", create, raising=False)
+    told = reconcile.cleaned_up(ends, UUID)
+    assert flags == [0], "to look makes no directory"
+    assert (told == [] and made(ends) == ()) if gone else (str(tmp_path) in told[0] and made(ends) == (entry,))
+
+
+@pytest.mark.parametrize("kind", ["pool", "no pool"])
+def test_a_look_makes_nothing_on_the_destination(
+    ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As in check mode: a file that is in no pool is not known."""
+    monkeypatch.setattr(ends.dest, "storagePoolCreateXML", raising(AssertionError("made a pool")), raising=False)
+    copy_offline.make(ends, UUID, DISK)
+    entry = "" if kind == "pool" else f"made 540672 1.0 {tmp_path}/box1_VARS.fd"
+    known, strange = made_there.ours(ends.dest, UUID, {"moving_made": (*made(ends), *filter(None, [entry]))})
+    assert (known, strange) == ({PATH}, [])
+
+
+def test_a_file_that_vanishes_before_it_is_copied_is_told(
+    ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "copy", raising(AssertionError("copied nothing")))
+    pool = f"<pool type='dir'><name>nvram</name><target><path>{tmp_path}</path></target></pool>"
+    for connection in (ends.source, ends.dest):
+        connection.storagePoolCreateXML(pool)
+    with pytest.raises(Failed, match=r"box1_VARS.fd: it is gone from its pool"):
+        copy_offline.copy_file(ends, UUID, os.fspath(tmp_path / "box1_VARS.fd"))
+    assert made(ends) == ()
 
 
 class Killed(BaseException):

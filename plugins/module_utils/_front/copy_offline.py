@@ -61,7 +61,10 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> No
 
 
 def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
-    xml = storage.volume_at(connection, path)
+    return _there(path, storage.volume_at(connection, path))
+
+
+def _there(path: str, xml: str | None) -> t.Mapping[str, t.Any]:
     return concurrent_changes.check_there(path, None if xml is None else host_xml.volume(xml))
 
 
@@ -85,11 +88,11 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
     concurrent_changes.check_room(path, user=migration_files.users(endpoints.dest, uuid).get(path), taken=False)
     with (
         directories.pool_for(endpoints.source, directory) as here,
-        directories.pool_for(endpoints.dest, directory) as there,
+        directories.pool_for(endpoints.dest, directory, build=True) as there,
     ):
         migration_files.clear(endpoints, uuid, [path])
         concurrent_changes.check_room(path, user=None, taken=storage.volume_in(endpoints.dest, there, name) is not None)
-        size = host_xml.volume(t.cast(str, storage.volume_in(endpoints.source, here, name)))["physical_bytes"]
+        size = _there(path, storage.volume_in(endpoints.source, here, name))["physical_bytes"]
         file = Volume(there, name, path, size, "raw")
         migration_files.create(endpoints, uuid, file, replace=False)
         migration_files.opened(endpoints, uuid, path)

@@ -14,25 +14,34 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import transf
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
 
-__all__ = ["pool_at", "pool_for"]
+__all__ = ["inactive_at", "pool_at", "pool_for"]
 
 
 def pool_at(connection: t.Any, directory: str) -> str | None:
     """The active pool that is this directory."""
-    paths = {host_xml.pool(xml)["path"]: name for name, xml in transfer.active_pools(connection).items()}
+    return _at(directory, transfer.active_pools(connection))
+
+
+def inactive_at(connection: t.Any, directory: str) -> str | None:
+    """The inactive pool that is this directory: what is there may not be what the pool holds when it is mounted."""
+    return _at(directory, transfer.inactive_pools(connection))
+
+
+def _at(directory: str, pools: t.Mapping[str, str]) -> str | None:
+    paths = {host_xml.pool(xml)["path"]: name for name, xml in pools.items()}
     return next(
         (name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None
     )
 
 
 @contextlib.contextmanager
-def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
+def pool_for(connection: t.Any, directory: str, *, build: bool = False) -> t.Iterator[str]:
     """The name of an active pool that is this directory.
 
-    One made for the length of the `with` block where there is none.
+    One made for the length of the `with` block where there is none. The directory itself is made only when told to
+    `build`; else NotFound is raised where it is missing.
     """
     known = pool_at(connection, directory)
-    with (
-        contextlib.nullcontext(known) if known else transfer.opened(connection, directory, new_pool(directory)) as name
-    ):
+    opened = transfer.opened(connection, directory, new_pool(directory), build=build)
+    with contextlib.nullcontext(known) if known else opened as name:
         yield name

@@ -14,14 +14,14 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._front import directories
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
-from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import check_seen, foreign, stopped
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
@@ -53,11 +53,16 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
 def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
     """Which files are there that the record says were made and that still are those.
 
-    And why others of its paths are not.
+    And why others of its paths are not. Only what is in a pool is seen: to look is not to make one there.
     """
     entries = _entries(recorded)
-    with _listed(dest, entries):
-        return _judged(dest, uuid, entries)
+    for pool in filter(None, (directories.pool_at(dest, directory) for directory in _directories(entries))):
+        storage.refresh(dest, pool)
+    return _judged(dest, uuid, entries)
+
+
+def _directories(entries: t.Iterable[Made]) -> list[str]:
+    return sorted({os.path.dirname(made.path) for made in entries})
 
 
 def _entries(recorded: t.Mapping[str, t.Any]) -> list[Made]:
@@ -86,25 +91,39 @@ def _begun(dest: t.Any, path: str, size: int) -> bool:
     return bool(pool and mine) and transfer.digest(dest, t.cast(str, pool), name) == mine
 
 
-@contextlib.contextmanager
-def _listed(dest: t.Any, entries: t.Iterable[Made]) -> t.Iterator[None]:
-    """libvirt knows these files as they are now: a run that was killed may have left some, and UEFI variables are in
-    no pool.
+def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
+    """Let libvirt know its files as they are now, until the stack is closed: a run that was killed may have left some,
+    and UEFI variables are in no pool. Why that cannot be; empty where it can, or where the directory is gone and so are
+    they.
     """
-    with contextlib.ExitStack() as stack:
-        for directory in sorted({os.path.dirname(made.path) for made in entries}):
-            with contextlib.suppress(VirtError):  # it is gone, and so are they
-                storage.refresh(dest, stack.enter_context(directories.pool_for(dest, directory)))
-        yield
+    try:
+        inactive = None if directories.pool_at(dest, directory) else directories.inactive_at(dest, directory)
+        if inactive:
+            return stopped(inactive)
+        try:
+            pool = stack.enter_context(directories.pool_for(dest, directory))
+        except NotFound:
+            return ""
+        storage.refresh(dest, pool)
+    except VirtError as error:
+        return str(error)
+    return ""
 
 
 def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
-    """Remove what a move made there (of these paths, or all of it); says of the rest why it stays."""
+    """Remove what a move made there (of these paths, or all of it); says of the rest why it stays.
+
+    Raises Failed, when the others are gone, with those that nobody can look for now.
+    """
     entries = _entries(_record(query.by_uuid(endpoints.source, uuid)))
-    with _listed(endpoints.dest, entries):
-        known, strange = _judged(endpoints.dest, uuid, entries)
-        for path in sorted(known if paths is None else known & set(paths)):
+    entries = [made for made in entries if paths is None or made.path in paths]
+    with contextlib.ExitStack() as stack:
+        reasons = {directory: _list(endpoints.dest, directory, stack) for directory in _directories(entries)}
+        unseen = {made.path: reasons[os.path.dirname(made.path)] for made in entries}
+        known, strange = _judged(endpoints.dest, uuid, [made for made in entries if not unseen[made.path]])
+        for path in sorted(known):
             storage.delete(endpoints.dest, path)
+    check_seen({path: reason for path, reason in unseen.items() if reason})
     return strange
 
 

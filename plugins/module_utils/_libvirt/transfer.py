@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.storage import AT_HOLE, CHUNK, receive, send
 
-__all__ = ["active_pools", "copy", "digest", "opened"]
+__all__ = ["active_pools", "copy", "digest", "inactive_pools", "opened"]
 
 
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> None:
@@ -63,16 +65,38 @@ def digest(connection: Connection, pool: str, name: str) -> str:
 
 def active_pools(connection: Connection) -> dict[str, str]:
     """The documents of active pools by name."""
+    return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+
+
+def inactive_pools(connection: Connection) -> dict[str, str]:
+    """The documents of pools that are not active, by name: nobody sees what they hold."""
+    return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_INACTIVE)
+
+
+def _pools(connection: Connection, flag: int) -> dict[str, str]:
     with explained("list the storage pools of", connection.getURI()):
-        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        return {pool.name(): pool.XMLDesc() for pool in active}
+        listed = connection.listAllStoragePools(flag)
+    found = {}
+    for pool in listed:
+        with contextlib.suppress(NotFound), explained("read storage pool", pool.name()):  # it is gone meanwhile
+            found[pool.name()] = pool.XMLDesc()
+    return found
 
 
 @contextlib.contextmanager
-def opened(connection: Connection, directory: str, xml: str) -> t.Iterator[str]:
-    """The name of a pool, described by `xml`, that is this directory for the length of the `with` block."""
+def opened(connection: Connection, directory: str, xml: str, *, build: bool) -> t.Iterator[str]:
+    """The name of a pool, described by `xml`, that is this directory for the length of the `with` block.
+
+    A directory that is missing is made when told to `build`; else this raises NotFound.
+    """
+    flags = libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD if build else 0
     with explained("open directory", directory):
-        pool = connection.storagePoolCreateXML(xml, libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD)
+        try:
+            pool = connection.storagePoolCreateXML(xml, flags)
+        except libvirt.libvirtError as error:
+            if (error.get_error_code(), error.get_int1()) == (libvirt.VIR_ERR_SYSTEM_ERROR, errno.ENOENT):
+                raise NotFound(f"cannot open directory {directory}: it does not exist") from error
+            raise
     try:
         yield pool.name()
     finally:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 
-__all__ = ["foreign"]
+__all__ = ["check_seen", "foreign", "stopped"]
 
 _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
@@ -39,3 +40,15 @@ def foreign(
     if made.phase == Made.MADE and made.changed != seen["changed"]:
         return "it was replaced or changed after the migration created it"
     return ""
+
+
+def stopped(pool: str) -> str:
+    """Why nobody can look into the directory of a pool that is not active."""
+    return f"storage pool {pool} of that directory is not active; start it there with `virsh pool-start {pool}`"
+
+
+def check_seen(unseen: t.Mapping[str, str]) -> None:
+    """Raise Failed with files that nobody could look for, and why: then nobody may forget whose they are, either."""
+    if unseen:
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(unseen.items()))
+        raise Failed(f"cannot look on the destination for files that the migration created there: {reasons}")
