@@ -14,9 +14,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files import durable
 from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
-from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, ends
+from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, converge, ends
 
 UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "7795eb01-f6a4-8304-79aa-97f2502e193f"
 LET_RUN_S = 1_700_000_000
@@ -175,6 +176,35 @@ def test_a_guest_that_stays_starts_by_itself_as_before(
     assert reconcile.clean_up(ends(source, dest), UUID) == []
     assert bool(domain.autostart()) is autostart
     assert not {"moving", "moving_goes", "moving_made"} & {*record.read(domain.XMLDesc())}
+
+
+@pytest.mark.parametrize("pool", ["active", "active, without it", "inactive", "undefined", "undefined, without it"])
+def test_a_disk_on_the_source_that_cannot_be_deleted_stays_recorded(
+    hosts: tuple[Host, Host], tmp_path: Path, pool: str
+) -> None:
+    """Of a run that ended when the guest had arrived: the next one deletes it, or says why it cannot."""
+    source, dest = hosts
+    disk = tmp_path / "web1.qcow2"
+    stored = source.connection.storagePoolDefineXML(
+        f"<pool type='dir'><name>data</name><target><path>{tmp_path}</path></target></pool>"
+    )
+    stored.create()
+    if "without it" not in pool:
+        disk.write_bytes(b"")
+        stored.createXML("<volume><name>web1.qcow2</name><capacity>1</capacity></volume>")
+    dest.add("web1", UUID, "running", moving="hyper2", moving_from="1111", moving_goes=(str(disk),))
+    if not pool.startswith("active"):
+        stored.destroy()
+    if pool.startswith("undefined"):
+        stored.undefine()
+    told = converge(source, dest)
+    recorded = record.read(dest.lookupByUUIDString(UUID).XMLDesc())
+    if pool in ("inactive", "undefined"):
+        assert told.startswith(f"cannot delete disk {disk}: no active storage pool has its directory; start that pool")
+        assert recorded["moving_goes"] == (str(disk),)
+        return
+    assert told == "" and "moving_goes" not in recorded
+    assert storage.volume_at(source, str(disk)) is None
 
 
 def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:

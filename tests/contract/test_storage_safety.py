@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shlex
 import typing as t
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.tests.contract import world
 
 DISK = "/var/lib/libvirt/images/box1-system.qcow2"
 BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
@@ -22,11 +24,11 @@ def converge(connection: t.Any, **options: t.Any) -> dict[str, t.Any]:
     return guest.converge(connection, domain_options.wanted({**BOX, **options}), Gate(check_mode=False))
 
 
-def gone(connection: t.Any) -> dict[str, t.Any]:
+def gone(connection: t.Any, *, check_mode: bool = False) -> dict[str, t.Any]:
     return guest.converge(
         connection,
         domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
-        Gate(check_mode=False),
+        Gate(check_mode=check_mode),
     )
 
 
@@ -34,6 +36,41 @@ def test_own_disk_goes(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
     gone(connection)
     assert storage.volume_at(connection, DISK) is None
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("pool", ["inactive", "undefined"])
+def test_a_disk_that_nobody_can_delete_keeps_its_guest(
+    connection: t.Any, tmp_path: Path, pool: str, check_mode: bool
+) -> None:
+    connection.storagePoolDefineXML(
+        f"<pool type='dir'><name>data</name><target><path>{tmp_path}</path></target></pool>"
+    ).create()
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1, "pool": "data"}])
+    (tmp_path / "box1-system.qcow2").write_text("")  # the test driver makes no files
+    connection.storagePoolLookupByName("data").destroy()
+    if pool == "undefined":
+        connection.storagePoolLookupByName("data").undefine()
+    before = world.snapshot(connection)
+    why = {
+        "inactive": rf"storage pool data of disk {tmp_path}/box1-system.qcow2 is not active \(start it: virsh .*data\)",
+        "undefined": rf"disk {tmp_path}/box1-system.qcow2 is in no storage pool",
+    }
+    with pytest.raises(Refused, match=why[pool]):
+        gone(connection, check_mode=check_mode)
+    assert world.snapshot(connection) == before
+    with pytest.raises(NotFound, match="no active storage pool has its directory; start that pool"):
+        storage.delete(connection, f"{tmp_path}/box1-system.qcow2")
+    if pool == "undefined":
+        (tmp_path / "box1-system.qcow2").unlink()
+        assert gone(connection, check_mode=check_mode)["steps"] == ["undefine box1"]
+
+
+def test_a_disk_that_is_gone_already_is_no_error(connection: t.Any) -> None:
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    connection.storageVolLookupByPath(DISK).delete()
+    gone(connection)
+    assert [one.name() for one in connection.listAllDomains()] == []
 
 
 def test_a_disk_that_was_kept_goes_by_the_command_that_its_note_has(connection: t.Any) -> None:

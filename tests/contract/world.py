@@ -21,7 +21,8 @@ def snapshot(connection: t.Any) -> dict[str, object]:
         )
     for pool in connection.listAllStoragePools():
         seen[f"pool {pool.name()}"] = (pool.isActive(), pool.autostart(), pool.XMLDesc())
-        seen.update({f"volume {volume.key()}": volume.XMLDesc() for volume in pool.listAllVolumes()})
+        volumes = pool.listAllVolumes() if pool.isActive() else []
+        seen.update({f"volume {volume.key()}": volume.XMLDesc() for volume in volumes})
     for network in connection.listAllNetworks():
         seen[f"network {network.name()}"] = (network.isActive(), network.autostart(), network.XMLDesc())
     return seen

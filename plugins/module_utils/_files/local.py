@@ -13,10 +13,10 @@ import os
 import resource
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["bridge_calls", "digest", "held", "held_by_others", "locked", "shared_filesystem", "written_s"]
+__all__ = ["bridge_calls", "digest", "exists", "held", "held_by_others", "locked", "shared_filesystem", "written_s"]
 
 _PIECE = 1024 * 1024
 _LOCK = ".lock"
@@ -49,6 +49,17 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
             if inside and len(point) >= len(best):
                 best, kind = point, fstype
     return kind if kind in _SHARED else None
+
+
+def exists(path: str) -> bool:
+    """Whether this host has something of that name; raises Failed when it cannot be seen."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Failed(f"cannot inspect {path}: {error.strerror}; run as root (become: true)") from error
+    return True
 
 
 def written_s(path: str) -> float | None:

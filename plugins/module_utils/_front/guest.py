@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import local, q
 from ansible_collections.corral.virt.plugins.module_utils._front import many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -127,10 +127,12 @@ class _Host:
 
         return [host_xml.volume(xml) for xml in storage.all_volumes(self._connection)]
 
-    def has_volume(self, path: str) -> bool:
-        from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+    def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
+        if not paths:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._front import owned_disks
 
-        return storage.volume_at(self._connection, path) is not None
+        return owned_disks.look(self._connection, paths)
 
     def _is_here(self) -> bool:
         """Whether the system's libvirt of this machine answers, so that files of this machine are its own."""

@@ -17,7 +17,13 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
-from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, reconcile, send_guest
+from ansible_collections.corral.virt.plugins.module_utils._front import (
+    copy_offline,
+    disk_moves,
+    owned_disks,
+    reconcile,
+    send_guest,
+)
 from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
@@ -255,7 +261,8 @@ class _Run:
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
         """What a run that was interrupted after the guest had arrived did not do any more."""
         there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
-        goes = [path for path in recorded.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
+        left = owned_disks.look(self.ends.source, recorded.get("moving_goes") or ())
+        goes = [path for path, disk in left.items() if not disk.gone]
         free = disk_moves.unused(self.ends.source, goes, there.uuid)
         move = self._plain(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import os.path
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
@@ -193,15 +195,34 @@ def send(stream: t.Any, data: bytes) -> None:
 
 
 def delete(connection: Connection, path: str) -> None:
-    """Delete the volume with that path; one that is gone already is no error. Raises NotFound when no pool holds it."""
+    """Delete the volume with that path; one that the active pool of its directory does not have is gone already.
+
+    Raises NotFound where no active pool has its directory: nobody can tell then whether it is there.
+    """
     try:
-        with explained("delete disk", path):
-            connection.storageVolLookupByPath(path).delete()
+        _delete(connection, path)
     except NotFound:
         all_volumes(connection)
         if volume_at(connection, path) is not None:
-            with explained("delete disk", path):
-                connection.storageVolLookupByPath(path).delete()
+            _delete(connection, path)
+        elif not _is_in_pool(connection, path):
+            raise NotFound(
+                f"cannot delete disk {path}: no active storage pool has its directory; start that pool, or create one "
+                "with virt_pool, and run again, or delete it by hand"
+            ) from None
+
+
+def _delete(connection: Connection, path: str) -> None:
+    with explained("delete disk", path):
+        connection.storageVolLookupByPath(path).delete()
+
+
+def _is_in_pool(connection: Connection, path: str) -> bool:
+    """Whether an active pool has its directory."""
+    with explained("list the storage pools of", connection.getURI()):
+        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+        directories = [brief.directory(pool.XMLDesc()) for pool in active]
+    return os.path.normpath(os.path.dirname(path)) in map(os.path.normpath, filter(None, directories))
 
 
 def _delete_if_there(pool: t.Any, name: str) -> None:

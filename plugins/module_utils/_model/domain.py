@@ -24,6 +24,7 @@ __all__ = [
     "GuestSpec",
     "Original",
     "OriginalDisk",
+    "OwnedDisk",
     "Power",
     "Seed",
     "Volume",
@@ -54,6 +55,21 @@ class OriginalDisk:
     format: str
     shared: bool  # both guests have it
     obstacle: str = ""  # why it cannot be copied
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnedDisk:
+    """What there is of a disk that was made for a guest."""
+
+    volume: bool = False  # an active pool has it
+    pool: str | None = None  # whose directory it is in
+    active: bool = False  # the pool
+    exists: bool | None = None  # of one in no pool, as a file of this machine; None: nobody can tell
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known that there is none. Nobody sees what an inactive pool holds."""
+        return not self.volume and (self.active or (self.pool is None and self.exists is False))
 
 
 # The options that say where the bytes of a disk are, and the fields that decide it.

@@ -316,12 +316,14 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
 def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=left_over, uri=host.uri)
+        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri)
     unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
-    owned = (*memory.get("volumes", ()), *filter(host.has_volume, unseeded))
+    recorded = memory.get("volumes", ())
+    disks = host.owned_disks((*(recorded if wanted.remove_storage else ()), *unseeded))
+    owned = (*recorded, *(path for path in unseeded if not disks[path].gone))
     in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
-    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, uri=host.uri)
+    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, disks=disks, uri=host.uri)
 
 
 def _disks_not_owned(xml: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Customizing,
@@ -70,5 +70,5 @@ class Host(t.Protocol):
     def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
         """All volumes of active pools, as `caps.volume` reads them."""
 
-    def has_volume(self, path: str) -> bool:
-        """Whether an active pool has a volume there."""
+    def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
+        """What there is of disks that were made for the guest, by path."""

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
@@ -30,11 +30,14 @@ def absent(
     keeps: t.Sequence[str],
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
+    disks: t.Mapping[str, OwnedDisk],
     left_over: t.Sequence[str] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
-    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user.
+    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
+    `disks` is what there is of those that are to be removed.
 
+    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is.
     A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody
     knows afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
@@ -43,24 +46,52 @@ def absent(
         note = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
         return GuestPlan(notes=tuple(f"disk {path} {note.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
+    removed = {path: disks[path] for path in owned if wanted.remove_storage and path not in in_use}
+    _refuse_unreachable(wanted.name, removed, uri)
     made: list[GuestStep] = power_off(wanted, found) if found.active else []
     if found.persistent:
         made.append(steps.Undefine(wanted.name, tuple(keeps)))
-    notes = []
-    for path in owned:
-        if path in in_use:
-            notes.append(f"kept disk {path} of {wanted.name}: {in_use[path]} uses it")
-        elif not wanted.remove_storage:
-            notes.append(f"kept disk {path} of {wanted.name}; to delete it: {delete(path)}")
-        else:
-            made.append(steps.DeleteVolume(wanted.name, path))
+    made += [steps.DeleteVolume(wanted.name, path) for path, disk in removed.items() if disk.volume or disk.active]
+    notes = [
+        f"kept disk {path} of {wanted.name}"
+        + (f": {in_use[path]} uses it" if path in in_use else f"; to delete it: {delete(path)}")
+        for path in owned
+        if path not in removed
+    ]
+    notes += _unknown(wanted.name, removed)
     return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+
+
+def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
+    """Of a host whose files nobody can look for from here."""
+    return [
+        f"disk {path} of {guest} is not deleted: no storage pool has its directory, so nobody can tell whether it "
+        "exists; inspect it on its host"
+        for path, disk in disks.items()
+        if not (disk.volume or disk.gone or disk.pool or disk.exists)
+    ]
 
 
 def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
     """Those of the paths that are named as the images of that guest are."""
     ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
     return [path for path in paths if ours.search(path)]
+
+
+def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) -> None:
+    """Raises Refused with every disk that would stay with nobody's name on it."""
+    problems = []
+    for path, disk in disks.items():
+        if disk.pool and not disk.active and not disk.volume:
+            start = shlex.join(["virsh", "--connect", uri, "pool-start", disk.pool])
+            problems.append(f"storage pool {disk.pool} of disk {path} is not active (start it: {start})")
+        elif disk.pool is None and disk.exists and not disk.volume:
+            problems.append(f"disk {path} is in no storage pool (create one for its directory with virt_pool)")
+    if problems:
+        raise Refused(
+            f"cannot remove {guest} with its disks: {'; '.join(problems)}; or set remove_storage: false and delete "
+            "the files by hand"
+        )
 
 
 def _deletion(uri: str, path: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["Brief", "alias", "guest", "moving", "security_models", "tags", "targets"]
+__all__ = ["Brief", "alias", "directory", "guest", "moving", "security_models", "tags", "targets"]
 
 _AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
 
@@ -51,6 +51,11 @@ def alias(device: str) -> str:
     """Of a device of a running guest: what libvirt's events call it."""
     found = _parsed(device).find("alias")
     return "" if found is None else found.get("name", "")
+
+
+def directory(pool: str) -> str | None:
+    """Of a storage pool: where its volumes are."""
+    return _parsed(pool).findtext("target/path")
 
 
 def tags(record: str | None) -> list[str]:

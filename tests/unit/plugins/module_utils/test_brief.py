@@ -5,6 +5,7 @@ from __future__ import annotations
 from ansible_collections.corral.virt.plugins.module_utils._xml.brief import (
     Brief,
     alias,
+    directory,
     guest,
     security_models,
     targets,
@@ -43,6 +44,11 @@ def test_disks() -> None:
 def test_how_events_call_a_device() -> None:
     assert alias("<disk><target dev='vda'/><alias name='ua-system'/></disk>") == "ua-system"
     assert [alias("<disk/>"), alias("<disk><alias/></disk>")] == ["", ""]
+
+
+def test_where_volumes_of_a_pool_are() -> None:
+    assert directory("<pool type='dir'><target><path>/srv/a</path></target></pool>") == "/srv/a"
+    assert directory("<pool type='rbd'><source/></pool>") is None
 
 
 def test_what_confines_qemu() -> None:

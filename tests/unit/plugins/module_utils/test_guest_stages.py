@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -36,8 +36,8 @@ class Host:
 
     uri = "qemu:///system"
 
-    def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = ()) -> None:
-        self.known, self.kept = {one.name: one for one in guests}, kept
+    def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = (), lost: t.Collection[str] = ()) -> None:
+        self.known, self.kept, self.lost = {one.name: one for one in guests}, kept, lost
         self.asked: set[str] = set()
 
     def find(self, name: str) -> FoundGuest | None:
@@ -92,9 +92,10 @@ class Host:
         self.asked.add("volumes")
         return [{"path": "/var/lib/libvirt/images/web9-system.qcow2", "backing_path": None}]
 
-    def has_volume(self, _path: str) -> bool:
-        self.asked.add("has_volume")
-        return True
+    def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
+        if paths:
+            self.asked.add("owned_disks")
+        return {path: OwnedDisk(volume=path not in self.lost, pool="data", active=False) for path in paths}
 
 
 def there(**more: t.Any) -> FoundGuest:
@@ -150,6 +151,30 @@ def test_one_that_is_gone_may_have_left_files() -> None:
     assert "web9-system.qcow2 may be left over" in plan.notes[0]
     host = Host()
     assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
+
+
+def test_only_disks_that_are_to_be_removed_are_asked_about() -> None:
+    disk = "/var/lib/libvirt/images/web1-system.qcow2"
+    xml = (GOLDEN / "absent_with_storage/found.xml").read_text()
+    there = FoundGuest("web1", UUID, "shutdown", persistent=True, autostart=False, xml=xml)
+    host = Host(there, lost=[disk])
+    plan = guest.plan(options({"name": "web1", "state": "absent"}), host)
+    assert "owned_disks" not in host.asked and f"kept disk {disk}" in plan.notes[0]
+    with pytest.raises(Refused, match=f"storage pool data of disk {disk} is not active"):
+        guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), host)
+    plan = guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), Host(there))
+    assert plan.steps[-1] == steps.DeleteVolume("web1", disk)
+
+
+@pytest.mark.parametrize("remove", [True, False])
+def test_a_disk_that_an_interrupted_run_was_seeding_goes_with_its_guest(*, remove: bool) -> None:
+    disk = "/var/lib/libvirt/images/web1-system.qcow2"
+    xml = (GOLDEN / "absent_with_storage/found.xml").read_text()
+    xml = xml.replace("</corral:guest>", f"<corral:making>{disk}</corral:making></corral:guest>")
+    there = FoundGuest("web1", UUID, "shutdown", persistent=True, autostart=False, xml=xml)
+    plan = guest.plan(options({"name": "web1", "state": "absent", "remove_storage": remove}), Host(there))
+    told = plan.steps if remove else plan.notes
+    assert f"{disk}.unseeded" in str(told[-1]) and len(plan.notes) == (0 if remove else 2)
 
 
 def test_a_guest_under_another_name_is_the_same() -> None:

@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     FoundGuest,
     Grafted,
     GuestSpec,
+    OwnedDisk,
     Volume,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
@@ -111,7 +112,10 @@ def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: s
 def test_removal_and_restart_always_wait() -> None:
     """What follows must not meet a guest that still runs."""
     wanted = GuestSpec("web1", state="absent", wait=False)
-    assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={})) == ["shut down web1", "undefine web1"]
+    assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={}, disks={})) == [
+        "shut down web1",
+        "undefine web1",
+    ]
     wanted = GuestSpec("web1", allow_restart=True, wait=False)
     assert texts(planned(wanted, found(), Change("memory.maximum_kib", 1, 2)))[1:] == ["shut down web1", "start web1"]
 
@@ -137,7 +141,7 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
         planned(GuestSpec("web1", state=state), crashed)
     with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
-        absent(GuestSpec("web1", state="absent"), crashed, keeps=(), owned=(), in_use={})
+        absent(GuestSpec("web1", state="absent"), crashed, keeps=(), owned=(), in_use={}, disks={})
 
 
 @pytest.mark.parametrize(
@@ -286,14 +290,19 @@ def test_absent(
     here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int
 ) -> None:
     result = absent(
-        GuestSpec("web1", state="absent", remove_storage=remove), here, keeps=(), owned=("/a", "/b"), in_use=in_use
+        GuestSpec("web1", state="absent", remove_storage=remove),
+        here,
+        keeps=(),
+        owned=("/a", "/b"),
+        in_use=in_use,
+        disks=dict.fromkeys(("/a", "/b"), OwnedDisk(volume=True)),
     )
     assert (texts(result), len(result.notes)) == (expected, warnings)
 
 
 def test_absent_tells_of_files_left_over() -> None:
     wanted = GuestSpec("web1", state="absent", remove_storage=True)
-    result = absent(wanted, None, keeps=(), owned=(), in_use={}, left_over=["/web1-data.qcow2"])
+    result = absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
     assert result.notes == (
@@ -402,6 +411,6 @@ def test_a_namesake_is_not_removed() -> None:
     with pytest.raises(
         Refused, match=f"cannot remove web1: the guest with this name has UUID {here.uuid}, not {other.uuid}"
     ):
-        absent(other, here, keeps=(), owned=(), in_use={})
+        absent(other, here, keeps=(), owned=(), in_use={}, disks={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
-    assert texts(absent(same, here, keeps=(), owned=(), in_use={}))[-1] == "undefine web1"
+    assert texts(absent(same, here, keeps=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import typing as t
+
+import pytest
+
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
+
+THERE = OwnedDisk(volume=True, pool="default", active=True)
 
 
 def found(state: str, *, persistent: bool = True, autostart: bool = False) -> FoundGuest:
@@ -31,7 +38,14 @@ def result(state: str, *, force: bool = False, remove: bool = True, persistent: 
     wish = GuestSpec("web1", state="absent", remove_storage=remove, force=force, wait=False, wait_timeout_s=7)
     here = found(state, persistent=persistent)
     try:
-        made = absent(wish, here, keeps=("nvram", "tpm"), owned=("/a", "/b"), in_use={"/b": "web2", "/c": "web3"})
+        made = absent(
+            wish,
+            here,
+            keeps=("nvram", "tpm"),
+            owned=("/a", "/b"),
+            in_use={"/b": "web2", "/c": "web3"},
+            disks={"/a": THERE},
+        )
     except Refused:
         return "refused"
     return "; ".join([*map(shown, made.steps), *(text.split()[2].rstrip(":") + " kept" for text in made.notes)])
@@ -59,18 +73,65 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 
 def test_kept_disks_are_named_with_the_reason() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
-    answer = absent(wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}).notes
+    answer = absent(
+        wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}, disks={"/a": THERE}
+    ).notes
     assert len(answer) == 1 and "/b" in answer[0] and "web1" in answer[0] and "web2" in answer[0]
     wish = GuestSpec("web1", state="absent")
     answer = absent(
-        wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, uri="qemu:///session"
+        wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, disks={}, uri="qemu:///session"
     ).notes
     assert answer == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
     )
-    gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, left_over=("/l",))
+    gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, disks={}, left_over=("/l",))
     assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
+
+
+INACTIVE = "storage pool data of disk /a is not active (start it: virsh --connect qemu:///session pool-start data)"
+LOOSE = "disk /a is in no storage pool (create one for its directory with virt_pool)"
+REMEDY = "; or set remove_storage: false and delete the files by hand"
+
+
+@pytest.mark.parametrize(
+    ("disk", "outcome"),
+    [
+        (THERE, "deleted"),
+        (OwnedDisk(volume=True), "deleted"),  # in a subdirectory that a pool lists
+        (OwnedDisk(pool="default", active=True), "deleted"),  # it is gone, which its doer sees, too
+        (OwnedDisk(pool="data"), INACTIVE),
+        (OwnedDisk(pool="data", exists=False), INACTIVE),  # its filesystem may not be mounted
+        (OwnedDisk(exists=True), LOOSE),
+        (OwnedDisk(exists=False), "gone"),
+        (OwnedDisk(exists=None), "unknown"),
+    ],
+)
+def test_no_disk_stays_without_its_owner(disk: OwnedDisk, outcome: str) -> None:
+    wish = GuestSpec("web1", state="absent", remove_storage=True)
+    told: dict[str, t.Any] = {"keeps": (), "owned": ("/a",), "uri": "qemu:///session"}
+    if outcome in (INACTIVE, LOOSE):
+        text = f"cannot remove web1 with its disks: {outcome}{REMEDY}"
+        with pytest.raises(Refused, match=f"^{re.escape(text)}$"):
+            absent(wish, found("shutdown"), in_use={}, disks={"/a": disk}, **told)
+        answer = absent(wish, found("shutdown"), in_use={"/a": "web2"}, disks={"/a": disk}, **told)
+        assert answer.notes == ("kept disk /a of web1: web2 uses it",), "it is not to be removed"
+        return
+    answer = absent(wish, found("shutdown"), in_use={}, disks={"/a": disk}, **told)
+    assert [step.path for step in answer.steps if isinstance(step, steps.DeleteVolume)] == ["/a"] * (
+        outcome == "deleted"
+    )
+    assert [note.startswith("disk /a of web1 is not deleted: ") for note in answer.notes] == [True] * (
+        outcome == "unknown"
+    )
+    assert disk.gone is (outcome == "gone" or disk == OwnedDisk(pool="default", active=True))
+
+
+def test_all_disks_that_cannot_be_removed_are_named() -> None:
+    wish = GuestSpec("web1", state="absent", remove_storage=True)
+    disks = {"/a": OwnedDisk(pool="data"), "/b": THERE, "/c": OwnedDisk(exists=True)}
+    with pytest.raises(Refused, match=r"of disk /a is not active .*; disk /c is in no storage pool"):
+        absent(wish, found("shutdown"), keeps=(), owned=tuple(disks), in_use={}, disks=disks)
 
 
 def planned(

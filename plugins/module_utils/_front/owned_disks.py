@@ -1,0 +1,38 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What there is of disks that were made for a guest: asked before they are deleted."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+
+__all__ = ["look"]
+
+
+def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
+    """Ask the host, by path; pools are looked at anew for what libvirt does not know."""
+    if any(storage.volume_at(connection, path) is None for path in paths):
+        storage.all_volumes(connection)
+    pools = {}
+    for pool in query.pools(connection):
+        directory = host_xml.pool(pool["xml"])["path"]
+        if directory and (pool["active"] or os.path.normpath(directory) not in pools):
+            pools[os.path.normpath(directory)] = pool["name"], pool["active"]
+    here = is_here(connection.getURI())
+    return {path: _look(connection, path, pools, here=here) for path in paths}
+
+
+def _look(connection: t.Any, path: str, pools: t.Mapping[str, tuple[str, bool]], *, here: bool) -> OwnedDisk:
+    pool, active = pools.get(os.path.normpath(os.path.dirname(path)), (None, False))
+    if storage.volume_at(connection, path) is not None:
+        return OwnedDisk(True, pool, active)
+    return OwnedDisk(False, pool, active, local.exists(path) if here and pool is None else None)
