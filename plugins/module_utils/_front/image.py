@@ -156,7 +156,9 @@ class _Work:
     def _verify(self, content: str, offered: Manifest | None = None) -> bool:
         """Whether a content is what its manifest says, or what is offered.
 
-        The manifest then says that this very file is.
+        The manifest then says that this very file is, so that the next run need not read it. That is told as
+        `read_again` and is no step: no image changes by it, and a run that finds all in place takes no lock. It needs
+        none: what is recorded is the file as it was before it was read, so one that changed since is read again.
         """
         manifest = files.verify(self.image.directory, content, offered)
         if manifest and not files.verified(self.image.directory, content):
