@@ -277,7 +277,9 @@ disks[].name: Identifies the disk, and is part of the name of its file. For disk
   use the target (V(vda)).
 disks[].state: V(absent) detaches the disk and keeps its file.
 disks[].size: In GiB, or with a unit. A larger size grows the disk, even while the guest runs. A smaller size is refused
-  (M(corral.virt.virt_image) can shrink the disk while the guest is off).
+  (M(corral.virt.virt_image) can shrink the disk while the guest is off). Block devices do not grow while the guest is
+  off. For existing disks that are no volume of a storage pool, such as those on the network or NVMe devices, the size
+  is refused, or ignored with a warning.
 disks[].pool: Storage pool of a new disk. Defaults to V(default).
 disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
 disks[].clone:
@@ -508,8 +510,8 @@ allow_restart: Shut down a running guest and start it again if a change requires
   in RV(pending).
 force: Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
 remove_storage: With O(state=absent), also delete the disks that the collection created for this guest and that no other
-  guest uses. The task is refused, and the guest stays, if such a disk is in an inactive storage pool, or exists but is in
-  no pool.
+  guest uses. The task is refused, and the guest stays, if such a disk is in an inactive storage pool, or exists but is
+  in no pool.
 wait: Wait until a shutdown or reboot is complete. V(false) only requests it.
 wait_timeout: Seconds to wait for a shutdown, a reboot or an address.
 wait_for_ip:

@@ -10,10 +10,13 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import (
     Failed,
     NotFound,
+    Refused,
     Timeout,
     Unsupported,
     VirtError,
 )
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
+from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     blockjob,
     domain,
@@ -26,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, new, record, summary
 
 POOL = "/var/lib/libvirt/images"
@@ -196,6 +200,24 @@ def test_volumes(connection: t.Any) -> None:
     do(connection, steps.DeleteVolume("web1", volume.path), steps.DeleteVolume("web1", volume.path))  # gone is gone
     assert storage.volume_at(connection, volume.path) is None
     assert storage.volume_in(connection, "default", "a.qcow2") is None
+
+
+def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) -> None:
+    pool = connection.storagePoolLookupByName("default")
+    pool.createXML("<volume><name>a.qcow2</name><capacity>1073741824</capacity></volume>")
+    box = {"name": "box1", "vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
+    told = []
+    for entry in ({"volume": "default/a.qcow2"}, {"size": 1}, {"size": 2}):
+        wanted = domain_options.wanted({**box, "disks": [{"name": "data", **entry}]})
+        grows = entry == {"size": 2}  # which the test driver cannot do
+        told.append(guests.converge(connection, wanted, Gate(check_mode=grows))["steps"])
+    assert told[1:] == [[], [f"grow disk {POOL}/a.qcow2 to 2 GiB"]]
+    with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 0.5 GiB"):
+        guests.converge(
+            connection,
+            domain_options.wanted({**box, "disks": [{"name": "data", "size": "512MiB"}]}),
+            Gate(check_mode=True),
+        )
 
 
 def test_every_step_has_a_verb() -> None:

@@ -45,7 +45,10 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
             _origin(connection, pool, question, locks),
         )
         return Site(pool_directory.pool_of(connection, pool), there, origin)
-    return Size(_size(storage.volume_at(connection, question.path)))
+    if question.volume is None:
+        return Size(_size(storage.volume_at(connection, question.path)))
+    xml = storage.volume_in(connection, *question.volume)
+    return Size(_size(xml), host_xml.volume(xml)["path"] if xml else "")
 
 
 def _size(xml: str | None) -> int | None:

@@ -110,7 +110,7 @@ def _plan_present(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping
         changes=plans.changes(
             definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
         ),
-        notes=(*result.notes, *seed_plan.notes, *notes),
+        notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes),
         wait=plans.awaited(wanted, result, given=given, seen=recorded.get("seen", ())),
         ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
     )

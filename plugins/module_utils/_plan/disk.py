@@ -41,6 +41,7 @@ class DiskPlan:
     making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
     changes: tuple[Change, ...] = ()
     left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
+    notes: tuple[str, ...] = ()
 
     def unmade(self) -> tuple[Disk, ...]:
         """The disks of a guest that nobody can start before the steps are done."""
@@ -74,8 +75,8 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
             continue
         if device is None:
             asked[item.name] = new_disk.site(wanted.name, item)
-        elif item.size_bytes is not None and device.path:
-            asked[item.name] = SizeOf(device.path)
+        elif item.size_bytes is not None and (device.path or device.volume):
+            asked[item.name] = SizeOf(device.path, device.volume)
     return asked
 
 
@@ -92,6 +93,7 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
         making=making,
         changes=tuple(change for one in outcomes for change in one.changes),
         left=tuple(path for path in known.unfinished if path not in making and not path.endswith(SEED)),
+        notes=tuple(note for one in outcomes for note in one.notes),
     )
 
 
@@ -167,6 +169,7 @@ class _Outcome:
     steps: tuple[steps.GuestStep, ...] = ()
     making: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
@@ -178,10 +181,16 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
             _Sight(guest, item, Device(volume.path), volume, answer.size_bytes),
         )
     elif isinstance(answer, Size) and device:
+        device = dataclasses.replace(device, path=_path(device, answer))
         there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
     else:
         there, sight = GIVEN, _Sight(guest, item, device or Device(""))
     return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
+
+
+def _path(device: Device, answer: Size) -> str:
+    """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
+    return answer.path or device.path or "/".join(device.volume or ())
 
 
 def _standing(path: str, known: Known, site: Site) -> str:
@@ -205,11 +214,18 @@ def _defined(item: Disk, known: Known) -> Device | None:
 
 
 def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
-    return _Outcome(sight.item)
+    item = sight.item
+    if item.state == "absent" or item.size_bytes in (None, sight.has_bytes):
+        return _Outcome(item)
+    ignored = f"size of disk {item.name} of {sight.guest} is ignored: it is no volume of a storage pool"
+    return _Outcome(item, notes=(f"{ignored}; omit size, and change its size where it is",))
 
 
 def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
+    if sight.device.path.startswith("/dev/") and not sight.running:
+        remedy = f"grow {sight.device.path} itself (lvextend, say), then `virsh pool-refresh` its pool, and run again"
+        sight.fail(Refused, "grow", f" from {bytes_text(has)} to {bytes_text(size)}: it is a block device; {remedy}")
     grow = (sight.guest, sight.device.path, size)
     step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)
     return _Outcome(

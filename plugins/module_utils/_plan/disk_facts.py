@@ -42,6 +42,7 @@ class Device:
 
     path: str
     target: str = ""
+    volume: tuple[str, str] | None = None  # pool and name, where the definition names them instead of a path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +68,11 @@ class Known:
     ) -> Known:
         """The same of disks and record as they are read from the definition."""
         devices = {
-            name: Device((disk.get("source") or "").removesuffix(UNMADE), disk.get("target") or "")
+            name: Device(
+                (disk.get("source") or "").removesuffix(UNMADE),
+                disk.get("target") or "",
+                (disk["pool"], disk["volume"]) if disk.get("pool") and disk.get("volume") else None,
+            )
             for name, disk in disks.items()
         }
         volumes, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
@@ -84,9 +89,10 @@ class Known:
 
 @dataclasses.dataclass(frozen=True)
 class SizeOf:
-    """How large is the volume there?"""
+    """How large is the volume there, or the one of that pool and name?"""
 
     path: str
+    volume: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +112,7 @@ class Size:
     """The answer to the one."""
 
     size_bytes: int | None  # None: no active pool has such a volume
+    path: str = ""  # of a volume that the definition names by its pool
 
 
 @dataclasses.dataclass(frozen=True)

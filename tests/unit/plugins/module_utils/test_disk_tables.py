@@ -45,6 +45,9 @@ def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
     return Known({name: Device(path, "vdb") for name, path in (devices or {}).items()}, there=True, **more)
 
 
+VOLUME = Known({"data": Device("", "vdb", ("fast", "a"))}, there=True)
+
+
 def planned(item: Disk, of: Known, answer: Answer | None = None) -> disk.DiskPlan:
     """The plan for that one disk."""
     return disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of)
@@ -58,7 +61,8 @@ def told(item: Disk, of: Known, answer: Answer | None = None) -> str:
         return f"{type(error).__name__}: {error}"
     [placed] = plan.disks or ()
     replaced = ["replacing" for step in plan.steps if getattr(step, "replace", False)]
-    return "; ".join([*map(str, plan.steps), *replaced, *map(str, plan.changes), f"at {placed.fields.get('source')}"])
+    place = f"at {placed.fields.get('source')}"
+    return "; ".join([*map(str, plan.steps), *replaced, *map(str, plan.changes), place, *plan.notes])
 
 
 # What there is, what the disk has and shall have -> what becomes of it.
@@ -88,13 +92,56 @@ def test_a_disk_is_one_case(there: str, asked: int | None, has: int | None, case
 
 DATA_2G = Disk("data", size_bytes=2 * GIB)
 REMADE = f"create disk {DATA} (2 GiB, qcow2); replacing; at {DATA}"
+IGNORED = "size of disk data of web1 is ignored: it is no volume of a storage pool; omit size, and change its size where it is"
 OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
     ("it goes", Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None, "at None"),
-    ("named", Disk("data", fields={"source": "/srv/a"}, size_bytes=GIB), known(), None, "at /srv/a"),
-    ("volume", Disk("data", fields={"volume": "a/b"}, size_bytes=GIB), known({"data": DATA}), None, "at None"),
-    ("url", Disk("data", fields={"url": "http://a/b"}, size_bytes=GIB), known(), None, "at None"),
+    ("named", Disk("data", fields={"source": "/srv/a"}), known(), None, "at /srv/a"),
+    ("volume", Disk("data", fields={"volume": "a/b"}), known({"data": DATA}), None, "at None"),
+    ("url", Disk("data", fields={"url": "http://a/b"}), known(), None, "at None"),
     ("drive", Disk("data", fields={"device": "cdrom"}), known(), None, "at None"),
-    ("elsewhere", DATA_2G, known({"data": ""}), None, "at None"),
+    ("drive, sized", Disk("data", fields={"device": "cdrom"}, size_bytes=GIB), known(), None, f"at None; {IGNORED}"),
+    ("elsewhere", DATA_2G, known({"data": ""}), None, f"at None; {IGNORED}"),
+    ("elsewhere, silent", Disk("data"), known({"data": ""}), None, "at None"),
+    ("volume, same", DATA_2G, VOLUME, Size(2 * GIB, "/srv/a"), "at None"),
+    (
+        "volume, grows",
+        DATA_2G,
+        VOLUME,
+        Size(GIB, "/srv/a"),
+        "grow disk /srv/a to 2 GiB; disks[data].size: 1 GiB -> 2 GiB; at None",
+    ),
+    (
+        "volume, grows live",
+        DATA_2G,
+        dataclasses.replace(VOLUME, active=True),
+        Size(GIB, "/srv/a"),
+        "grow disk /srv/a to 2 GiB while it runs; disks[data].size: 1 GiB -> 2 GiB; at None",
+    ),
+    (
+        "volume, missing",
+        DATA_2G,
+        VOLUME,
+        Size(None),
+        "NotFound: cannot read the size of disk data of web1: fast/a is in no active storage pool",
+    ),
+    ("block device, same", DATA_2G, known({"data": "/dev/vg/a"}), Size(2 * GIB), "at None"),
+    (
+        "block device",
+        DATA_2G,
+        known({"data": "/dev/vg/a"}),
+        Size(GIB),
+        (
+            "Refused: cannot grow disk data of web1 from 1 GiB to 2 GiB: it is a block device; grow /dev/vg/a itself "
+            "(lvextend, say), then `virsh pool-refresh` its pool, and run again"
+        ),
+    ),
+    (
+        "block device, live",  # grown before, so QEMU has only to look
+        DATA_2G,
+        known({"data": "/dev/vg/a"}, active=True),
+        Size(GIB),
+        "grow disk /dev/vg/a to 2 GiB while it runs; disks[data].size: 1 GiB -> 2 GiB; at None",
+    ),
     ("same", DATA_2G, known({"data": DATA}), Size(2 * GIB), "at None"),
     (
         "grows",
@@ -184,6 +231,8 @@ QUESTIONS: list[tuple[Disk, Known, object]] = [
     (Disk("data", fields={"device": "floppy"}), known(), None),
     (Disk("data", fields={"device": "disk"}), known({"data": DATA}), None),
     (DATA_2G, known({"data": ""}), None),
+    (DATA_2G, VOLUME, SizeOf("", ("fast", "a"))),
+    (Disk("data"), VOLUME, None),
     (DATA_2G, known({"data": DATA}), SizeOf(DATA)),
     (DATA_2G, known({"data": DATA}, making=(DATA,)), SiteOf("default", "web1-data.qcow2")),
     (DATA_2G, known({"data": DATA}, making=(DATA,), running=frozenset([DATA])), SizeOf(DATA)),
