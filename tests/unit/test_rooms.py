@@ -253,7 +253,7 @@ BUDGETS_KIB |= {
     "virt_network": 70,
     "virt_network_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 146, "virt_migrations": 146, "virt_tls": 41}
+BUDGETS_KIB |= {"virt_migrate": 148, "virt_migrations": 148, "virt_tls": 41}
 BUDGETS_KIB |= {
     "virt_state": 33,
     "virt_state_info": 16,
