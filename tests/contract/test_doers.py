@@ -329,7 +329,8 @@ class Unplugging:
     """A connection that takes those who listen, and a guest that lets go of other devices first."""
 
     def __init__(self, gone: t.Sequence[str]) -> None:
-        self.gone, self.heard = gone, None
+        self.gone = gone
+        self.heard: t.Callable[[str], None] = lambda _alias: None
 
     def connect(self) -> Unplugging:
         """Of the guest."""
