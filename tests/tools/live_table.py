@@ -20,7 +20,7 @@ WORDS = {
     live.SCHEDULER: "at once",
     live.MEMTUNE: "at once",
     live.IOTUNE: "at once",
-    live.NUMATUNE: "at once",
+    live.NUMATUNE: "at once; a set that is taken away waits for the next boot",
     live.PIN: "at once; a pin that is taken away waits for the next boot",
     live.IOTHREADS: "at once",
     live.LIFECYCLE: "at once",

@@ -34,6 +34,11 @@ _SCHEDULER = {
 _MEMTUNE = {f"memory.{limit}_kib": limit for limit in ("hard_limit", "soft_limit", "swap_hard_limit")}
 _NUMATUNE = {"numa.nodeset": "numa_nodeset"}
 
+# Verbs that set a value and cannot take one away: what a guest does without it, libvirt decides at the next boot.
+_SET_A_VALUE = frozenset(
+    {VCPUS, MEMORY, SCHEDULER, MEMTUNE, IOTUNE, NUMATUNE, PIN, IOTHREADS, LIFECYCLE, STATS},
+)
+
 _MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "network", "startup_policy"))
 
 # Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next
@@ -123,8 +128,11 @@ def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep]
     pending: list[str] = []
     grouped: dict[tuple[str, str], list[Change]] = {}
     for change in now.running.changes:
-        device = re.match(r"\w+\[[^\]]*\]|graphics", change.where)
-        grouped.setdefault((how(change.where), device.group() if device else ""), []).append(change)
+        device, policy = re.match(r"\w+\[[^\]]*\]|graphics", change.where), how(change.where)
+        if change.after is None and policy in _SET_A_VALUE:
+            pending.append(str(change))
+        else:
+            grouped.setdefault((policy, device.group() if device else ""), []).append(change)
     for (policy, device_name), changes in grouped.items():
         made = _VERBS[policy](now, changes, device_name) if policy in _VERBS else None
         if made is None:
@@ -162,12 +170,12 @@ def _attach(now: Now, changes: Changes, device: str) -> Steps:
 
 
 def _update(now: Now, changes: Changes, device: str) -> Steps:
-    """Of disks only removable media can be changed; a display started without a password cannot get one."""
+    """Of disks only removable media can be changed; a display can change its password, not get a first or lose it."""
     media = {
         f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")
     }
     locked = (device.startswith("disks[") and device not in media) or (
-        device == "graphics" and changes[0].before is None
+        device == "graphics" and None in (changes[0].before, changes[0].after)
     )
     if locked or device not in now.updated.devices:
         return None
@@ -200,12 +208,9 @@ def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
 
 
 def _pins(now: Now, changes: Changes, _device: str) -> Steps:
-    """A pin that is taken away stays until the next boot: where the thread may run then is libvirt's to say."""
     found: list[steps.GuestStep] = []
     for change in changes:
         which = re.search(r"\[(\d+)\]", change.where)
-        if change.after is None:
-            return None
         numbered = "iothread" if "iothread" in change.where else "vcpu"
         kind, number = (numbered, int(which.group(1))) if which else ("emulator", 0)
         found.append(steps.Pin(now.wanted.name, kind, number, str(change.after)))

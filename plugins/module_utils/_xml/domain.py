@@ -128,10 +128,7 @@ class Period(Row):
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set it, or take it away."""
-        if value:
-            super().write(element, value)
-        elif self.read(element) is not None:
-            self.clear(element)
+        super().write(element, value or "")
 
 
 class Resolution(Row):

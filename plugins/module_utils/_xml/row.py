@@ -85,45 +85,44 @@ class Row:
         return _in_kib(raw, element.get("unit") or "KiB") if self.unit else self.kind.parse(raw)
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Put the value there, making the way; an empty text takes it away."""
-        steps, attribute = self.steps
-        if value == "" and self.read(element) is None:
+        """Put the value there, making the way; an empty text takes it away, and an element that held nothing else."""
+        if value == "":
+            self._take_away(element)
             return
-        for step in steps[:-1] if not attribute else steps:
+        steps, attribute = self.steps
+        for step in steps:
             element = child(element, step)
-        if attribute and value == "":
-            element.attrib.pop(attribute, None)
-        elif attribute:
+        if attribute:
             element.set(attribute, self.kind.text(value))
-        elif value == "":
-            for found in element.findall(resolve(steps[-1])):
-                element.remove(found)
         else:
-            element = child(element, steps[-1])
             element.text = self.kind.text(value)
-        if self.unit and value != "":
+        if self.unit:
             element.set("unit", self.unit)
+
+    def _take_away(self, element: Element) -> None:
+        steps, attribute = self.steps
+        for found in element.findall("/".join(map(resolve, steps))) if steps else [element]:
+            if attribute:
+                found.attrib.pop(attribute, None)
+            if found is not element and not (attribute and _holds_something(found)):
+                found.getparent().remove(found)
 
     def display(self, value: t.Any) -> t.Any:
         """The value as a change shows it."""
         return "(hidden)" if self.secret and value is not None else value
 
     def clear(self, element: Element) -> None:
-        """Take the value away, and an element that held nothing else."""
+        """Take the value away; of an element with attributes, which are other fields, only the text."""
         steps, attribute = self.steps
         holder = element.find("/".join(resolve(step) for step in steps)) if steps else None
         if holder is not None and not attribute and holder.attrib:
             holder.text = None
-            return
-        self.write(element, "")
-        if (
-            holder is not None
-            and attribute
-            and not holder.attrib
-            and not len(holder)
-            and not (holder.text or "").strip()
-        ):
-            holder.getparent().remove(holder)
+        else:
+            self.write(element, "")
+
+
+def _holds_something(element: Element) -> bool:
+    return bool(element.attrib or len(element) or (element.text or "").strip())
 
 
 def _in_kib(raw: str, unit: str) -> t.Any:
@@ -382,7 +381,9 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
         if row.on_change:
             row.on_change(element)
         row.write(element, value)
-        changes.append(Change(where + field, row.display(found), row.display(value)))
+        # an empty text takes the value away
+        after = None if value == "" else row.display(value)
+        changes.append(Change(where + field, row.display(found), after))
     if changes:
         changes += _forget(element, table, wanted, {change.where[len(where) :] for change in changes}, where)
     return changes

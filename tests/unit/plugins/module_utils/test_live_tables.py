@@ -161,6 +161,17 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
         ],
     ),
     "a pin that is taken away": (now(("vcpus.emulator_cpuset", "2-3", None)), None),
+    "a vCPU's pin that is taken away": (now(("vcpus.pinning[0]", "2-3", None)), None),
+    "nodes of NUMA that are taken away": (now(("numa.nodeset", "0-1", None)), None),
+    "a password that is taken away": (now(("graphics.password", "(hidden)", None)), None),
+    "a title that is taken away": (
+        now(("title", "a", None), title=""),
+        [steps.SetMetadata("web1", "", None, "<record/>")],
+    ),
+    "a filter that is taken away": (
+        now(("interfaces[eth0].filterref.name", "clean-traffic", None)),
+        [steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "filterref.name")],
+    ),
     "more IO threads": (
         now(("vcpus.iothreads", 1, 3), vcpus__iothreads=3),
         [steps.SetIothreads("web1", 1, 3)],
@@ -186,6 +197,12 @@ def test_what_can_be_done_is_done_and_the_rest_waits() -> None:
     guest = now(("machine", "a", "b"), ("title", "a", "Web"), ("disks[system].cache", None, "none"), title="Web")
     made, pending = live.live_steps(guest, record_changed=False)
     assert made == [WRITTEN] and pending == ["machine: a -> b", "disks[system].cache: (unset) -> none"]
+
+
+def test_a_pin_that_is_taken_away_holds_up_no_other() -> None:
+    guest = now(("vcpus.emulator_cpuset", "2-3", None), ("vcpus.pinning[0].cpuset", "0", "1"))
+    made, pending = live.live_steps(guest, record_changed=False)
+    assert made == [steps.Pin("web1", "vcpu", 0, "1")] and pending == ["vcpus.emulator_cpuset: 2-3 -> (unset)"]
 
 
 def test_each_device_is_a_step_of_its_own() -> None:

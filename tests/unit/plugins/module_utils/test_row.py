@@ -7,9 +7,11 @@ import typing as t
 import pytest
 from lxml import etree
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, network, pool, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Row, Table
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import resolve
 
 TABLES = {
     "network": network.NETWORK,
@@ -98,7 +100,11 @@ def test_silence_is_kept(one: Row) -> None:
         assert etree.tostring(root) == b"<x/>"
 
 
-TEXTS = [one for _name, one in ROWS if one.__class__ is Row and one.kind.option["type"] in ("str", "path")]
+TEXTS = [
+    one
+    for _name, one in ROWS
+    if one.__class__ is Row and (one.kind.option["type"] in ("str", "path") or one.kind is k.CPUSET)
+]
 
 
 # the others are then libvirt's to choose
@@ -107,7 +113,22 @@ def test_an_empty_text_takes_away(one: Row) -> None:
     root = etree.Element("x")
     one.write(root, "a")
     [change] = row.graft(root, {"x": one}, {"x": ""})
-    assert one.read(root) is None and change.after == ("(hidden)" if one.secret else "")
+    assert one.read(root) is None and change.after is None
+    left = root.find("/".join(map(resolve, one.steps[0]))) if one.steps[0] else None
+    assert left is None or left.attrib, "libvirt refuses an empty <emulatorpin/>"
+
+
+def test_nought_seconds_take_a_period_away() -> None:
+    root = etree.fromstring("<x><a><stats period='5'/></a></x>")
+    assert row.graft(root, {"x": domain.Period("a/stats/@period", k.INT)}, {"x": 0}) == [Change("x", 5, 0)]
+    assert etree.tostring(root) == b"<x><a/></x>"
+
+
+def test_what_else_an_element_holds_stays_when_a_value_is_taken_away() -> None:
+    root = etree.fromstring("<x><a k='1' n='2'/><b k='1'><z/></b><c k='1'>text</c></x>")
+    for path in ("a/@k", "b/@k", "c/@k"):
+        row.graft(root, {"x": Row(path)}, {"x": ""})
+    assert etree.tostring(root) == b'<x><a n="2"/><b><z/></b><c>text</c></x>'
 
 
 def test_the_future_is_read_as_it_is() -> None:
