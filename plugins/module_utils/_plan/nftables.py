@@ -45,9 +45,10 @@ def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
     chains = [one for one in closed if defines(facts.all_text, one["family"], one["table"])]
     if wanted.ports:
         _refuse_what_would_not_last(wanted, facts, [one for one in closed if one not in chains])
-    inserts = [f"insert rule {_address(chain)} {rule}" for chain in chains for rule in rules(wanted, chain["family"])]
+    places = [(_address(chain), rule) for chain in chains for rule in rules(wanted, chain["family"])]
+    inserts = [f"insert rule {place} {rule}" for place, rule in places]
     drafts = (
-        _running(wanted, facts, inserts),
+        _running(wanted, facts, inserts, [place for place, _rule in places]),
         _drop_in(wanted, facts, chains, inserts),
         _include(facts, inserts),
     )
@@ -129,16 +130,17 @@ def _refuse_what_would_not_last(wanted: FirewallSpec, facts: Nftables, undefined
         )
 
 
-def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str]) -> Draft:
+def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str], places: t.Sequence[str]) -> Draft:
+    """Rules of ours are known by their comment, which tells ports and sources, and by their chain."""
     current, stale = _ours(facts.ruleset, wanted.comment)
     stale = stale if wanted.purge else []
-    if len(current) == len(inserts) and not stale:
+    if sorted(map(_address_of_rule, current)) == sorted(places) and not stale:
         return [], []
     gone = current + stale
-    deletes = [f"delete rule {_place(rule)} handle {rule['handle']}" for rule in gone]
+    deletes = [f"delete rule {_address_of_rule(rule)} handle {rule['handle']}" for rule in gone]
     change = Change(
         "nftables.running",
-        [f"{_place(rule)}: {rule['comment']}" for rule in gone] or None,
+        [f"{_address_of_rule(rule)}: {rule['comment']}" for rule in gone] or None,
         [line.removeprefix("insert rule ") for line in inserts] or None,
     )
     return [ChangeNftables(wanted.text, (*deletes, *inserts))], [change]
@@ -152,7 +154,7 @@ def _ours(ruleset: Ruleset, comment: str) -> tuple[list[Chain], list[Chain]]:
     return current, [rule for rule in ours if rule["comment"] != comment]
 
 
-def _place(rule: Chain) -> str:
+def _address_of_rule(rule: Chain) -> str:
     return f"{rule['family']} {rule['table']} {rule['chain']}"
 
 

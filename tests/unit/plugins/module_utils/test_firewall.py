@@ -320,6 +320,24 @@ def test_a_rule_that_is_there_twice_is_made_anew() -> None:
     assert [line.split(" ")[0] for line in step.commands] == ["delete", "delete", "insert"]
 
 
+def test_a_rule_in_a_chain_that_no_longer_drops_does_not_stand_for_the_one_that_does() -> None:
+    wanted = spec("192.0.2.1")
+    (insert,) = nftables.rules(wanted, "inet")
+    facts = found(chain(), chain(name="strict", policy="drop"), ours(wanted, 4))
+    (step, *_others), changes = nftables.decide(wanted, facts)
+    assert isinstance(step, host_steps.ChangeNftables)
+    assert step.commands == ("delete rule inet filter input handle 4", f"insert rule inet filter strict {insert}")
+    assert changes[0].before == [f"inet filter input: {wanted.comment}"]
+
+
+def test_rules_in_all_chains_that_drop_are_enough() -> None:
+    wanted = spec("192.0.2.1", "2001:db8::1")
+    strict = rule("accept", comment=wanted.comment, handle=2, chain="strict")
+    chains = DROPPED, chain(name="strict", policy="drop")
+    steps, _changes = nftables.decide(wanted, found(*chains, strict, strict, ours(wanted, 1), ours(wanted, 1)))
+    assert not [step for step in steps if isinstance(step, host_steps.ChangeNftables)]
+
+
 def test_nothing_is_removed_while_an_address_is_unknown() -> None:
     before, after = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1")
     unsure = spec("192.0.2.1", ports=["16514/tcp"], names={"hyper2": ["127.0.1.1"]})
