@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import tls as f
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, trust_options, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import SetMode, SetTrust, decide
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees
@@ -272,18 +272,35 @@ class Certifier:
         )
 
     def _do(self, authorities: Authorities, wish: TlsSpec, step: Step) -> None:
-        root = self.params["ca_dir"]
-        if isinstance(step, SetMode):
-            files.set_mode(f"{root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode)
-        elif isinstance(step, SetTrust):
-            files.install(step.wanted, root)
-        else:
-            csr = files.request(CONTROLLER, root, subject=wish.subject)
-            files.install(wish, root, certificate=authorities.sign(csr, wish, days=self.params["days"]))
+        _ON_CONTROLLER[type(step)](_Controller(self.params["ca_dir"], authorities, wish, self.params["days"]), step)
 
     def _remember_controller(self, authorities: Authorities, found: FoundTls, serial: str) -> None:
         trusts, serials = {"libvirt": sorted(found.trusts)}, {"libvirt": [serial]}
         authorities.seen(CONTROLLER_NAME, trusts=trusts, serials=serials, **self._lives(authorities))
+
+
+class _Controller(t.NamedTuple):
+    """The controller's own certificates, which it signs where it makes them."""
+
+    root: str
+    authorities: Authorities
+    wish: TlsSpec
+    days: int
+
+
+def _renew(controller: _Controller, _step: Request) -> None:
+    root, authorities, wish, days = controller
+    csr = files.request(CONTROLLER, root, subject=wish.subject)
+    files.install(wish, root, certificate=authorities.sign(csr, wish, days=days))
+
+
+_ON_CONTROLLER: dict[type[Step], t.Callable[[_Controller, t.Any], None]] = {
+    Request: _renew,
+    SetTrust: lambda controller, step: files.install(step.wanted, controller.root),
+    SetMode: lambda controller, step: files.set_mode(
+        f"{controller.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
+    ),
+}
 
 
 def _both(first: Variables, then: Variables) -> Variables:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os.path
 import typing as t
@@ -87,7 +88,7 @@ def _done(
     workplace.tidy(wanted)
     plan = plans.plan(wanted, _found(connection, wanted))
     tell = progress or locks.enter_context(Progress(workplace.path(wanted, "progress")))
-    gate.run(plan.steps, lambda step: _do(connection, step, tell, plan, wanted))
+    gate.run(plan.steps, _Work(connection, wanted, plan.size_bytes or 0, tell).do)
     if plan.steps:
         storage.refresh(connection, pool)
     return plan
@@ -196,34 +197,6 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
 
 
-def _do(connection: t.Any, step: plans.CloneStep, tell: Tell, plan: plans.ClonePlan, wanted: CloneSpec) -> None:
-    # qemu-img tells percents.
-    whole = step.base.size_bytes if isinstance(step, plans.Copy) else plan.size_bytes or 0
-
-    def percent(done: float) -> None:
-        tell(step.doing, int(whole * done / 100), whole)
-
-    if isinstance(step, plans.Overlay):
-        _make(step, percent, wanted)
-    elif isinstance(step, plans.Grow):
-        qemu_img.resize(step.path, step.format, step.size_bytes, shrink=isinstance(step, plans.Shrink))
-    elif isinstance(step, plans.GrowLive):
-        blockjob.grow(connection, step.uuid, step.target, step.size_bytes)
-    elif isinstance(step, plans.Forget):
-        definition.define(connection, step.guest, step.xml)
-    elif isinstance(step, plans.RebaseDisk):
-        qemu_img.rebase(step.path, step.base.path, base_format=step.base.format, progress=percent)
-    elif isinstance(step, plans.Flatten):
-        qemu_img.rebase(step.path, None, progress=percent)
-    elif isinstance(step, plans.Pull):
-        blockjob.pull(
-            connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=functools.partial(tell, step.doing)
-        )
-    elif isinstance(step, plans.Remove):
-        durable.remove(step.path)
-        durable.fsync(os.path.dirname(step.path))
-
-
 def _copied_bytes(base: Origin) -> int:
     return sum(map(free_space.allocated, base.chain))
 
@@ -233,15 +206,67 @@ def _may_share(base: Origin, form: str) -> bool:
     return base.format == form and len(base.chain) == 1
 
 
-def _make(step: plans.Overlay, percent: qemu_img.Progress, wanted: CloneSpec) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What the doers need beside their step."""
+
+    connection: t.Any
+    wanted: CloneSpec
+    size_bytes: int  # of the disk afterwards
+    tell: Tell
+
+    def progress(self, step: plans.CloneStep, whole: int | None = None) -> qemu_img.Progress:
+        """Passes on the percents of qemu-img as bytes, by default of the disk."""
+        total = self.size_bytes if whole is None else whole
+        return lambda percent: self.tell(step.doing, int(total * percent / 100), total)
+
+    def do(self, step: plans.CloneStep) -> None:
+        """Hand a step to its doer."""
+        _DOERS[type(step)](self, step)
+
+
+def _overlay(_work: _Work, step: plans.Overlay) -> None:
     base = step.base
     with files.new(step.path) as unfinished:
-        if not isinstance(step, plans.Copy):
-            qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
-            return
+        qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
+
+
+def _copy(work: _Work, step: plans.Copy) -> None:
+    base, wanted = step.base, work.wanted
+    with files.new(step.path) as unfinished:
         if not _may_share(base, step.format) or not files.reflink(base.path, unfinished):
             place = free_space.measure(wanted.directory, wanted.reserve_bytes)
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
-            qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=percent)
+            tell = work.progress(step, base.size_bytes)
+            qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=tell)
         if step.size_bytes != base.size_bytes:
             qemu_img.resize(unfinished, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)
+
+
+def _rebase(work: _Work, step: plans.RebaseDisk) -> None:
+    base = step.base
+    qemu_img.rebase(step.path, base.path, base_format=base.format, progress=work.progress(step))
+
+
+def _pull(work: _Work, step: plans.Pull) -> None:
+    tell = functools.partial(work.tell, step.doing)
+    blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
+
+
+def _remove(_work: _Work, step: plans.Remove) -> None:
+    durable.remove(step.path)
+    durable.fsync(os.path.dirname(step.path))
+
+
+_DOERS: dict[type[plans.CloneStep], t.Callable[[_Work, t.Any], None]] = {
+    plans.Overlay: _overlay,
+    plans.Copy: _copy,
+    plans.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
+    plans.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
+    plans.GrowLive: lambda work, step: blockjob.grow(work.connection, step.uuid, step.target, step.size_bytes),
+    plans.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
+    plans.RebaseDisk: _rebase,
+    plans.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
+    plans.Pull: _pull,
+    plans.Remove: _remove,
+}

@@ -51,12 +51,18 @@ def _host_key(private: str | None) -> HostKey:
     return (private, seed_files.public_key(private)) if private else seed_files.host_key()
 
 
-def do(connection: t.Any, step: steps.WriteSeed | steps.Customize) -> None:
-    """Write the seed, in place where there is room: a running guest reads it after a mere reboot, too."""
-    if isinstance(step, steps.Customize):
-        seed_files.customize(step.source, step.commands, to=step.path)
-        storage.refresh(connection, step.pool)
-        return
+def do(connection: t.Any, step: steps.GuestStep) -> None:
+    """Hand a step to its doer."""
+    _DOERS[type(step)](connection, step)
+
+
+def _customize(connection: t.Any, step: steps.Customize) -> None:
+    seed_files.customize(step.source, step.commands, to=step.path)
+    storage.refresh(connection, step.pool)
+
+
+def _write(connection: t.Any, step: steps.WriteSeed) -> None:
+    """In place where there is room: a running guest reads it after a mere reboot, too."""
     data = seed_files.iso(step.files)
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
     volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
@@ -64,3 +70,9 @@ def do(connection: t.Any, step: steps.WriteSeed | steps.Customize) -> None:
     if there is None or host_xml.volume(there)["capacity_bytes"] != len(data):
         storage.create(connection, volume.pool, host_xml.new_volume(volume), name=volume.name, replace=step.replace)
     storage.write(connection, volume.pool, volume.name, data)
+
+
+_DOERS: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], None]] = {
+    steps.WriteSeed: _write,
+    steps.Customize: _customize,
+}

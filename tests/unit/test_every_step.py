@@ -1,0 +1,118 @@
+"""Every step of every noun has exactly one doer: none is reported as done because nobody knows it."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.tests.tools import payload
+
+PLUGINS = payload.ROOT / "plugins"
+ROOMS = ("module_utils", "modules", "plugin_utils", "action")
+
+# What several steps have in common; nobody plans one.
+BASES = {
+    "_plan.clone.CloneStep",
+    "_plan.clone._Sized",
+    "_plan.host_steps.HostStep",
+    "_plan.image.ImageStep",
+    "_plan.migrate.MigrateStep",
+    "_plan.migrate._OfDisk",
+    "_plan.noun.NounStep",
+    "_plan.power_steps.GuestStep",
+}
+
+# Steps in no table: whoever passes them to the gate passes their doer with them.
+WITH_THEIR_DOER = {
+    "_authorities.MakeAuthority": "the CA's directory is the state of the object that does it",
+    "_authorities.ProtectKey": "the same",
+    "_records.Revoke": "the same",
+    "_plan.daemon_steps.RestartDaemons": "it tells which jobs kept it from restarting; others tell nothing",
+    "_plan.migrate.Abort": "it is done beside the run that it ends, which has the table",
+    "_plan.migrate.Clear": "it needs what was seen before it",
+    "_plan.migrate.Reconcile": "the same",
+    "_plan.noun.Define": "the doers after it know the object by the UUID that it returns",
+}
+
+# Steps with several doers: each entry stands in as many tables.
+SEVERAL = {
+    "_plan.host_steps.WriteFile": (3, "a firewall's file is checked by its program, a daemon's has a mode"),
+    "_plan.noun.Start": (2, "a pool's directory may be missing"),
+    "_plan.tls.Request": (2, "a host sends its request away; the controller signs its own at once"),
+    "_plan.tls.SetMode": (2, "the files of a host, and those of the controller"),
+    "_plan.tls.SetTrust": (2, "the files of a host, and those of the controller"),
+}
+
+
+def _loaded() -> list[t.Any]:
+    paths = [path for room in ROOMS for path in sorted((PLUGINS / room).rglob("*.py")) if path.name != "__init__.py"]
+    return [
+        importlib.import_module(payload.NAMESPACE + ".".join(path.relative_to(payload.ROOT).with_suffix("").parts))
+        for path in paths
+    ]
+
+
+def name(kind: type) -> str:
+    """How a class is called in the lists above."""
+    return f"{kind.__module__.removeprefix(payload.NAMESPACE + 'plugins.')}.{kind.__qualname__}".removeprefix(
+        "module_utils."
+    ).removeprefix("plugin_utils.")
+
+
+def _below(kind: type[Step]) -> set[type[Step]]:
+    return {kind}.union(*map(_below, kind.__subclasses__()))
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) and any(isinstance(key, type) and issubclass(key, Step) for key in value)
+
+
+def _tables(module: t.Any) -> t.Iterator[dict[type[Step], object]]:
+    for value in vars(module).values():
+        if _is_table(value):
+            yield value
+        if isinstance(value, Library) and value.own:
+            yield {**value.own}
+
+
+MODULES = _loaded()
+STEPS = sorted(_below(Step) - {Step}, key=name)
+STEPS = [step for step in STEPS if step.__module__.startswith(payload.NAMESPACE + "plugins.")]
+
+
+def doers() -> dict[type[Step], set[object]]:
+    """Of each step; a table that contains another one, or is imported elsewhere, counts once."""
+    found: dict[type[Step], set[object]] = {}
+    for table in [table for module in MODULES for table in _tables(module)]:
+        for step, doer in table.items():
+            found.setdefault(step, set()).add(doer)
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS, ids=name)
+def test_a_step_has_one_doer(step: type[Step]) -> None:
+    expected = 1
+    if name(step) in BASES or name(step) in WITH_THEIR_DOER:
+        expected = 0
+    elif name(step) in SEVERAL:
+        expected = SEVERAL[name(step)][0]
+    found = len(doers().get(step, set()))
+    assert found == expected, f"{name(step)} has {found} doers: give it a line in the table of its room"
+
+
+def test_a_base_is_no_step_of_its_own() -> None:
+    assert [name(step) for step in STEPS if name(step) in BASES and not step.__subclasses__()] == []
+
+
+def test_the_lists_name_what_there_is() -> None:
+    assert {*BASES, *WITH_THEIR_DOER, *SEVERAL} <= set(map(name, STEPS))
+
+
+def test_tables_hold_nothing_but_steps() -> None:
+    for module in MODULES:
+        for table in _tables(module):
+            assert set(table) <= set(STEPS) - {step for step in STEPS if name(step) in BASES}, module.__name__
