@@ -59,8 +59,10 @@ class ActionModule(ActionBase):
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
-            written = _write(result["out"], f"{text}\n", Gate(check_mode=self._task.check_mode))
-            _terminal.say(f"the report {'is' if written else 'would be'} in {result['out']}")
+            gate = Gate(check_mode=self._task.check_mode)
+            _write(result["out"], f"{text}\n", gate)
+            verb = gate.perform(lambda: "is", otherwise=lambda: "would be")
+            _terminal.say(f"the report {verb} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
         if odd := sorted(
@@ -94,8 +96,8 @@ def _built(
     return _table.text(report), _table.text(report, _terminal.paint)
 
 
-def _write(path: str, content: str, gate: Gate) -> bool:
-    """Replace the file as a whole, so that nobody reads half of it; whether that was done."""
+def _write(path: str, content: str, gate: Gate) -> None:
+    """Replace the file as a whole, so that nobody reads half of it."""
     folder = os.path.dirname(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         what = (
@@ -109,6 +111,6 @@ def _write(path: str, content: str, gate: Gate) -> bool:
             f"out: cannot write the report to {path}: {folder} is not a directory that you can write to"
         )
     try:
-        return bool(gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content)))
+        gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content))
     except VirtError as error:
         raise AnsibleActionFail(f"out: {error}") from error

@@ -24,20 +24,21 @@ class Gate:
     def __init__(self, *, check_mode: bool) -> None:
         self._check_mode = check_mode
 
-    def hold(self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[T]]) -> T | None:
-        """Hold what steps need, until `stack` ends: a lock, say.
+    def hold(
+        self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[object]]
+    ) -> None:
+        """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held."""
+        if not self._check_mode:
+            stack.enter_context(make())
 
-        In check mode nothing is made or held, and this returns None.
-        """
-        return None if self._check_mode else stack.enter_context(make())
+    def rehearse(self, look: t.Callable[[], object]) -> None:
+        """Look, in check mode only, for what a real run finds out by doing."""
+        if self._check_mode:
+            look()
 
-    def rehearse(self, look: t.Callable[[], T]) -> T | None:
-        """Look at what a real run finds out by doing, or does not wait for; None when steps are carried out."""
-        return look() if self._check_mode else None
-
-    def perform(self, do: t.Callable[[], T], *, otherwise: T) -> T:
+    def perform(self, do: t.Callable[[], T], *, otherwise: t.Callable[[], T]) -> T:
         """What doing it gives; in check mode what is known without doing it."""
-        return otherwise if self._check_mode else do()
+        return otherwise() if self._check_mode else do()
 
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
         """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.

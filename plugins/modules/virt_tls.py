@@ -379,8 +379,8 @@ def _reading(
     params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, FoundTls], steps: t.Sequence[Step], gate: Gate
 ) -> t.Sequence[Step]:
     """Steps that let the daemon read what is in place, unless certificates come with another call."""
-    comes = any(isinstance(step, Request) for step in steps)
-    if host.root != daemon.SYSTEM or "libvirt" not in host.goals or gate.perform(lambda: comes, otherwise=False):
+    comes = gate.perform(lambda: any(isinstance(step, Request) for step in steps), otherwise=lambda: False)
+    if host.root != daemon.SYSTEM or "libvirt" not in host.goals or comes:
         return ()
     serving = daemon.serving(params["daemon"])
     is_loaded = serving is None or daemon.is_loaded(host.root)

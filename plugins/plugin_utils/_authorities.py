@@ -431,7 +431,7 @@ class Authorities:
             _ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()
         ]
         text = self._cas.open(pair).crl(lines)
-        gate.perform(lambda: self._write_down(f"crl/{digest}.pem", text), otherwise=None)
+        gate.perform(lambda: self._write_down(f"crl/{digest}.pem", text), otherwise=lambda: None)
         return text.decode()
 
     def _write_down(self, name: str, content: bytes) -> None:

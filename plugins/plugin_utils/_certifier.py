@@ -81,7 +81,8 @@ class Certifier:
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
         result = self.gate.perform(
-            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)), otherwise=result
+            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)),
+            otherwise=lambda: result,
         )
         if result.get("failed"):
             return result
@@ -249,7 +250,8 @@ class Certifier:
             found = files.read(CONTROLLER, root, trust=wish.trust)
             shown = found.certificates.get("client")
             if shown:
-                self.gate.perform(lambda: self._remember_controller(authorities, found, shown.serial), otherwise=None)
+                serial = shown.serial
+                self.gate.perform(lambda: self._remember_controller(authorities, found, serial), otherwise=lambda: None)
         result["changed"] = result["changed"] or bool(plan.steps)
         result["steps"] = [*result["steps"], *map(str, plan.steps)]
         result["certificates"].update({CONTROLLER_NAME: {"client": shown.result()}} if shown else {})

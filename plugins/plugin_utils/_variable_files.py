@@ -27,7 +27,7 @@ def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dic
     found = {path: configuration.read(path) for path in wanted}
     _check(wanted, found, replace=replace)
     changed = [WriteFile(path, text) for path, text in wanted.items() if text != found[path]]
-    gate.perform(lambda: _write_all(changed, found), otherwise=None)
+    gate.perform(lambda: _write_all(changed, found), otherwise=lambda: None)
     return [
         {"before": found[step.path], "after": step.content, "before_header": step.path, "after_header": step.path}
         for step in changed

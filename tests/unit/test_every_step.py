@@ -71,12 +71,12 @@ def _is_table(value: object) -> bool:
     return isinstance(value, dict) and any(isinstance(key, type) and issubclass(key, Step) for key in value)
 
 
-def _tables(module: t.Any) -> t.Iterator[dict[type[Step], object]]:
+def _tables(module: t.Any) -> t.Iterator[t.Mapping[t.Any, object]]:
     for value in vars(module).values():
         if _is_table(value):
             yield value
         if isinstance(value, Library) and value.own:
-            yield {**value.own}
+            yield value.own
 
 
 MODULES = _loaded()

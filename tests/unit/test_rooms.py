@@ -142,17 +142,70 @@ def test_fronts_decide_nothing() -> None:
     assert {label(path): refusals(path) for path in fronts if refusals(path)} == {}
 
 
-def asks_the_gate(path: Path) -> bool:
-    """Whether code reads `open` off something called gate."""
-    reads = [
-        node.value for node in ast.walk(payload.tree(path)) if isinstance(node, ast.Attribute) and node.attr == "open"
-    ]
-    return any((read.id if isinstance(read, ast.Name) else getattr(read, "attr", "")) == "gate" for read in reads)
+def is_call_of_gate(node: ast.AST, *methods: str) -> bool:
+    """Whether code calls one of these methods, or any, of something called gate."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    owner = node.func.value
+    name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
+    return name.lstrip("_") == "gate" and (not methods or node.func.attr in methods)
 
 
-def test_nobody_asks_whether_the_gate_is_open() -> None:
-    """That is check mode under another name."""
-    assert {label(path) for path in FILES if asks_the_gate(path)} == set()
+def decisions(function: ast.AST) -> list[ast.expr]:
+    """Expressions whose truth decides what comes next or what is true."""
+    found: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            found.append(node.test)
+        elif isinstance(node, ast.BoolOp):
+            found += node.values
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            found.append(node.operand)
+        elif isinstance(node, ast.comprehension):
+            found += node.ifs
+        elif isinstance(node, ast.Compare):
+            found += [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool":
+            found += node.args
+    return found
+
+
+def asks_the_gate(tree: ast.AST) -> set[str]:
+    """Functions that decide by what the gate returns, or by a variable that holds what it has run."""
+    found = set()
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        assigned = [node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.NamedExpr, ast.AnnAssign))]
+        of_run = [node for node in assigned if node.value and is_call_of_gate(node.value, "run", "hold", "rehearse")]
+        targets = [node.targets if isinstance(node, ast.Assign) else [node.target] for node in of_run]
+        names = {
+            part.id for each in targets for target in each for part in ast.walk(target) if isinstance(part, ast.Name)
+        }
+        parts = [part for decision in decisions(function) for part in ast.walk(decision)]
+        if any(is_call_of_gate(part) or (isinstance(part, ast.Name) and part.id in names) for part in parts):
+            found.add(function.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if self._gate.run(steps, do): pass",
+        "while gate.hold(stack, make): pass",
+        "x = 1 if not gate.rehearse(look) else 2",
+        "x = bool(self.gate.run(steps, do))",
+        "x = steps and gate.run(steps, do)",
+        "done = gate.run(steps, do)\n    return [1 for x in y if done]",
+        "mine = gate.hold(stack, make)\n    return mine is not None",
+    ],
+)
+def test_a_decision_by_the_gate_is_seen(code: str) -> None:
+    assert asks_the_gate(ast.parse(f"def f():\n    {code}")) == {"f"}
+
+
+def test_nobody_asks_the_gate() -> None:
+    """That is check mode under another name: the gate calls what differs, `perform(do, otherwise=...)`."""
+    found = {label(path): asks_the_gate(payload.tree(path)) for path in FILES if label(path) != "module_utils/_run.py"}
+    assert {path: functions for path, functions in found.items() if functions} == {}
 
 
 # What changes one thing, with a connection and plain values: other programs use it without Ansible. So is what only

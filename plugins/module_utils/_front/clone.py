@@ -66,7 +66,7 @@ def converge(
         note = workplace.path(wanted, "progress")
         if plan.steps or left:
             plan = gate.perform(
-                lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=plan
+                lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=lambda: plan
             )
     return {
         "changed": bool(plan.steps),
@@ -76,7 +76,7 @@ def converge(
         "path": wanted.path,
         "size_bytes": plan.size_bytes,
         "backing_file": plan.backing_file,
-        **({"progress": note} if gate.rehearse(lambda: any(step.doing for step in plan.steps)) else {}),
+        **gate.perform(dict, otherwise=lambda: {"progress": note} if any(step.doing for step in plan.steps) else {}),
     }
 
 

@@ -51,17 +51,18 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     restarted = gate.run([restart] if restart else [], lambda step: _restart(step, params["restart_timeout"]))
     left = [job for busy in restarted for job in t.cast("list[str]", busy)]
     done = [str(step) for step in steps] + ([str(restart)] if restart and not left else [])
-    waits = restart is not None and not restarted  # for a real run
+    # whether the daemon has read its files then
+    has_read = gate.perform(lambda: not left, otherwise=lambda: restart is None)
     installed = plan.installed(units)
     return {
         "changed": bool(done),
         "diff": _changes.diff(changes),
         "steps": done,
         "restart": restart.what if restart else None,
-        "jobs": left or (jobs if waits else []),
+        "jobs": gate.perform(lambda: left, otherwise=lambda: jobs),
         "installed": installed,
         "server": there.server,
-        "security_drivers": daemon.security_drivers() if installed and not waits and not left else None,
+        "security_drivers": daemon.security_drivers() if installed and has_read else None,
         **({"failed": True, "msg": plan.late(restart, left)} if restart and left else {}),
     }
 

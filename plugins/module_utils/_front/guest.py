@@ -45,7 +45,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | Non
         gate.run(plan.steps, lambda step: _do(connection, plan.uuid, step))
     return {
         **many.result(wanted.name, plan),
-        **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise={}),
+        **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
     }
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os.path
 import typing as t
 
@@ -67,10 +66,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     work = _Work(connection, spec, Fetching(image, spec, world), gate)
     steps = work.plan()
     if steps:
-        with contextlib.ExitStack() as stack:
-            if gate.hold(stack, functools.partial(workplace.locked, image)):
-                steps = work.carry_out(stack)  # somebody else may have been at it
-        gate.perform(lambda: storage.refresh(connection, spec.pool), otherwise=None)
+        steps = gate.perform(work.carry_out, otherwise=lambda: steps)
     return work.result(steps)
 
 
@@ -99,16 +95,19 @@ class _Work:
             self.fetching.check()
         return [*steps, *self.removing(steps)]
 
-    def carry_out(self, stack: contextlib.ExitStack) -> list[plans.ImageStep]:
-        """Look again, and do what is to be done.
+    def carry_out(self) -> list[plans.ImageStep]:
+        """Look again, as another run may have been at it, and do what is to be done.
 
         Nobody begins to stand on what is removed until the stack is closed.
         """
-        steps = self.bringing()
-        self.gate.run(steps, self.do)
-        gone = self.removing([], stack)
-        self.gate.run(gone, self.do)
-        workplace.tidy(self.image)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(workplace.locked(self.image))
+            steps = self.bringing()
+            self.gate.run(steps, self.do)
+            gone = self.removing([], stack)
+            self.gate.run(gone, self.do)
+            workplace.tidy(self.image)
+        storage.refresh(self.connection, self.spec.pool)
         return [*steps, *gone]
 
     def bringing(self) -> list[plans.ImageStep]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 import typing as t
 
@@ -93,11 +92,12 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     gate.run(steps, lambda _step: send_guest.abort(endpoints, move))
     with contextlib.ExitStack() as stack:
         # The run that moved it clears away what it made; where there is none any more, we do.
-        mine = gate.hold(stack, lambda: local.locked(move.guest))
+        gate.hold(stack, lambda: local.locked(move.guest))
         gate.hold(stack, lambda: watch)
         found = query.find_by_uuid(endpoints.source, move.uuid)
         recorded = _record(found)
-        left = plans.clearing(move, recorded.get("moving"), alone=mine is not None or not local.held(move.guest))
+        alone = gate.perform(lambda: True, otherwise=lambda: not local.held(move.guest))
+        left = plans.clearing(move, recorded.get("moving"), alone=alone)
         gate.run(left, lambda _step: run.reconcile(move.uuid, recorded))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
@@ -134,24 +134,27 @@ class _Run:
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
 
-    def converge(self) -> dict[str, t.Any]:
-        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left until the rest is
-        known.
+    def converge(self, before: t.Sequence[MigrateStep] = ()) -> dict[str, t.Any]:
+        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left; then again, when
+        that was done `before`.
         """
-        before: list[MigrateStep] = []
-        while True:
-            scene = self._look()
-            verdict = verdicts.judge(scene.seen)
-            moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
-            verdicts.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
-            task = verdicts.task(scene.seen, verdict)
-            if task != "reconcile":
-                return self._finished(task, scene, verdict, before)
-            if before:
-                verdicts.check_reconciled(verdict, self.name, dest, still=True)
-            before.append(plans.reconciling(self._plain(scene.uuid)))
-            if not self.gate.run(before, functools.partial(self._reconcile, scene)):
-                return self._foretold(scene, verdict, before)
+        scene = self._look()
+        verdict = verdicts.judge(scene.seen)
+        moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
+        verdicts.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
+        task = verdicts.task(scene.seen, verdict)
+        if task != "reconcile":
+            return self._finished(task, scene, verdict, before)
+        if before:
+            verdicts.check_reconciled(verdict, self.name, dest, still=True)
+        first = [plans.reconciling(self._plain(scene.uuid))]
+        return self.gate.perform(
+            lambda: self._settled(scene, first), otherwise=lambda: self._foretold(scene, verdict, first)
+        )
+
+    def _settled(self, scene: _Scene, first: list[MigrateStep]) -> dict[str, t.Any]:
+        self.gate.run(first, lambda _step: self.reconcile(scene.uuid, scene.recorded))
+        return self.converge(first)
 
     def _look(self) -> _Scene:
         endpoints, name = self.ends, self.name
@@ -172,7 +175,9 @@ class _Run:
         one = found is not None and source.uuid == dest.uuid and source.name == dest.name
         return _Scene(dataclasses.replace(seen, same_host=one), found, there, recorded, source, dest)
 
-    def _finished(self, task: str, scene: _Scene, verdict: Verdict, before: list[MigrateStep]) -> dict[str, t.Any]:
+    def _finished(
+        self, task: str, scene: _Scene, verdict: Verdict, before: t.Sequence[MigrateStep]
+    ) -> dict[str, t.Any]:
         """What remains to be done, and all that was done."""
         if task == "move":
             return self._moved(scene, before)
@@ -181,13 +186,13 @@ class _Run:
         changes = [Change("unfinished migration", "yes", "no")] if task == "finish" else ()
         return _result(self.params, [*before, *steps], changes)
 
-    def _foretold(self, scene: _Scene, verdict: Verdict, before: list[MigrateStep]) -> dict[str, t.Any]:
+    def _foretold(self, scene: _Scene, verdict: Verdict, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         """Check mode ends before the first step that changes what comes after it."""
         if verdicts.foreseen(verdict):
             return self._moved(scene, before)
         return {**_result(self.params, before), "notes": ["further steps are known when it has ended"]}
 
-    def _moved(self, scene: _Scene, before: list[MigrateStep]) -> dict[str, t.Any]:
+    def _moved(self, scene: _Scene, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         found, source, dest = t.cast(FoundGuest, scene.found), scene.source, scene.dest
         if scene.seen.begun == "here":  # a copy of it there is none of others
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
@@ -240,7 +245,7 @@ class _Run:
                 self.params,
                 found,
                 dest,
-                assumed=bool(self.gate.rehearse(lambda: self.params["assume_images"])),
+                assumed=self.gate.perform(lambda: False, otherwise=lambda: bool(self.params["assume_images"])),
             ),
             files=() if found.active else tuple(copy_offline.files(found)),
         )
@@ -267,9 +272,6 @@ class _Run:
         move = self._plain(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
-
-    def _reconcile(self, scene: _Scene, _step: MigrateStep) -> None:
-        self.reconcile(scene.uuid, scene.recorded)
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
