@@ -284,7 +284,6 @@ import datetime
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
@@ -348,8 +347,7 @@ _DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
 
 def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetime.datetime] = now) -> dict[str, t.Any]:
     """Fetch, plan, pass through the gate, report."""
-    if params["state"] == "revoked":
-        raise BadInput(["state: revoked is for the controller; a host has nothing to revoke"])
+    plans.check_state(params["state"])
     host = _Host(params, clock)
     states = host.found()
     plan = plans.plan(host.goals, states, params["certificates"] or {}, now=clock())

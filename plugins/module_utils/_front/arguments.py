@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.minimal import 
 from ansible_collections.corral.virt.plugins.module_utils._front.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._plan.display import beyond_loopback
-from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
     domain,

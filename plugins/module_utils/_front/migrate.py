@@ -57,12 +57,8 @@ def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     check_local(name, endpoints.source.getURI())
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(endpoints, params, gate, watch)
-    another = (
-        f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort "
-        "it with state: aborted"
-    )
     with contextlib.ExitStack() as stack:
-        gate.hold(stack, lambda: local.locked(name, another))
+        gate.hold(stack, lambda: local.locked(name, concurrent_changes.another_run(name)))
         gate.hold(stack, lambda: watch)
         return _Run(endpoints, params, gate, watch).converge()
 

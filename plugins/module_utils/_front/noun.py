@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, document, overlay
 
@@ -45,7 +45,7 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     what = f"{noun.kind} {name}"
     problems.tried(lambda: _units.check_name(name, what="name"))
     spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
-    problems.found += [found.replace(": ", f" of {what}: ", 1) for found in _units.control_characters(spoken)]
+    problems.found += control_characters(spoken, what)
     fields = options.fields_of(noun.options, params, what, problems.found)
     problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(noun.options, fields)]
     more = _extras(noun, params, what, problems)
@@ -58,10 +58,7 @@ def _extras(noun: Noun, params: t.Mapping[str, t.Any], what: str, problems: Prob
     if "uuid" in more:
         more["uuid"] = problems.tried(lambda: _units.uuid_of(more["uuid"], what=f"uuid of {what}"))
     if "xml" in more:
-        try:
-            problems.tried(lambda: overlay.checked(more["xml"], noun.shape))
-        except ValueError as error:
-            problems.found.append(f"xml of {what}: {error}")
+        problems.read(f"xml of {what}", lambda: overlay.checked(more["xml"], noun.shape))
     return more
 
 

@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     cloning,
+    guest_options,
     live,
-    new_guest,
     power,
     removal,
     rename,
@@ -157,7 +157,7 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, memory: t.Mapping[str,
         original = _original(wanted, host)
         begun = {name: device.path for name, device in known.devices.items()}
         wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), memory, begun)
-    wanted = _with_macs(new_guest.completed(wanted, domain.sizes(found.xml)), found.uuid)
+    wanted = _with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
     if memory.get("copy_of") and (original or wanted.seed):
         wanted = _with_clone_seed(wanted, found.xml, found.uuid, original)
     remember = {"copying": ()} if original else {}
@@ -166,13 +166,13 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, memory: t.Mapping[str,
 
 def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
     """A new guest with its defaults, such as a disk `system` of 8 GiB and an interface `eth0` on `br0`."""
-    wanted, uuid = new_guest.described(wanted), wanted.uuid or host.new_uuid()
+    wanted, uuid = guest_options.described(wanted), wanted.uuid or host.new_uuid()
     offer = host.capabilities()
     arch = offer["arch"]
-    virt_type = new_guest.virt_type(wanted, offer["virt_types"], arch)
-    wanted = new_guest.equipped(wanted)
-    new_guest.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
-    machine = new_guest.machine(wanted, offer["machines"].get(arch, ()))
+    virt_type = guest_options.virt_type(wanted, offer["virt_types"], arch)
+    wanted = guest_options.equipped(wanted)
+    guest_options.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
+    machine = guest_options.machine(wanted, offer["machines"].get(arch, ()))
     ports = not any(item.name.startswith("pci-") for item in wanted.fields.get("controllers", ()))
     base = new.domain(
         name=wanted.name,
@@ -183,7 +183,7 @@ def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
         without=new.brought(wanted.xml) | _unwanted_devices(wanted),
         ports=ports,
     )
-    return _Subject(_with_macs(new_guest.completed(wanted, {}), uuid), None, uuid, base)
+    return _Subject(_with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
 
 
 def _unwanted_devices(wanted: GuestSpec) -> set[str]:
@@ -199,8 +199,8 @@ def _guest_to_clone(wanted: GuestSpec, host: Host) -> _Subject:
     original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
     if wanted.interfaces:
-        new_guest.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
-    wanted = new_guest.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
+        guest_options.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
+    wanted = guest_options.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
     wanted = _with_clone_seed(_with_macs(wanted, uuid), base, uuid, original)
     return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
 
@@ -268,7 +268,7 @@ def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[
     wanted, found, stored = definition.wanted, subject.found, definition.stored
     connected = _newly_connected(wanted, stored) if found else []
     if connected:
-        new_guest.check_links(f"change {wanted.name}", connected, *host.links())
+        guest_options.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
         cloning.check_files(wanted, *map(cloned.own_files, (subject.original.xml, stored.xml)))
     before, after = parse(subject.base), parse(stored.xml)

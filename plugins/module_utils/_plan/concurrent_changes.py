@@ -10,9 +10,17 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 
-__all__ = ["check_begun", "check_off", "check_room", "check_there", "check_unchanged", "check_wanted"]
+__all__ = ["another_run", "check_begun", "check_off", "check_room", "check_there", "check_unchanged", "check_wanted"]
 
 Volume = t.Mapping[str, t.Any]  # as `_xml.caps` reads it
+
+
+def another_run(name: str) -> str:
+    """Why a run is refused that finds another one of that guest at work."""
+    return (
+        f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort it with "
+        "state: aborted"
+    )
 
 
 def check_wanted(name: str, *, interrupted: bool) -> None:

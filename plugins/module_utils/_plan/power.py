@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import power_ste
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import GuestStep
 
-__all__ = ["check_state", "plan", "power_off", "state_change", "state_steps", "waiting_problems"]
+__all__ = ["check_state", "plan", "power_off", "state_change", "state_problems", "state_steps", "waiting_problems"]
 
 Found = t.Union[FoundGuest, Power]
 
@@ -41,6 +41,28 @@ def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | No
         yield f"wait_timeout of {guest}: must be at least 1 s, not {timeout_s}"
     if force and not wait:
         yield f"wait of {guest}: force requires waiting; omit one of wait: false and force: true"
+
+
+def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
+    """What is wrong with how the guest is brought to its state."""
+    problems = [
+        f"{option} of {guest}: profiles are merged on the controller; run the module as a task or with ansible -m"
+        for option in ("nic_profile", "disk_profile")
+        if params.get(option)
+    ]
+    waits = params.get("wait_for_ip") not in (None, "none")
+    wait, timeout_s = params.get("wait") is not False, params.get("wait_timeout")
+    problems += waiting_problems(guest, wait=wait, force=bool(params.get("force")), timeout_s=timeout_s)
+    if waits and not wait:
+        problems.append(f"wait of {guest}: wait_for_ip requires waiting; omit one of wait: false and wait_for_ip")
+    if waits and params["state"] not in ("running", "rebooted"):
+        problems.append(f"wait_for_ip of {guest}: it requires state: running or state: rebooted, not {params['state']}")
+    if params.get("apply") == "live" and params.get("allow_restart"):
+        problems.append(
+            f"apply of {guest}: live changes only the running guest, which a restart would undo; choose one of apply "
+            "and allow_restart"
+        )
+    return problems
 
 
 def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None:

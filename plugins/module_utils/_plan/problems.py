@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["Problems", "contradictions"]
+__all__ = ["Problems", "contradictions", "control_characters"]
 
 T = t.TypeVar("T")
 
@@ -27,6 +28,14 @@ class Problems:
             return make()
         except BadInput as error:
             self.found += error.problems
+            return None
+
+    def read(self, what: str, make: t.Callable[[], T]) -> T | None:
+        """What it gives; where that is ValueError, its text is noted as a problem of `what` and None comes back."""
+        try:
+            return make()
+        except ValueError as error:
+            self.found.append(f"{what}: {error}")
             return None
 
     def refuse(self) -> None:
@@ -49,3 +58,8 @@ def contradictions(
                 f"clone_of of {name}: this task also describes {original}; create the copy in a separate task, "
                 "afterwards"
             )
+
+
+def control_characters(values: t.Mapping[str, t.Any], what: str, *, allowed: str = "") -> list[str]:
+    """A problem for every text that XML cannot hold or a terminal would obey."""
+    return [found.replace(": ", f" of {what}: ", 1) for found in _units.control_characters(values, allowed=allowed)]

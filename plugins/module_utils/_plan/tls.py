@@ -15,7 +15,7 @@ import hashlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     File,
     FoundTls,
@@ -35,6 +35,7 @@ __all__ = [
     "SetMode",
     "SetTrust",
     "TlsPlan",
+    "check_state",
     "decide",
     "plan",
     "reading",
@@ -116,6 +117,12 @@ class Remember(Step):
 @dataclasses.dataclass(frozen=True)
 class TlsPlan(step.Plan[Step]):
     """What is to be done for identities, and how that shows."""
+
+
+def check_state(state: str) -> None:
+    """Raises BadInput for what only the controller does."""
+    if state == "revoked":
+        raise BadInput(["state: revoked is for the controller; a host has nothing to revoke"])
 
 
 def plan(

@@ -104,7 +104,8 @@ class Row:
         for found in element.findall("/".join(map(resolve, steps))) if steps else [element]:
             if attribute:
                 found.attrib.pop(attribute, None)
-            if found is not element and not (attribute and _holds_something(found)):
+            holds = attribute and (found.attrib or len(found) or (found.text or "").strip())
+            if found is not element and not holds:
                 found.getparent().remove(found)
 
     def display(self, value: t.Any) -> t.Any:
@@ -114,15 +115,11 @@ class Row:
     def clear(self, element: Element) -> None:
         """Take the value away; of an element with attributes, which are other fields, only the text."""
         steps, attribute = self.steps
-        holder = element.find("/".join(resolve(step) for step in steps)) if steps else None
-        if holder is not None and not attribute and holder.attrib:
+        holder = None if attribute else element.find("/".join(map(resolve, steps)))
+        if holder is not None and holder.attrib:
             holder.text = None
         else:
             self.write(element, "")
-
-
-def _holds_something(element: Element) -> bool:
-    return bool(element.attrib or len(element) or (element.text or "").strip())
 
 
 def _in_kib(raw: str, unit: str) -> t.Any:
@@ -180,7 +177,7 @@ class Many(Row):
     def read(self, element: Element) -> t.Any:
         """A tuple of values, or None when there is none."""
         steps, attribute = self.steps
-        found = element.findall("/".join(resolve(step) for step in steps))
+        found = element.findall("/".join(map(resolve, steps)))
         return tuple(self.kind.parse((item.get(attribute) if attribute else item.text) or "") for item in found) or None
 
     def write(self, element: Element, value: t.Any) -> None:

@@ -15,7 +15,7 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, validate
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS

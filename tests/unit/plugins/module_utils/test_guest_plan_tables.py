@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec, Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import domain, live, new_guest, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import domain, guest_options, live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
@@ -167,11 +167,11 @@ def test_of_a_guest_that_waits_for_its_next_boot_nothing_is_done_live() -> None:
 def test_a_count_told_by_its_name_leaves_the_maximum_alone(
     plain: tuple[str, ...], known: dict[str, int], expected: int
 ) -> None:
-    wanted = new_guest.completed(GuestSpec("web1", fields={"vcpus.current": 1}, plain=plain), known)
+    wanted = guest_options.completed(GuestSpec("web1", fields={"vcpus.current": 1}, plain=plain), known)
     assert wanted.fields == {"vcpus.current": 1, "vcpus.maximum": expected}
 
 
 @pytest.mark.parametrize(("current", "expected"), [(4, None), (5, 4), (3, None), (None, None)])
 def test_a_lowered_maximum_takes_the_current_count_with_it(current: int | None, expected: int | None) -> None:
-    wanted = new_guest.completed(GuestSpec("web1", fields={"vcpus.maximum": 4}), {"vcpus.current": current})
+    wanted = guest_options.completed(GuestSpec("web1", fields={"vcpus.maximum": 4}), {"vcpus.current": current})
     assert wanted.fields.get("vcpus.current") == expected

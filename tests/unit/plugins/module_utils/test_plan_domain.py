@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.new_guest import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 

@@ -38,6 +38,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
     Request,
     SetMode,
     SetTrust,
+    check_state,
     decide,
     reading,
     refuse_foreign,
@@ -692,3 +693,9 @@ def powerless_after(writes: int, patch: pytest.MonkeyPatch) -> t.Callable[[], bo
     patch.setattr(os, "fdopen", guarded(os.fdopen))
     patch.setattr(shutil, "rmtree", guarded(shutil.rmtree))
     return lambda: count > writes
+
+
+def test_only_the_controller_revokes() -> None:
+    check_state("present")
+    with pytest.raises(BadInput, match="state: revoked is for the controller; a host has nothing to revoke"):
+        check_state("revoked")

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import new_guest, power
+from ansible_collections.corral.virt.plugins.module_utils._plan import guest_options, power
 
 VCPUS, MEMORY = {"vcpus.current": 1}, {"memory.current_kib": 1024}
 CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 256}), Item("2"))
@@ -27,13 +27,13 @@ CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 
     ],
 )
 def test_what_runs_at_first_follows_the_maximum(said: dict[str, t.Any], follows: dict[str, t.Any]) -> None:
-    assert new_guest.described(GuestSpec("web1", fields=said)).fields == {**said, **follows}
+    assert guest_options.described(GuestSpec("web1", fields=said)).fields == {**said, **follows}
 
 
 @pytest.mark.parametrize(("said", "lacks"), [(VCPUS, "memory"), (MEMORY, "vcpus"), ({}, "vcpus and memory")])
 def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
     with pytest.raises(BadInput, match=f"no such guest here, and creating it requires {lacks}"):
-        new_guest.described(GuestSpec("web1", fields=said))
+        guest_options.described(GuestSpec("web1", fields=said))
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
 def test_it_is_run_by_what_the_host_offers(asked: str, offered: dict[str, list[str]], taken: str | None) -> None:
     wanted = GuestSpec("web1", virt_type=asked)
     if taken:
-        assert new_guest.virt_type(wanted, offered, "x86_64") == taken
+        assert guest_options.virt_type(wanted, offered, "x86_64") == taken
         return
     with pytest.raises(Refused, match="this host offers qemu, not kvm; set virt_type: auto"):
-        new_guest.virt_type(wanted, offered, "x86_64")
+        guest_options.virt_type(wanted, offered, "x86_64")
 
 
 def test_its_machine() -> None:
-    assert new_guest.machine(GuestSpec("web1"), ["pc", "q35"]) == "q35"
-    assert new_guest.machine(GuestSpec("web1"), ["pc"]) == ""
-    assert new_guest.machine(GuestSpec("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
+    assert guest_options.machine(GuestSpec("web1"), ["pc", "q35"]) == "q35"
+    assert guest_options.machine(GuestSpec("web1"), ["pc"]) == ""
+    assert guest_options.machine(GuestSpec("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
 
 
 def test_its_disk_and_interface() -> None:
-    made = new_guest.equipped(GuestSpec("web1", image="debian-12.qcow2"))
+    made = guest_options.equipped(GuestSpec("web1", image="debian-12.qcow2"))
     assert made.disks == (Disk("system", image="debian-12.qcow2"),)
     assert [(nic.name, nic.fields["bridge"]) for nic in made.interfaces or ()] == [("eth0", "br0")]
-    bare = new_guest.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
+    bare = guest_options.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
     assert (bare.disks, bare.interfaces) == ((), ())
 
 
@@ -88,10 +88,10 @@ def test_its_disk_and_interface() -> None:
 def test_what_it_is_plugged_into_is_there(bridges: set[str] | None, networks: set[str], lacks: str) -> None:
     nics = [Item("a", fields={"bridge": "br0"}), Item("b", fields={"network": "default"}), Item("c")]
     if not lacks:
-        new_guest.check_links("create web1", nics, bridges, networks)
+        guest_options.check_links("create web1", nics, bridges, networks)
         return
     with pytest.raises(NotFound, match=f"^cannot create web1: this host has {lacks}"):
-        new_guest.check_links("create web1", nics, bridges, networks)
+        guest_options.check_links("create web1", nics, bridges, networks)
 
 
 IMAGE, OTHER = "debian-12.qcow2", "centos.qcow2"
@@ -112,7 +112,7 @@ GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields=
 def test_image_is_short_for_that_of_the_first_disk(
     image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None
 ) -> None:
-    made = new_guest.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
+    made = guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
     assert (made and [disk.image for disk in made]) == images
 
 
@@ -130,7 +130,7 @@ def test_image_is_short_for_that_of_the_first_disk(
 )
 def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
-        new_guest.with_image(GuestSpec("web1", image=image).with_fields(disks=disks))
+        guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks))
 
 
 @pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])

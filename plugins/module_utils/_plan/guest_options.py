@@ -1,0 +1,300 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the options of a guest mean: what contradicts what, what follows, and what is meant by silence. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._changes import option_of, shown
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+
+__all__ = [
+    "check_links",
+    "completed",
+    "conflicts",
+    "described",
+    "disks",
+    "equipped",
+    "implied",
+    "implied_graphics",
+    "kin_problems",
+    "limit_problems",
+    "machine",
+    "virt_type",
+    "with_image",
+]
+
+Fields = t.Mapping[str, t.Any]
+Graphics = t.Optional["dict[str, t.Any]"]
+
+_NEEDED = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
+_FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
+_PREFERRED = ("kvm", "qemu", "test")
+_NIC = Item("eth0", fields={"type": "bridge", "bridge": BRIDGE})  # of the seeds' default profile, as the one disk is
+_MAKING = ("image", "clone", "size")
+_TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads"))
+
+
+def described(wanted: GuestSpec) -> GuestSpec:
+    """What runs at first follows the maximum, and that the cells of NUMA.
+
+    Raises BadInput where nobody says how large the guest is.
+    """
+    cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
+    fields = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
+    follows = {current: fields[maximum] for current, maximum in _FOLLOW if maximum in fields}
+    wanted = wanted.with_fields(**{**follows, **fields})
+    missing = [option for field, option in _NEEDED.items() if wanted.fields.get(field) is None]
+    if missing:
+        raise BadInput(
+            f"cannot create {wanted.name}: there is no such guest here, and creating it requires "
+            f"{' and '.join(missing)}"
+        )
+    return wanted
+
+
+def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
+    """Let a maximum follow its current value where the user said only the latter.
+
+    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is
+    exceeded. A current value told by its name leaves the maximum alone where it fits below it.
+    """
+    fields = dict(wanted.fields)
+    for current, maximum in _FOLLOW:
+        value, limit = fields.get(current), fields.get(maximum)
+        if value is None:
+            # A lowered maximum takes the current value with it.
+            if limit is not None and (found.get(current) or limit) > limit:
+                fields[current] = limit
+        elif limit is None:
+            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
+                0
+            ] not in wanted.plain
+            fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
+    return wanted.with_fields(**fields)
+
+
+def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch: str) -> str:
+    """How it is run: the best that the host offers; raises Refused for what it does not."""
+    offered = by_arch.get(arch) or [kind for kinds in by_arch.values() for kind in kinds]
+    if wanted.virt_type == "auto":
+        return next((kind for kind in _PREFERRED if kind in offered), offered[0] if offered else "qemu")
+    if wanted.virt_type not in offered:
+        raise Refused(
+            f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {wanted.virt_type}; set "
+            "virt_type: auto"
+        )
+    return wanted.virt_type
+
+
+def machine(wanted: GuestSpec, offered: t.Collection[str]) -> str:
+    """The machine type; empty for libvirt's choice."""
+    return str(wanted.fields.get("machine") or ("q35" if "q35" in offered else ""))
+
+
+def equipped(wanted: GuestSpec) -> GuestSpec:
+    """One `system` disk, and `eth0` on `br0`, where nothing is said of them."""
+    return wanted.with_fields(
+        interfaces=(_NIC,) if wanted.interfaces is None else wanted.interfaces,
+        disks=(Disk("system", image=wanted.image),) if wanted.disks is None else wanted.disks,
+    )
+
+
+def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
+    """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to
+    start.
+    """
+    wanted = [
+        (item.name, kind, item.fields[kind])
+        for item in interfaces
+        for kind in ("bridge", "network")
+        if item.fields.get(kind)
+    ]
+    there = {"bridge": bridges, "network": networks}
+    known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
+    missing = {
+        f"{kind} {place} (interface {name})": kind
+        for name, kind, place, those in known
+        if those is not None and place not in those
+    }
+    if missing:
+        makes = {"bridge": "create it with role corral.virt.bridge", "network": "create it with virt_network"}
+        remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
+        raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
+
+
+def with_image(guest: GuestSpec) -> GuestSpec:
+    """`image` is short for the image of the first disk; raises BadInput where it means none."""
+    disks = list(guest.disks or ())
+    first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _has_image(disk)), None)
+    if guest.image and disks:
+        if first is None:
+            raise BadInput(
+                f"image of {guest.name}: none of its disks is created, so none is created from it; omit it, or list a "
+                "disk for it"
+            )
+        if disks[first].image not in (None, guest.image):
+            raise BadInput(
+                f"image of {guest.name}: disk {disks[first].name} has its own image, {disks[first].image}; omit one"
+            )
+        disks[first] = dataclasses.replace(disks[first], image=guest.image)
+    bare = [disk.name for disk in disks if disk.clone and not disk.image]
+    if bare:
+        raise BadInput(
+            [f"disk {name} of {guest.name}: clone says how it is created from image; set image too" for name in bare]
+        )
+    return guest.with_fields(disks=tuple(disks)) if disks else guest
+
+
+def _has_image(disk: Disk) -> bool:
+    return not disk.places and disk.fields.get("device", "disk") == "disk"
+
+
+def disks(
+    items: t.Sequence[Item], given: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: Problems
+) -> tuple[Disk, ...]:
+    """Disks with what is said of their volumes."""
+    found = []
+    for item, entry in zip(items, given):
+        what = f"disk {item.name} of {guest}"
+        size, size_bytes = entry.get("size"), None
+        if size is not None:
+            size_bytes = problems.tried(functools.partial(_units.bytes_of, size, bare="G", what=f"size of {what}"))
+        for option, check_word in (("image", _units.check_image), ("pool", _units.check_name)):
+            if entry.get(option) is not None:
+                problems.tried(functools.partial(check_word, entry[option], what=f"{option} of {what}"))
+        if item.name == "seed":
+            reason = "the name 'seed' is reserved for the cloud-init seed; choose another"
+            problems.found.append(f"disk of {guest}: {reason}")
+        made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
+        disk = Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made)
+        problems.found += [f"{what}: {reason}" for reason in _place_problems(disk, entry)]
+        found.append(disk)
+    return tuple(found)
+
+
+_TWO_PARTS = {"rbd": "pool/image", "iscsi": "target/LUN (iqn.2026-01.org.example:disk/0)"}
+
+
+def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """What is wrong with how the place of its bytes is told."""
+    places, fields = disk.places, disk.fields
+    if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
+        yield f"{places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
+    if entry.get("network") is not None and not entry["network"].get("protocol"):
+        yield "network requires protocol; set it also to change another option of it"
+    if entry.get("nvme") is not None and not entry["nvme"].get("address"):
+        yield "nvme requires address; set it also to change another option of it"
+    protocol, name = fields.get("network.protocol"), fields.get("network.name")
+    if protocol in _TWO_PARTS and name and not all(name.partition("/")):
+        yield f"network.name must be {_TWO_PARTS[protocol]} for protocol {protocol}, not {name}"
+    if fields.get("network.socket") and any(host.state == "present" for host in fields.get("network.hosts", ())):
+        yield "network.socket and network.hosts are mutually exclusive; omit one of them"
+    if fields.get("network.auth.secret_uuid") and fields.get("network.auth.secret_usage"):
+        yield "network.auth.secret_uuid and network.auth.secret_usage are mutually exclusive; omit one of them"
+
+
+def conflicts(fields: Fields, stop_on_reboot: bool | None, guest: str, *, most_vcpus: int) -> t.Iterator[str]:
+    """What is said of one thing in two ways that differ."""
+    if stop_on_reboot is not None and "on_reboot" in fields:
+        yield f"stop_on_reboot of {guest}: it is short for on_reboot: destroy; set only one of them"
+    product = _vcpus_of_topology(fields)
+    if product is None:
+        return
+    if product > most_vcpus:
+        yield f"vcpus.topology of {guest}: it has {product} vcpus; a guest has at most {most_vcpus}"
+    elif fields.get("vcpus.maximum", product) != product:
+        yield (
+            f"vcpus of {guest}: the topology has {product} vcpus, but maximum is {fields['vcpus.maximum']}; make "
+            "them equal"
+        )
+
+
+def implied(fields: Fields, stop_on_reboot: bool | None) -> dict[str, t.Any]:
+    """The fields with what follows from them; from a contradiction follows nothing."""
+    found = dict(fields)
+    if stop_on_reboot is not None:
+        found["on_reboot"] = "destroy" if stop_on_reboot else "restart"
+    product = _vcpus_of_topology(fields)
+    if product is not None:
+        found = {**dict.fromkeys(_TOPOLOGY, 1), "vcpus.maximum": product, **found}
+    if "tags" in found:
+        found["tags"] = tuple(sorted(set(found["tags"])))
+    if "memory.hugepage_size_kib" in found:
+        found.setdefault("memory.hugepages", True)
+    if "interfaces" in found:
+        found["interfaces"] = tuple(map(_typed, found["interfaces"]))
+    return found
+
+
+def implied_graphics(graphics: Graphics) -> Graphics:
+    """A port of -1 is libvirt's choice."""
+    ports: dict[str, t.Any] = {port: graphics[port] for port in ("port", "tls_port") if graphics and port in graphics}
+    if not graphics or not ports:
+        return graphics
+    chosen = {port: None if number == -1 else number for port, number in ports.items()}
+    return {**graphics, **chosen, "autoport": not any(chosen.values())}
+
+
+def _vcpus_of_topology(fields: Fields) -> int | None:
+    spoken = [field for field in fields if field.startswith("vcpus.topology.")]
+    return math.prod(fields.get(field, 1) for field in {*_TOPOLOGY, *spoken}) if spoken else None
+
+
+_TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}
+
+
+def _typed(item: Item) -> Item:
+    """An interface's type follows from what it is plugged into."""
+    kind = next((kind for place, kind in _TYPES.items() if item.fields.get(place)), None)
+    return item if kind is None or item.fields.get("type") else item.with_fields(type=kind)
+
+
+def limit_problems(fields: Fields, guest: str) -> t.Iterator[str]:
+    """What is above its own maximum."""
+    for low, high in (*_FOLLOW, ("memory.maximum_kib", "memory.hotplug_maximum_kib")):
+        if fields.get(low, 0) > fields.get(high, 2**62):
+            yield (
+                f"{option_of(low)} of {guest}: {shown(low, fields[low])} is above {option_of(high)}, "
+                f"{shown(high, fields[high])}"
+            )
+
+
+def kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
+    """What is wrong with the other name that it had, or with the other guest that it is a copy of."""
+    problems = Problems()
+    for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
+        if params.get(option):
+            what = f"{option} of {params['name']}"
+            problems.tried(functools.partial(_units.check_given_name, params[option], what=what))
+            problems.found += further(params, what)
+    return problems.found
+
+
+def _former_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
+    if params["renamed_from"] == params["name"]:
+        yield f"{what}: it is the guest's current name; omit it, or specify another name"
+    if params.get("state") == "absent":
+        yield f"{what}: a guest that is removed needs no new name; omit it to remove {params['name']}"
+
+
+def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[str]:
+    if params["clone_of"] == params["name"]:
+        yield f"{what}: a guest cannot be a copy of itself; specify another one"
+    given = {option: params.get(option) for option in ("image", "renamed_from")}
+    given["virt_type"] = params.get("virt_type") not in (None, "auto")
+    given["state: absent"] = params.get("state") == "absent"
+    for option, value in given.items():
+        if value:
+            yield f"{what}: clone_of and {option} are mutually exclusive; omit one of them"
