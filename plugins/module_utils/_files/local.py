@@ -10,16 +10,15 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import resource
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["bridge_calls", "digest", "exists", "held", "held_by_others", "locked", "shared_filesystem", "written_s"]
+__all__ = ["LOCK", "bridge_calls", "digest", "exists", "flocked", "held", "locked", "shared_filesystem", "written_s"]
 
 _PIECE = 1024 * 1024
-_LOCK = ".lock"
+LOCK = ".lock"
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -105,7 +104,7 @@ def held(name: str) -> bool:
 
 
 def _lock(folder: str, name: str) -> str:
-    return os.path.join(folder, name + _LOCK)
+    return os.path.join(folder, name + LOCK)
 
 
 @contextlib.contextmanager
@@ -115,29 +114,17 @@ def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
 
     The lock ends with the process that holds it.
     """
-    with open(private.opened(_lock(private.folder(), name), os.O_RDWR | os.O_CREAT), "r+b") as handle:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+            stack.enter_context(flocked(name, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0)))
         except BlockingIOError:
             raise Refused(str(refusal)) from None
         yield name
 
 
-def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:
-    """Take the locks of these guests, and of all that were ever locked, for as long as `locks` is open.
-
-    Those that others hold.
-    """
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file for each guest
-    known = {name[: -len(_LOCK)] for name in os.listdir(private.folder()) if name.endswith(_LOCK)}
-    held_now = []
-    for name in sorted({*names, *known}):
-        try:
-            locks.enter_context(locked(name, "held"))
-        except Refused as error:
-            if str(error) == "held":
-                held_now.append(name)
-        except OSError:
-            continue  # no run can lock such a name either
-    return held_now
+@contextlib.contextmanager
+def flocked(name: str, how: int) -> t.Iterator[None]:
+    """Raises BlockingIOError where another run has the lock and `how` is not to wait."""
+    with open(private.opened(_lock(private.folder(), name), os.O_RDWR | os.O_CREAT), "r+b") as handle:
+        fcntl.flock(handle, how)
+        yield

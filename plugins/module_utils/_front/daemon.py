@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration, local, systemd
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration, other_runs, systemd
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import UNITS, Daemons, Facts, Unit
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
@@ -99,5 +99,5 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
 
 
 def _work(locks: contextlib.ExitStack) -> list[str]:
-    migrating = local.held_by_others(daemon.guests(), locks)
+    migrating = other_runs.held_by_others(daemon.guests(), locks)
     return [*(f"{name}: a run of virt_migrate" for name in migrating), *daemon.jobs()]

@@ -718,3 +718,33 @@ def test_each_device_has_a_place_of_its_own_in_the_order(
     devices: str, options: dict[str, t.Any], told: list[str]
 ) -> None:
     assert problems(guest(devices), options) == told
+
+
+BROKEN: dict[str, tuple[str, dict[str, t.Any]]] = {
+    "_memory": (guest(top=EVEN), {"memory": {"maximum": "2GiB"}}),
+    "_cells": (
+        guest(top=cells(f"id='0' cpus='0-1' {HALF}", f"id='2' cpus='2-3' {HALF}")),
+        {"numa": {"cells": [{"id": 0, "discard": True}]}},
+    ),
+    "_nodes": (guest(), {"numa": {"mode": "strict"}}),
+    "_firmware": (guest(boot=LOADER), {"firmware": "efi"}),
+    "_video": (video("vga"), {"video": {"heads": 2}}),
+    "_consoles": (guest(), {"consoles": [{"port": 2}]}),
+    "_host_devices": (guest(NIC.format(1, 1)), {"hostdevs": [{"name": "gpu", "address": "0000:06:00.1"}]}),
+    "_boot_order": (guest(FIRST_DISK), {"boot": {"order": ["cdrom"]}}),
+    "_vsock": (guest("<vsock model='virtio'><cid auto='yes'/></vsock>"), {"vsock": {"cid": 5}}),
+    "_iothreads": (guest(NAMED), {"disks": [{"name": "system", "iothread": 3}]}),
+    "_pinning": (guest(), {"vcpus": {"pinning": [{"vcpu": 4, "cpuset": 0}]}}),
+    "_topology": (guest(top=TOPOLOGY), {"vcpus": {"maximum": 8}}),
+    "_targets": (guest(NAMED), {"disks": [{"name": "b", "source": "/b", "target": "vda"}]}),
+    "_boot_orders": (guest(FIRST_DISK), {"disks": [{"name": "b", "source": "/b", "boot_order": 1}]}),
+}
+
+
+@pytest.mark.parametrize("rule", validate._RULES.values(), ids=lambda rule: rule.__name__)
+def test_every_rule_has_a_case_that_breaks_it(rule: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    xml, options = BROKEN[rule.__name__]
+    every = problems(xml, options)
+    others = {place: one for place, one in validate._RULES.items() if one is not rule}
+    monkeypatch.setattr(validate, "_RULES", others)
+    assert every and problems(xml, options) == [], "nothing is said by this rule, or another says it, too"

@@ -14,7 +14,12 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration, local, private, systemd
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    configuration,
+    other_runs,
+    private,
+    systemd,
+)
 from ansible_collections.corral.virt.plugins.module_utils._front import daemon as front
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
@@ -583,7 +588,7 @@ def test_a_lock_that_nobody_can_take_is_not_waited_for(tmp_path: Path, monkeypat
     (tmp_path / "run/link.lock").symlink_to("/etc/passwd")
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
     with contextlib.ExitStack() as locks:
-        assert local.held_by_others(["a/b", "x" * 300], locks) == []
+        assert other_runs.held_by_others(["a/b", "x" * 300], locks) == []
 
 
 def test_a_folder_of_others_is_refused(host: Systemd, tmp_path: Path) -> None:

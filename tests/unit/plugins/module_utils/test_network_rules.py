@@ -322,3 +322,46 @@ def test_rules_of_pools(before: Values, after: Values, found: Found | None, stat
     changed = ("path",) if before.get("path") != after.get("path") else ()
     output = told(after, *changed, rules=pool.RULES, found=found, before=before, state=state)
     assert output == ([problem] if problem else [])
+
+
+BROKEN: dict[str, dict[str, t.Any]] = {
+    "_is_complete": {"after": {"mode": "nat"}},
+    "_has_whole_ranges": {"after": {**NAT, "nat.port_start": 1024}},
+    "_has_its_bridge": {"after": BRIDGED, "host": BRIDGES},
+    "_takes_no_bridge": {"after": {**NAT, "bridge": "virbr1"}, "host": NetworkHost(frozenset({"virbr1"}))},
+    "_is_alone_on_its_subnets": {
+        "after": NAT,
+        "host": NetworkHost(neighbours=(Neighbour("other", True, None, ("192.168.0.0/16",)),)),
+        "steps": ["start"],
+    },
+    "_serves_its_subnets": {
+        "after": {"mode": "nat", "ips": [{**IP4, "dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]}]}
+    },
+    "_tags_where_libvirt_does": {"after": {**NAT, "vlan": [5]}},
+    "_has_one_default": {"after": {**NAT, "portgroups": [{"name": name, "default": True} for name in "ab"]}},
+    "_limits_where_libvirt_does": {"after": {"mode": "vepa", "interfaces": ["eth1"], **LIMIT}},
+    "_cuts_nobody_off": {
+        "after": NAT,
+        "host": NetworkHost(users=(User("web1", True),)),
+        "found": ACTIVE,
+        "running": NAT,
+        "steps": ["stop"],
+    },
+    "_has_a_place": {"after": {"type": "dir"}},
+    "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},
+    "_stays": {
+        "after": {"type": "dir", "path": "/b"},
+        "before": {"type": "dir", "path": "/a"},
+        "found": THERE,
+        "changed": ("path",),
+    },
+}
+
+
+@pytest.mark.parametrize("rule", [*network.RULES, *pool.RULES], ids=lambda rule: rule.__name__)
+def test_every_rule_has_a_case_that_breaks_it(rule: t.Any) -> None:
+    case = dict(BROKEN[rule.__name__])
+    after, changed, every = case.pop("after"), case.pop("changed", ()), network.RULES
+    assert told(after, *changed, rules=[rule], **case), "nothing is said by this rule"
+    others = [one for one in (every if rule in every else pool.RULES) if one is not rule]
+    assert not told(after, *changed, rules=others, **case), "another rule says it, too"

@@ -8,6 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan import rules
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against, dislikes, mib
@@ -128,6 +129,29 @@ def test_a_guest_goes_where_no_limit_is_passed() -> None:
         if found != (reason or None) or placed.host != (None if reason else "hyper1") or reason not in placed.why:
             wrong.append((its, wish, reason, found, placed))
     assert not wrong
+
+
+BROKEN: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
+    "_offers": ({"bridges": frozenset()}, {"bridges": BRIDGES}),
+    "_versions": ({"versions": {"qemu": "7.2"}}, {"versions": (("qemu", "8"),)}),
+    "_migrates": ({"migration_group": "intel"}, {"runs_within": "amd"}),
+    "_devices": ({"devices": {}}, {"devices": ("pci 1",)}),
+    "_memory": ({"memory_used_mib": 513}, {}),
+    "_vcpus": ({"vcpus_used": 3}, {}),
+    "_disk": ({"disk_left_mib": {"fast": 99.5}}, {"disks": (("fast", 100),)}),
+    "_apart": ({"apart": words("db")}, {"apart": words("db")}),
+    "_together": ({}, {"together": words("shop")}),
+}
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_every_rule_has_a_case_that_breaks_it(rule: t.Any) -> None:
+    its, wish = BROKEN[rule.__name__]
+    load, its_guest = Load(host(**its), TIGHT), guest(**wish)
+    if its_guest.together:  # the others of its group are on another host
+        load.neighbours.together["shop"] = {"hyper2": 1}
+    assert rule(load, its_guest), "nothing is said by this rule"
+    assert not [one for one in rules.RULES if one is not rule and one(load, its_guest)], "another rule says it, too"
 
 
 SHOP = words("shop")
