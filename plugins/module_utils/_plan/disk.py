@@ -117,32 +117,32 @@ NOTHING = "nothing"
 KEEP, GROW, ADOPT, ADOPT_AND_GROW, MAKE, REMAKE = "keep", "grow", "adopt", "adopt and grow", "make", "remake"
 SHRINKS, UNREADABLE, TAKEN = "shrinks", "unreadable", "taken"
 
-_SIZES = ("silent", "same", "larger", "smaller", "unknown")  # what is asked, beside what there is
+# What is asked, beside what there is; the other cells of the table cannot be: `questions` does not ask there.
+SILENT, SAME, LARGER, SMALLER, UNKNOWN = "silent", "same", "larger", "smaller", "unknown"
 _CASES = {
-    #        silent   same     larger          smaller  unknown
-    GIVEN: (KEEP, KEEP, KEEP, KEEP, KEEP),
-    DEFINED: (KEEP, KEEP, GROW, SHRINKS, UNREADABLE),
-    BEGUN: (REMAKE, REMAKE, REMAKE, REMAKE, REMAKE),
-    OURS: (ADOPT, ADOPT, ADOPT_AND_GROW, SHRINKS, UNREADABLE),
-    FOREIGN: (TAKEN, TAKEN, TAKEN, TAKEN, TAKEN),
-    NOTHING: (MAKE, MAKE, MAKE, MAKE, MAKE),
-}  # fmt: skip
+    GIVEN: dict.fromkeys((SILENT, UNKNOWN), KEEP),
+    DEFINED: {SAME: KEEP, LARGER: GROW, SMALLER: SHRINKS, UNKNOWN: UNREADABLE},
+    BEGUN: dict.fromkeys((SILENT, SAME, LARGER, SMALLER, UNKNOWN), REMAKE),
+    OURS: {SILENT: ADOPT, SAME: ADOPT, LARGER: ADOPT_AND_GROW, SMALLER: SHRINKS},
+    FOREIGN: dict.fromkeys((SILENT, SAME, LARGER, SMALLER), TAKEN),
+    NOTHING: dict.fromkeys((SILENT, UNKNOWN), MAKE),
+}
 
 
 def case_of(there: str, asked_bytes: int | None, has_bytes: int | None) -> str:
     """What becomes of a disk, seen what there is of it, and the size that it shall have and has."""
-    return _CASES[there][_SIZES.index(_size(asked_bytes, has_bytes))]
+    return _CASES[there][_size(asked_bytes, has_bytes)]
 
 
 def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
     """How the size that is asked for compares with what there is."""
     if asked_bytes is None:
-        return "silent"
+        return SILENT
     if has_bytes is None:
-        return "unknown"
+        return UNKNOWN
     if asked_bytes == has_bytes:
-        return "same"
-    return "larger" if asked_bytes > has_bytes else "smaller"
+        return SAME
+    return LARGER if asked_bytes > has_bytes else SMALLER
 
 
 @dataclasses.dataclass(frozen=True)
