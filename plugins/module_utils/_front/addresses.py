@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     HostLinks,
     Sighting,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -129,7 +129,7 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Out
 
     A guest that has an address, or is off, is no longer waited for.
     """
-    here = connection.getURI() == SYSTEM
+    here = is_system(connection.getURI())
     with contextlib.ExitStack() as stack:
         listener = None
         if here and any(search.source in ("any", "packets") for search in searches.values()):

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -91,7 +91,7 @@ class _Host:
     def room(self, uuid: str) -> Room | None:
         if self._limit is None:
             return None
-        if self._is_here():
+        if is_system(self.uri):
             self._gate.hold(self._locks, lambda: local.locked(_STARTING))
         memory_mib, vcpus = query.promised(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
@@ -103,10 +103,10 @@ class _Host:
         return query.filters(self._connection)
 
     def bridge_calls(self) -> dict[str, bool] | None:
-        return local.bridge_calls() if self._is_here() else None
+        return local.bridge_calls() if is_system(self.uri) else None
 
     def displays(self) -> DisplayDefaults:
-        return qemu.displays() if self._is_here() else DisplayDefaults()
+        return qemu.displays() if is_system(self.uri) else DisplayDefaults()
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
         if not questions:
@@ -131,10 +131,6 @@ class _Host:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 
         return storage.volume_at(self._connection, path) is not None
-
-    def _is_here(self) -> bool:
-        """Whether the system's libvirt of this machine answers, so that files of this machine are its own."""
-        return self.uri == SYSTEM
 
 
 def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
