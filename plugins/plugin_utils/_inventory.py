@@ -16,6 +16,7 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
@@ -63,7 +64,11 @@ _ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several tim
 _TOLD = 3  # addresses in one warning
 _LOST = 10  # hypervisors of one reason in one warning
 _FIRST = ("running", "paused")
-_PORTS = {"tls": 16514, "tcp": 16509, "": 16514}  # libvirt takes tls where a URI with a host names no transport
+_PORTS = {
+    "tls": LIBVIRT_TLS,
+    "tcp": 16509,
+    "": LIBVIRT_TLS,
+}  # libvirt takes tls where a URI with a host names no transport
 
 
 def host_name(name: str) -> str:

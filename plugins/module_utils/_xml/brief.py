@@ -12,9 +12,11 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
+from ansible_collections.corral.virt.plugins.module_utils._model.guest_agent import CHANNEL
+
 __all__ = ["Brief", "guest", "moving", "security_models", "tags", "targets"]
 
-_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
+_AGENT = f"devices/channel/target[@name='{CHANNEL}']"
 
 
 class Brief(t.NamedTuple):
