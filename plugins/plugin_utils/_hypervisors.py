@@ -231,7 +231,7 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     heard()
     asked: dict[str, list[Claim]] = {}
     for source in sources if state == "running" else ():
-        if source in query.SOURCES and source != "agent":
+        if source in query.LIBVIRT_SOURCES and source != "agent":
             asked[source] = query.claims(item, source)
             heard()
         if asked.get(source) or (source in _MARKS and _MARKS[source] in xml):

@@ -13,7 +13,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration, local, systemd
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import UNITS, Daemons, Facts, Unit
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+    RESTART_TIMEOUT_S,
+    UNITS,
+    Daemons,
+    Facts,
+    Unit,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import HostStep, WriteFile
@@ -31,7 +37,7 @@ OPTIONS: dict[str, t.Any] = {
     "tls_port": {"type": "bool", "default": False},
     "modular": {"type": "bool", "default": False},
     "promised": {"type": "list", "elements": "path", "default": []},
-    "restart_timeout": {"type": "int", "default": 600},
+    "restart_timeout": {"type": "int", "default": RESTART_TIMEOUT_S},
 }
 _POLL_S = 0.5
 _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a preflight must know of a host and of a guest: read-only, also over a remote connection."""
+"""Both ends of a migration: their connections, and what a preflight must know of a host and of a guest; read-only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_bindings, host_xml
 
 __all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
 
@@ -81,7 +81,7 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 def guest(connection: t.Any, found: FoundGuest) -> Guest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(query.by_uuid(connection, found.uuid), host_bindings.targets(xml)) if found.active else ""
+    job = endpoint.job(query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
     return Guest(
         name=found.name,
         uuid=found.uuid,

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
-    "SOURCES",
+    "LIBVIRT_SOURCES",
     "addresses",
     "by_uuid",
     "capabilities",
@@ -40,7 +40,7 @@ __all__ = [
 
 T = t.TypeVar("T")
 
-SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
+LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
 
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
@@ -132,7 +132,7 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
     Only those that can be a host's own.
     """
     try:
-        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{SOURCES[source]}"))
+        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))
     except libvirt.libvirtError:
         return []  # no agent, no lease file: this source knows nothing, which is an answer
     found = []

@@ -74,7 +74,6 @@ class Guest:
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
-    tpm: bool = False
     keeps: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     job: str = ""  # what libvirt is at work on
 
