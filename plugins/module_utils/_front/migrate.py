@@ -143,7 +143,7 @@ class _Run:
                 return self._finished(task, scene, verdict, before)
             if before:
                 verdicts.check_reconciled(verdict, self.name, dest, still=True)
-            before.append(plans.reconciling(self._plain(scene.uuid)))
+            before.append(plans.Reconcile(self._plain(scene.uuid)))
             if not self.gate.run(before, functools.partial(self._reconcile, scene)):
                 return self._foretold(scene, verdict, before)
 

@@ -35,7 +35,6 @@ __all__ = [
     "clearing",
     "finish",
     "may_switch",
-    "reconciling",
     "remedy",
     "steps",
 ]
@@ -199,11 +198,6 @@ def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: b
         *(RemoveDisk(move, path) for path in left if not move.keep_source_storage),
         Forget(move),
     ]
-
-
-def reconciling(move: Move) -> MigrateStep:
-    """Bring a migration that an earlier run began to its end, whatever that is."""
-    return Reconcile(move)
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:

@@ -22,7 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["path_of", "remainder", "stripped"]
 
-Elements = t.Iterator[Element]
 
 _OF_LIBVIRT = ("/var/lib/libvirt/qemu/", "/run/libvirt/qemu/")
 # What libvirt chooses anew, and what belongs to one guest or to the run of one: nobody has to say it.
