@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             self._confirm(gone, why, ask="confirm" not in values)
 
     def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
-        """Why nobody can log in there; None where one can."""
+        """Whether nobody can log in there, and why."""
         manager = variables["hostvars"]._variable_manager
         found = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
         try:

@@ -42,7 +42,7 @@ class Host(t.Protocol):
         """One that no guest has."""
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
-        """What guests it can run, as `caps.host` reads it."""
+        """What guests it can run, as `host_xml.host` reads it."""
 
     def room(self, uuid: str) -> Room | None:
         """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
@@ -68,7 +68,7 @@ class Host(t.Protocol):
         """What there is where its seed is or would be."""
 
     def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
-        """All volumes of active pools, as `caps.volume` reads them."""
+        """All volumes of active pools, as `host_xml.volume` reads them."""
 
     def has_volume(self, path: str) -> bool:
         """Whether an active pool has a volume there."""

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 
 __all__ = ["check_begun", "check_off", "check_room", "check_there", "check_unchanged", "check_wanted"]
 
-Volume = t.Mapping[str, t.Any]  # as `_xml.caps` reads it
+Volume = t.Mapping[str, t.Any]  # as `_xml.host_xml` reads it
 
 
 def check_wanted(name: str, *, interrupted: bool) -> None:
