@@ -70,9 +70,11 @@ def _domains(
     """Items for `virt_domains`, by host."""
     if not action.domain:
         return {}
-    if action.name == "rename":
+    if action.renames:
         return {
-            copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}]
+            copy.host: [
+                {"name": arguments[action.new_name], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}
+            ]
             for copy in hit
         }
     more = {**action.domain, **{name: arguments[name] for name in _actions.told() if name in arguments}}

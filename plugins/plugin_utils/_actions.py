@@ -111,6 +111,16 @@ class Action:
         """Whether the guest is there only after it."""
         return self.new_name == "guest"
 
+    @property
+    def renames(self) -> bool:
+        """Whether the guest has another name after it."""
+        return bool(self.new_name) and not self.creates
+
+    @property
+    def moves(self) -> bool:
+        """Whether it takes the guest to the host that it picks."""
+        return bool(self.picks_host) and not self.creates
+
     @functools.cached_property
     def arguments(self) -> dict[str, Argument]:
         """What it takes, by name: worked out where somebody asks, as the options of a module take long to import."""

@@ -122,14 +122,15 @@ def is_pattern(name: str) -> bool:
 
 def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
     """The guests that an action is about; raises BadInput with every problem."""
-    if action.name == "create":
-        _check_creatable(arguments["guest"], arguments.get("host"), there, hosts)
+    if action.creates:
+        _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
         return [copy for copy in there if copy.name == arguments["guest"]]
-    if action.name == "migrate":
+    if action.moves:
         state = {**arguments, **(arguments.get("options") or {})}.get("state")
-        return [_source(arguments["guest"], arguments.get("to"), there, hosts, must_be_told=state == "aborted")]
-    is_rename = action.name == "rename"
-    hit = _renamed(arguments, there, hosts) if is_rename else _chosen(arguments, there, hosts)
+        return [
+            _source(arguments["guest"], arguments.get(action.picks_host), there, hosts, must_be_told=state == "aborted")
+        ]
+    hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
 

@@ -304,3 +304,8 @@ def test_guests_are_those_that_were_chosen() -> None:
     (problem,) = differs([web2], [{"name": "old", "uuid": web2.uuid, "host": "h1", "tags": []}])
     assert "cannot reset web2" in problem, "it has another name now"
     assert differs([web1], []), "nothing was chosen: the guest was not there when it was to be made"
+
+
+@pytest.mark.parametrize(("what", "name"), [("creates", "create"), ("renames", "rename"), ("moves", "migrate")])
+def test_what_the_catalogue_says_of_an_action_tells_how_its_guests_are_found(what: str, name: str) -> None:
+    assert [one for one in _actions.names() if getattr(_actions.action(one), what)] == [name]
