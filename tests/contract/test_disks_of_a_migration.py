@@ -45,6 +45,7 @@ class World(t.NamedTuple):
 
     source: t.Any
     dest: t.Any
+    verified: set[tuple[t.Any, ...]]
 
     def guest(self, name: str = "box", *, active: bool = True, record: str = "", disks: str) -> t.Any:
         """Define a guest with those disks on the source."""
@@ -74,7 +75,7 @@ def world() -> Iterator[World]:
     with opened(HOST_URI) as source, opened(HOST_URI) as dest:
         for path in (SYSTEM, DATA, SEED):
             volume(source, path)
-        yield World(source, dest)
+        yield World(source, dest, set())
 
 
 def volume(connection: t.Any, path: str, on: str | None = None, capacity_bytes: int = 1024**3) -> None:
@@ -267,7 +268,6 @@ def test_a_base_that_nobody_verified_is_read_there(
     # The test driver has no streams.
     monkeypatch.setattr(storage, "read", lambda *_told: text)
     monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
-    monkeypatch.setattr(disk_moves, "_VERIFIED", set())
     world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
     move = world.disks(assumed=assumed)["vda"]
     assert (move.how, move.why, move.base) == expected

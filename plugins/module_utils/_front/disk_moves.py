@@ -28,7 +28,6 @@ __all__ = ["disks", "images", "taken_back", "unused"]
 
 _FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
 _CLOCK_S = 2  # between a file's time and that in its manifest
-_VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this process
 
 
 def disks(
@@ -167,12 +166,15 @@ class _Reader:
             return "altered"
         # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
         known = (self._ends.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
-        if not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"]) and known not in _VERIFIED:
+        if (
+            not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"])
+            and known not in self._ends.verified
+        ):
             if self._assumed:
                 return "unknown"
             if transfer.digest(self._ends.dest, pool.name, content) != manifest.sha256:
                 return "altered"
-        _VERIFIED.add(known)
+        self._ends.verified.add(known)
         return "same"
 
 

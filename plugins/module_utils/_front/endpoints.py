@@ -19,9 +19,19 @@ __all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
 
 
 class Endpoints:
-    """Both connections, opened anew when one broke: a verdict needs a fresh look."""
+    """Both connections, opened anew when one broke: a verdict needs a fresh look.
 
-    def __init__(self, source_uri: str, dest_uri: str, open_uri: t.Callable[[str], t.Any]) -> None:
+    `verified` are the bases on destinations that this run has read, which several guests of a run share.
+    """
+
+    def __init__(
+        self,
+        source_uri: str,
+        dest_uri: str,
+        open_uri: t.Callable[[str], t.Any],
+        verified: set[tuple[t.Any, ...]] | None = None,
+    ) -> None:
+        self.verified: set[tuple[t.Any, ...]] = set() if verified is None else verified
         self._uris = {"source": source_uri, "dest": dest_uri}
         self._open, self._known = open_uri, t.cast("dict[str, t.Any]", {})
 
