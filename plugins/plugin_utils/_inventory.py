@@ -219,8 +219,8 @@ def reached_at(
 ) -> tuple[dict[str, str], list[str]]:
     """The address of every guest that has one for itself, and why others have none.
 
-    `foreign` addresses belong to hosts that are no guests: address -> host. Who goes `through` hypervisors may meet
-    the same address on each of them.
+    `foreign` addresses belong to hosts that are no guests: address -> host. With connections `through`
+    the hypervisors, each of them may have a guest with the same address.
     """
     claims: dict[tuple[str, str], list[str]] = {}
     for name, (hypervisor, facts) in guests.items():

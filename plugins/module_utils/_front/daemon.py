@@ -89,10 +89,9 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
         if not left:
             with contextlib.ExitStack() as locks:
                 # virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt
-                # has no job. With all
-                # of them held here, none begins until the daemon is back. Nothing locks the destination, and other
-                # programs lock nothing:
-                # what they begin between the second look and the restart, which are milliseconds apart, breaks.
+                # has no job. With all of them held here, none begins until the daemon is back. Nothing locks the
+                # destination, and other programs lock nothing: what they begin between the second look and the
+                # restart, which are milliseconds apart, breaks.
                 left = _work(locks) if step.breaks_jobs else []
                 if not left:
                     for each in step.due:

@@ -123,12 +123,12 @@ class GuestSpec:
 
     @property
     def disks(self) -> tuple[Disk, ...] | None:
-        """The disks he speaks of; None when of none."""
+        """The disks that the user lists; None when the option is not set."""
         return self.fields.get("disks")
 
     @property
     def interfaces(self) -> tuple[Item, ...] | None:
-        """The network interfaces he speaks of; None when of none."""
+        """The network interfaces that the user lists; None when the option is not set."""
         return self.fields.get("interfaces")
 
     def with_fields(self, **more: t.Any) -> GuestSpec:

@@ -522,7 +522,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     if any(re.match(r"(serials|consoles)\[", change.where) for change in changes):
         _mirror(root)
     _finish(root)
-    row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
+    row.graft(root, record.RECORD, remembered or {})  # the collection's own record, which no option sets: not a change
     if not changes and not remembered:
         root = found
     devices = _devices(changes, root, found)
