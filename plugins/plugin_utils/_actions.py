@@ -89,7 +89,7 @@ class Action:
     description: str
     kind: str
     destructive: bool
-    new_name: str | None  # the argument with a name that a guest gets
+    new_name: str  # the argument with a name that a guest gets
     picks_host: str  # the argument with a hypervisor, where it chooses one when none is given
     everywhere: bool  # whether it may act on all hypervisors and guests
     partial: bool  # whether options that are not given stay as they are
@@ -170,7 +170,7 @@ def action(name: str) -> Action:
         description=entry["description"],
         kind=entry["kind"],
         destructive=entry.get("destructive", False),
-        new_name=entry.get("new_name"),
+        new_name=entry.get("new_name", ""),
         picks_host=entry.get("picks_host", ""),
         everywhere=entry.get("everywhere", False),
         partial=entry.get("partial", False),
