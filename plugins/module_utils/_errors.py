@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "VirtError"]
+__all__ = [
+    "BadInput",
+    "Failed",
+    "NotFound",
+    "Refused",
+    "Timeout",
+    "Unreachable",
+    "Unsupported",
+    "Unverified",
+    "VirtError",
+]
 
 
 class VirtError(Exception):
-    """Anything the collection reports to its user: verb, object, reason, remedy."""
+    """Anything the collection reports to its user: verb, object, reason, remedy.
+
+    `facts` are what a playbook may decide by: fields of the failure beside its message.
+    """
+
+    facts: t.ClassVar[t.Mapping[str, t.Any]] = {}
 
 
 class BadInput(VirtError):
@@ -29,6 +44,12 @@ class NotFound(VirtError):
 
 class Refused(VirtError):
     """The request can be understood, but carrying it out would harm; says what would allow it."""
+
+
+class Unverified(Refused):
+    """A file of an image's name may be something else than the image that was requested."""
+
+    facts: t.ClassVar[t.Mapping[str, t.Any]] = {"unverified_image": True}
 
 
 class Unsupported(VirtError):
