@@ -35,7 +35,6 @@ __all__ = [
     "of_all",
     "pools",
     "promised",
-    "volumes",
 ]
 
 T = t.TypeVar("T")
@@ -197,20 +196,6 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
                 }
             )
     return result
-
-
-def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
-    """Names and sizes of the volumes of each active pool, as libvirt saw them last."""
-    with explained("list the volumes of", connection.getURI()):
-        return [
-            (pool.name(), [_volume(volume) for volume in pool.listAllVolumes()])
-            for pool in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        ]
-
-
-def _volume(volume: t.Any) -> dict[str, t.Any]:
-    _type, capacity, allocation = volume.info()
-    return {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
