@@ -57,7 +57,7 @@ def disks(
     )
     fixed = {item["source"] for item in entries if _fixed(item)}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
-    return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
+    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:

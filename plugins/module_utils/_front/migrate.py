@@ -282,7 +282,7 @@ class _Run:
         self._tell(phase, done, total)
 
     def guarded(self, move: Move, work: t.Callable[[], None]) -> None:
-        """Work before the guest is given away: when it fails, nothing of it is left."""
+        """Work before the guest is handed over: when it fails, nothing of it is left."""
         try:
             work()
         except VirtError:
@@ -291,7 +291,7 @@ class _Run:
 
 
 def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
-    """Work before the guest is given away."""
+    """Work before the guest is handed over."""
     return lambda run, endpoints, move, step: run.guarded(move, lambda: work(run, endpoints, move, step))
 
 
@@ -299,7 +299,7 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     plans.Record: lambda _run, endpoints, move, _step: reconcile.begin(endpoints.source, move),
     plans.HoldBack: _guarded(lambda _run, endpoints, move, _step: reconcile.hold_back(endpoints.source, move.uuid)),
     plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
-    plans.CarryDisk: _guarded(
+    plans.CopyDisk: _guarded(
         lambda run, endpoints, move, step: copy_offline.copy_disk(endpoints, move.uuid, step.disk, run.tell)
     ),
     plans.CopyFile: _guarded(
@@ -307,12 +307,14 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     ),
     plans.Migrate: lambda run, _ends, move, _step: run.send(move),
     plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),
-    plans.Undefine: lambda _run, endpoints, move, _step: definition.undefine(
+    plans.UndefineOnSource: lambda _run, endpoints, move, _step: definition.undefine(
         query.by_uuid(endpoints.source, move.uuid)
     ),
-    plans.Define: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
-    plans.Resume: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
-    plans.SetAutostart: lambda _run, endpoints, move, _step: migrate.set_autostart(endpoints.dest, move.uuid, on=True),
+    plans.DefineOnDest: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
+    plans.ResumeOnDest: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
+    plans.SetAutostartOnDest: lambda _run, endpoints, move, _step: migrate.set_autostart(
+        endpoints.dest, move.uuid, on=True
+    ),
     plans.RemoveDisk: lambda _run, endpoints, _move, step: storage.delete(endpoints.source, step.path),
     plans.Forget: lambda _run, endpoints, move, _step: reconcile.forget(endpoints.dest, move.uuid),
 }

@@ -96,7 +96,7 @@ class DiskMove:
     base: str | None = None  # an image of virt_image that the destination lacks
     flatten: bool = False  # its base is not there, so all of it must travel
     replace: bool = False  # an earlier run of ours left something there
-    goes: bool = True  # from the source, after the guest has arrived
+    delete_source: bool = True  # after the guest has arrived
     vouched: bool = False  # only the user says that it is shared: libvirt would not move it
 
 

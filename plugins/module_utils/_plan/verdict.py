@@ -133,7 +133,7 @@ _BEGUN = (
     _row("migrated", "paused", "left behind, paused", "resume_dest",
          "arrived, paused; its definition was left on the source"),
     _row("migrated", "incoming", "gone too early", "nothing~", "handed over by the source before all of it arrived"),
-    _row("migrated", "absent", "given away", "nothing",
+    _row("migrated", "absent", "handed over", "nothing",
          "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
          "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
     # It is off on the source: its owner stopped it, or it crashed, or the host did.

@@ -221,7 +221,7 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
         "absent",
         "",
         (
-            "given away",
+            "handed over",
             "nothing",
             (
                 "handed over by the source, and missing on the destination; nothing was touched; if its disks are left "
