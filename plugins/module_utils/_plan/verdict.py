@@ -170,14 +170,14 @@ _BEGUN = (
 TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
 
 
-def begun(memory: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
+def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
     """Whether a move of a guest has begun, as its record tells.
 
     `here`: the record is that of the source, else that of the destination.
     """
     if not here:
-        return "here" if source_uuid and memory.get("moving_from") == source_uuid else "none"
-    moving = memory.get("moving")
+        return "here" if source_uuid and recorded.get("moving_from") == source_uuid else "none"
+    moving = recorded.get("moving")
     if not moving:
         return "none"
     return "here" if moving == dest else "elsewhere"
