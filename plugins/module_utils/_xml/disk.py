@@ -218,7 +218,7 @@ def _seat(device: Element, index: Index) -> None:
         target.set("dev", prefix + _letters(number))
 
 
-def _settle(device: Element) -> None:
+def _normalise(device: Element) -> None:
     """A place on one bus is none on another: libvirt then finds a new one. And who reads the bytes is QEMU."""
     address, bus, driver = device.find("address"), device.find("target").get("bus"), device.find("driver")
     if driver is not None and not driver.get("name"):
@@ -226,7 +226,7 @@ def _settle(device: Element) -> None:
     kinds = {"virtio": ("pci", "ccw", "virtio-mmio"), "usb": ("usb",)}.get(bus, ("drive", "sd"))
     if address is not None and bus and address.get("type") not in (*kinds, "spapr-vio", "unassigned"):
         device.remove(address)
-    remote.settle(device)
+    remote.normalise(device)
 
 
 _BUSES = {
@@ -309,7 +309,7 @@ DISKS = Disks(
     sought=_sought,
     new=_new,
     seat=_seat,
-    settle=_settle,
+    normalise=_normalise,
     check=_check,
     shown=("source", "volume", "url", "network.protocol", "network.name", "nvme.address"),
 )

@@ -616,7 +616,7 @@ def _one_console(root: Element) -> None:
     serial, console = root.find("devices/serial"), root.find("devices/console")
     if serial is None:
         return
-    device.settle_port(serial)
+    device.normalise_port(serial)
     target = None if console is None else console.find("target")
     if console is not None and (target is None or target.get("type") in (None, "serial")):
         console.set("type", serial.get("type"))
