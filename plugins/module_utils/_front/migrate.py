@@ -129,7 +129,7 @@ class _Run:
         self.figures: dict[str, t.Any] = {}
 
     def converge(self) -> dict[str, t.Any]:
-        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left until the rest is
+        """Afterwards it is on the destination: observe, judge, and finish what an earlier run left until the rest is
         known.
         """
         before: list[MigrateStep] = []

@@ -337,19 +337,19 @@ class _Search:
         return -_gain_per_mib(self._best[name], one), one.cost_mib, name
 
     def _first(self, least: float, key: t.Callable[[str], t.Any]) -> str | None:
-        """The first by that key of those that gain at least so much. The key only grows when a limit is settled."""
+        """The first by that key of those that gain at least so much. The key only grows when a limit becomes exact."""
         found: tuple[t.Any, str] | None = None
         for limit, name in sorted((key(name), name) for name, best in self._best.items() if best.less >= least):
             if found and found <= (limit, name):
                 break
             if name in self._bounds:
-                self._settle(name)
+                self._weigh_exactly(name)
             if name in self._best and self._best[name].less >= least:
                 this = (key(name), name)
                 found = min(found, this) if found else this
         return found[1] if found else None
 
-    def _settle(self, name: str) -> None:
+    def _weigh_exactly(self, name: str) -> None:
         self._bounds.discard(name)
         best = self._weighed(self._free[name], self._names)
         if best:
@@ -360,7 +360,7 @@ class _Search:
     def _weigh_again(self, changed: tuple[str, str]) -> None:
         for name, one in self._free.items():
             if one.host in changed:
-                self._settle(name)
+                self._weigh_exactly(name)
                 continue
             best, other = self._best.get(name), self._weighed(one, changed)
             if other and (best is None or _rank(other) < _rank(best)):

@@ -17,7 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 __all__ = ["Fetch", "ImageStep", "Outcome", "Remove", "Symlink", "Vouch"]
 __all__ += [
     "absent",
-    "is_settled",
     "is_verified",
     "needs_origin",
     "old",
@@ -25,6 +24,7 @@ __all__ += [
     "present",
     "refuse_stranger",
     "replaced",
+    "was_compared",
 ]
 __all__ += ["stranger", "strangers", "superseded", "warnings"]
 
@@ -128,7 +128,7 @@ def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
         )
 
 
-def is_settled(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
+def was_compared(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
     """Whether the content that was asked for need not be compared again before disks may stand on it.
 
     The bytes of a stranger have been; what a name points to is verified when it is pointed there.

@@ -186,7 +186,7 @@ KEPT = Present(None, frozenset({CONTENT}))
     ],
 )
 def test_what_is_compared_again(wanted: Image, found: Present, steps: list[plans.ImageStep], expected: bool) -> None:
-    assert plans.is_settled(wanted, found, steps) is expected
+    assert plans.was_compared(wanted, found, steps) is expected
 
 
 @pytest.mark.parametrize(
