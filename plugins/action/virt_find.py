@@ -65,7 +65,7 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
 
 
 def _domains(
-    action: Action, arguments: Arguments, hit: t.Sequence[selection.Copy]
+    action: Action, arguments: Arguments, hit: t.Sequence[selection.HostedGuest]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:

@@ -17,12 +17,12 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disk_mov
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Made, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Made, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
-DEST = Host(
+DEST = MigrationHost(
     "hyper2",
     "2222",
     "x86_64",

@@ -18,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
     SOURCES,
+    AddressedGuest,
     Claim,
-    Guest,
     HostLinks,
     Sighting,
 )
@@ -156,7 +156,7 @@ class _Search:
         self.connection, self.listener, self.agents, self.here, self.named = connection, listener, agents, here, named
         self.searches = searches
         self.links = HostLinks()
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, AddressedGuest] = {}
         self.connected: set[str] = set()  # guests whose agents are there
         self.claims: dict[str, dict[tuple[str, str], Claim]] = {}
         self.begun_s = time.monotonic()
@@ -214,7 +214,7 @@ class _Search:
                 kept = summary.recorded(root)
                 seen = tuple(entry for entry in map(Sighting.parse, kept["seen"]) if entry)
                 running, given, is_kept = state in ("running", "paused"), kept["addresses"], summary.is_kept(root)
-                self.guests[uuid] = Guest(
+                self.guests[uuid] = AddressedGuest(
                     uuid, item.name(), running, summary.nics(root), tuple(given), seen, kept=is_kept
                 )
                 (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
@@ -259,7 +259,7 @@ class _Search:
             if before is None or before.rank < claim.rank:
                 known[claim.mac, claim.address] = claim
 
-    def _heard(self) -> list[Guest]:
+    def _heard(self) -> list[AddressedGuest]:
         return [
             dataclasses.replace(guest, claims=tuple(self.claims.get(uuid, {}).values()))
             for uuid, guest in self.guests.items()
@@ -288,7 +288,7 @@ class _Search:
             )
         return found
 
-    def _tried(self, guest: Guest) -> tuple[str, ...]:
+    def _tried(self, guest: AddressedGuest) -> tuple[str, ...]:
         """What was asked, in words."""
         if not guest.nics:
             return ("nothing, as it has no network interface",)

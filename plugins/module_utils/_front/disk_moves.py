@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import director
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
@@ -31,7 +31,7 @@ _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
 def disks(
-    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool
+    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
 ) -> tuple[DiskMove, ...]:
     """Each disk's way, with images that can be brought `assumed` to be there.
 

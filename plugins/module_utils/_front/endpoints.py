@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigratingGuest, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_bindings, host_xml
 
 __all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
@@ -62,10 +62,10 @@ class Endpoints:
             return None
 
 
-def host(connection: t.Any) -> Host:
+def host(connection: t.Any) -> MigrationHost:
     """One end."""
     known = host_xml.host(query.capabilities(connection))
-    return Host(
+    return MigrationHost(
         name=query.node(connection)["hostname"],
         uuid=known["uuid"],
         arch=known["arch"],
@@ -88,11 +88,11 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
     )
 
 
-def guest(connection: t.Any, found: FoundGuest) -> Guest:
+def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
     job = endpoint.job(query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
-    return Guest(
+    return MigratingGuest(
         name=found.name,
         uuid=found.uuid,
         state=found.state,
@@ -102,7 +102,7 @@ def guest(connection: t.Any, found: FoundGuest) -> Guest:
     )
 
 
-def cpu_misfit(dest: t.Any, its: Host, xml: str) -> str | None:
+def cpu_misfit(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
     """Why the destination cannot give the guest its processor, or None."""
     cpu, machine, virt_type = host_bindings.cpu(xml)
     return cpu and endpoint.cpu_misfit(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)

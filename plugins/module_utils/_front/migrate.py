@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.endpoints impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Host, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes, convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
@@ -109,8 +109,8 @@ class _Scene:
     found: FoundGuest | None  # on the source
     there: FoundGuest | None  # on the destination, when the source has none
     recorded: t.Mapping[str, t.Any]  # what is recorded with it
-    source: Host
-    dest: Host
+    source: MigrationHost
+    dest: MigrationHost
 
     @property
     def uuid(self) -> str:
@@ -221,7 +221,9 @@ class _Run:
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
-    def _move(self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
+    def _move(
+        self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
+    ) -> Move:
         return self._plain(
             found.uuid,
             source_uuid=source.uuid,

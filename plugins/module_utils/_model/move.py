@@ -18,9 +18,9 @@ __all__ = [
     "FULL",
     "SHARED",
     "DiskMove",
-    "Guest",
-    "Host",
     "Made",
+    "MigratingGuest",
+    "MigrationHost",
     "Move",
     "Observation",
     "Pool",
@@ -42,7 +42,7 @@ class Pool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class MigrationHost:
     """What a preflight must know of one end."""
 
     name: str
@@ -61,7 +61,7 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class MigratingGuest:
     """What a preflight must know of the guest."""
 
     name: str
