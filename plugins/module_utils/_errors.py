@@ -8,26 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = [
-    "BadInput",
-    "Failed",
-    "NotFound",
-    "Refused",
-    "Timeout",
-    "Unreachable",
-    "Unsupported",
-    "Unverified",
-    "VirtError",
-]
+__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "Unverified"]
+__all__ += ["VirtError"]
 
 
 class VirtError(Exception):
-    """Anything the collection reports to its user: verb, object, reason, remedy.
+    """Anything the collection reports to its user: verb, object, reason, remedy."""
 
-    `facts` are what a playbook may decide by: fields of the failure beside its message.
-    """
-
-    facts: t.ClassVar[t.Mapping[str, t.Any]] = {}
+    facts: t.ClassVar[dict[str, t.Any]] = {}  # what a playbook may decide by, beside the message
 
 
 class BadInput(VirtError):
@@ -47,9 +35,9 @@ class Refused(VirtError):
 
 
 class Unverified(Refused):
-    """A file of an image's name may be something else than the image that was requested."""
+    """A file of an image's name may be something else."""
 
-    facts: t.ClassVar[t.Mapping[str, t.Any]] = {"unverified_image": True}
+    facts: t.ClassVar[dict[str, t.Any]] = {"unverified_image": True}
 
 
 class Unsupported(VirtError):

@@ -23,8 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     HostLinks,
     Sighting,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.guest_agent import CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -35,7 +35,7 @@ __all__ = ["Outcome", "changes", "do", "find", "leased", "notes", "refresh"]
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
 _IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
-_AGENT = f"devices/channel/target[@name='{CHANNEL}'][@state='connected']"
+_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']"
 
 
 Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs

@@ -61,8 +61,7 @@ def failures(module: t.Any) -> t.Iterator[None]:
     except BadInput as error:
         module.fail_json(msg=str(error), problems=error.problems)
     except Failed as error:
-        first = error.__cause__  # what ended a run half-way
-        facts = first.facts if isinstance(first, VirtError) else {}
+        facts = getattr(error.__cause__, "facts", {})  # of what ended a run half-way
         module.fail_json(msg=str(error), done=error.done, changed=bool(error.done), **facts)
     except VirtError as error:
         module.fail_json(msg=str(error), **error.facts)

@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import namespace
+from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 
 __all__ = [
     "abort",
@@ -303,7 +303,7 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
         for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
             if record is not None:
                 kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-                domain.setMetadata(kind, record or None, "corral" if record else None, namespace.CORRAL, flag)
+                domain.setMetadata(kind, record or None, "corral" if record else None, xml_names.CORRAL, flag)
 
 
 def resume(connection: Connection, uuid: str) -> None:

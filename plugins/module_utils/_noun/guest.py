@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.guest_agent import CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     cloning,
@@ -193,7 +193,7 @@ def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
 
 def _unwanted_devices(wanted: GuestSpec) -> set[str]:
     """Default devices that this guest must not have."""
-    names = {"serials": {"0": "serial"}, "channels": {CHANNEL: CHANNEL}}
+    names = {"serials": {"0": "serial"}, "channels": {AGENT_CHANNEL: AGENT_CHANNEL}}
     gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
     rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
     return {names[option][name] for option, name in gone if name in names[option]} | rng

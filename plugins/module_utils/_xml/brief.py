@@ -12,11 +12,11 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.guest_agent import CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 
 __all__ = ["Brief", "guest", "moving", "security_models", "tags", "targets"]
 
-_AGENT = f"devices/channel/target[@name='{CHANNEL}']"
+_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
 
 
 class Brief(t.NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.guest_agent import CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
 __all__ = ["brought", "domain"]
@@ -62,8 +62,8 @@ def _devices(devices: Element, without: t.Collection[str], ports: int) -> None:
     if "serial" not in without:
         make(make(devices, "serial", type="pty"), "target", port="0")
         make(make(devices, "console", type="pty"), "target", type="serial", port="0")
-    if CHANNEL not in without:
-        make(make(devices, "channel", type="unix"), "target", type="virtio", name=CHANNEL)
+    if AGENT_CHANNEL not in without:
+        make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT_CHANNEL)
     if "rng" not in without:
         make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
 
