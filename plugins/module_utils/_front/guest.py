@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Customizing,
@@ -26,7 +27,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
@@ -35,7 +35,7 @@ __all__ = ["converge", "waited"]
 _STARTING = "starting guests"  # the name of a lock; names of guests contain no space
 
 
-def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | None = None) -> dict[str, t.Any]:
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity | None = None) -> dict[str, t.Any]:
     """Apply `wanted` and return the result for one guest; pass a result with `awaits` to `waited`.
 
     A new guest that does not fit into `limit` is refused.
@@ -63,7 +63,7 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
 class _Host:
     """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
 
-    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Room | None) -> None:
+    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Capacity | None) -> None:
         self._connection = connection
         self._locks = locks
         self._gate = gate
@@ -88,7 +88,7 @@ class _Host:
     def capabilities(self) -> dict[str, t.Any]:
         return host_xml.host(query.capabilities(self._connection))
 
-    def room(self, uuid: str) -> Room | None:
+    def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
         if is_system(self.uri):

@@ -17,13 +17,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
+    capacity,
     cloning,
     live,
     new_guest,
     power,
     removal,
     rename,
-    room,
     steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
@@ -104,7 +104,7 @@ def _plan_present(
         seed_changed=seed_plan.rewritten,
         record_changed=bool(definition.remember),
     )
-    _check_room(subject, definition, result, host)
+    _check_capacity(subject, definition, result, host)
     recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
@@ -119,15 +119,15 @@ def _plan_present(
     )
 
 
-def _check_room(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
-    """Refuse to start a new guest if others have taken its room since it was placed."""
+def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
+    """Refuse to start a new guest if others have taken its capacity since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
-    left = host.room(subject.uuid)
+    left = host.capacity(subject.uuid)
     if left is not None:
         fields = domain.read_fields(definition.stored.xml)
         vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
-        room.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
+        capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,7 +54,7 @@ def uses_ports(move: Move) -> bool:
 
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
     """All of it, each with its remedy."""
-    parts = (_identity, _room, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
+    parts = (_identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
     return [text for part in parts for text in part(move, guest, source, dest)]
 
 
@@ -77,7 +77,7 @@ def _identity(move: Move, guest: MigratingGuest, source: MigrationHost, dest: Mi
         yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the wrong one"
 
 
-def _room(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
         yield (
             f"{move.dest} has {dest.memory_free_mib} MiB of memory free, and the guest may use {guest.memory_mib} MiB; "
@@ -85,8 +85,8 @@ def _room(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: Migra
         )
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
-        room = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
-        problem = room.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
+        space = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        problem = space.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
         if problem:
             yield f"its disks: {problem}"
 
