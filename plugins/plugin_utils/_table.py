@@ -176,11 +176,11 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
 }
 
 
-def _bar(used: float | None, whole: float | None) -> _Cell:
+def _bar(used: float | None, total: float | None) -> _Cell:
     """`[########............]`; empty where nobody knows."""
-    if used is None or not whole:
+    if used is None or not total:
         return _Cell(f"[{'?'.center(_BAR)}]")
-    share = 100 * used / whole
+    share = 100 * used / total
     filled = max(0, min(_BAR, round(_BAR * share / 100)))
     return _Cell(
         f"[{'#' * filled}{'.' * (_BAR - filled)}]",

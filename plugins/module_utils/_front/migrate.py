@@ -143,7 +143,7 @@ class _Run:
                 return self._finished(task, scene, verdict, before)
             if before:
                 verdicts.check_reconciled(verdict, self.name, dest, still=True)
-            before.append(plans.Reconcile(self._plain(scene.uuid)))
+            before.append(plans.Reconcile(self._bare_move(scene.uuid)))
             if not self.gate.run(before, functools.partial(self._reconcile, scene)):
                 return self._foretold(scene, verdict, before)
 
@@ -224,7 +224,7 @@ class _Run:
     def _move(
         self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
     ) -> Move:
-        return self._plain(
+        return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
             active=found.active,
@@ -241,7 +241,7 @@ class _Run:
             files=() if found.active else tuple(copy_offline.files(found)),
         )
 
-    def _plain(self, uuid: str, **more: t.Any) -> Move:
+    def _bare_move(self, uuid: str, **more: t.Any) -> Move:
         params = self.params
         return Move(
             guest=params["name"],
@@ -259,7 +259,7 @@ class _Run:
         there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
         goes = [path for path in recorded.get("moving_goes") or () if storage.volume_at(self.ends.source, path)]
         free = disk_moves.unused(self.ends.source, goes, there.uuid)
-        move = self._plain(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
+        move = self._bare_move(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
 
@@ -268,7 +268,7 @@ class _Run:
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
-        move = self._plain(uuid, paused=bool(recorded.get("moving_paused")))
+        move = self._bare_move(uuid, paused=bool(recorded.get("moving_paused")))
         self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:

@@ -76,14 +76,14 @@ class _Followed:
     error: str | None = None  # nobody hears it
 
     def __init__(self, domain: t.Any) -> None:
-        self._domain, self._whole = domain, time.monotonic()  # when it was last seen to go on by itself
+        self._domain, self._unbroken_s = domain, time.monotonic()  # when it was last seen to go on by itself
 
     def goes_on(self) -> bool:
         """Whether it is at work, a moment later."""
         time.sleep(_TICK_S)
         if not _broken(self._domain):
-            self._whole = time.monotonic()
-        return time.monotonic() - self._whole < _MEND_S and _active(self._domain)
+            self._unbroken_s = time.monotonic()
+        return time.monotonic() - self._unbroken_s < _MEND_S and _active(self._domain)
 
 
 def run(

@@ -112,7 +112,7 @@ class GuestSpec:
     clone_of: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
-    plain: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
+    as_numbers: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
     apply: str = "both"
     allow_restart: bool = False
     force: bool = False

@@ -28,13 +28,13 @@ __all__ = ["DISK", "DISKS", "by_name", "read_all"]
 def _url_of(value: t.Any) -> str:
     try:
         url = urlsplit(str(value))
-        whole = (
+        has_parts = (
             url.scheme in _URL_PORTS
             and url.hostname
             and (url.port or 1) > 0
             and (len(url.path) > 1 or url.scheme == "nbd")
         )
-        fits = not value or (whole and (not url.query or url.scheme in ("http", "https")))
+        fits = not value or (has_parts and (not url.query or url.scheme in ("http", "https")))
     except ValueError:
         fits = False
     if (
@@ -192,8 +192,8 @@ def _new(device: Element, item: Item) -> None:
     device.set("type", "file")
     device.set("device", kind)
     elsewhere = any(item.fields.get(field) for field in ("url", "network.protocol", "nvme.address"))
-    whole = kind != "disk" or elsewhere or str(item.fields.get("source")).startswith("/dev/")
-    make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if whole else "qcow2"))
+    raw = kind != "disk" or elsewhere or str(item.fields.get("source")).startswith("/dev/")
+    make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if raw else "qcow2"))
     make(device, "target", dev=item.fields.get("target") or "", bus=bus)
     make(device, "alias", name=f"ua-{item.name}")
     if kind == "cdrom":
