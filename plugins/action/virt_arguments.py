@@ -16,8 +16,8 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
 
 display = Display()

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import RESTART_TIMEOUT_S
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 _CALL_S = 10  # each is a line for the user, and a sign of life on the connection

@@ -21,7 +21,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
 from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
 

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _reported,
     _terminal,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 _NAMED = 10  # guests in a message

@@ -17,8 +17,8 @@ import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = [
     "GROUP",

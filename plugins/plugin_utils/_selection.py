@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable, templated
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated
 
 __all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["Paint", "amount", "columns", "size", "text"]
 

@@ -203,12 +203,12 @@ def _completed(given: dict[str, t.Any], root: Element, wish: Element) -> dict[st
     verbatim = {*_nowhere(given, wish), *_namesakes(wish)}
     given = _without(given, verbatim)
     while True:
-        plain = {option: value for option, value in given.items() if option != "xml"}
-        made = _made(plain, root)
+        options = {option: value for option, value in given.items() if option != "xml"}
+        made = _made(options, root)
         again = _with_like({one for one in _not_made(wish, made) if not overlay.identity(one)}, wish)
-        if _without(plain, again) == plain:
+        if _without(options, again) == options:
             piece = remainder(wish, made, domain.SHAPE, verbatim)
-            given = plain if piece is None else {**plain, "xml": text(piece)}
+            given = options if piece is None else {**options, "xml": text(piece)}
             again = {one for one in _not_made(wish, _made(given, root)) if one not in verbatim}
             if not again:
                 return given
