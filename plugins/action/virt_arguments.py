@@ -16,8 +16,8 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
 
 display = Display()
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
             self._confirm(gone, why, ask="confirm" not in values)
 
     def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
-        """Why nobody can log in there; None where one can."""
+        """Whether nobody can log in there, and why."""
         manager = variables["hostvars"]._variable_manager
         found = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
         try:

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {

@@ -10,11 +10,11 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import RESTART_TIMEOUT_S
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
-_TIMEOUT_S = 600  # of the module, when nothing is said
 _CALL_S = 10  # each is a line for the user, and a sign of life on the connection
 
 
@@ -27,7 +27,7 @@ class ActionModule(UntrustedAction):
         """Until it has restarted what is due, or time is up."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         host, arguments = str((task_vars or {}).get("inventory_hostname")), dict(self._task.args)
-        timeout_s = _seconds(arguments.get("restart_timeout", _TIMEOUT_S))
+        timeout_s = _seconds(arguments.get("restart_timeout", RESTART_TIMEOUT_S))
         end = time.monotonic() + timeout_s
         first = made = self._execute_module(module_args={**arguments, "restart_timeout": 0}, task_vars=task_vars)
         while _waits(made) and (left_s := end - time.monotonic()) > 0:

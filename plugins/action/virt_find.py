@@ -65,14 +65,16 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
 
 
 def _domains(
-    action: Action, arguments: Arguments, hit: t.Sequence[selection.Copy]
+    action: Action, arguments: Arguments, hit: t.Sequence[selection.HostedGuest]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:
         return {}
-    if action.name == "rename":
+    if action.renames:
         return {
-            copy.host: [{"name": arguments["to"], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}]
+            copy.host: [
+                {"name": arguments[action.new_name], "uuid": copy.uuid, "renamed_from": copy.name, **action.domain}
+            ]
             for copy in hit
         }
     more = {**action.domain, **{name: arguments[name] for name in _actions.told() if name in arguments}}

@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _terminal, _variable_files
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged
 
 OPTIONS: dict[str, t.Any] = {

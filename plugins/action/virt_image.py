@@ -18,9 +18,10 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
 from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
 
@@ -48,7 +49,7 @@ class ActionModule(WatchedAction):
         host = str(variables.get("inventory_hostname"))
         if answer.get("failed") or self._task.check_mode:
             return answer
-        image = (arguments.get("pool", "default"), answer.get("name"), answer.get("content"))
+        image = (arguments.get("pool", POOL), answer.get("name"), answer.get("content"))
         turns = FanOut(Path(constants.DEFAULT_LOCAL_TMP), *map(str, image)) if fan_out else None
         if answer.get("part"):
             answer = self._fetched(host, arguments, local, turns, answer, variables)

@@ -11,6 +11,7 @@ import shlex
 import signal
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -41,11 +42,10 @@ class ActionModule(WatchedAction):
         return [str(self._task.args.get("name"))]
 
     def _entered(self) -> str:
-        """A command that goes to the module's private folder: as it told, or where it will be (`_files/private.py`)."""
+        """A command that goes to the module's private folder: as it told, or where it will be."""
         if self._folder:
             return f"cd {shlex.quote(self._folder)}"
-        place = 'p=/run/corral; [ "$(id -u)" = 0 ] || p="${XDG_RUNTIME_DIR:-$HOME/.cache}/corral"'
-        return f'{place}; mkdir -p -m 0700 "$p" && cd "$p"'
+        return f'{private.IN_SHELL}; mkdir -p -m 0700 "$p" && cd "$p"'
 
     @contextlib.contextmanager
     def _ended_by_ctrl_c(self, names: t.Sequence[str]) -> t.Iterator[None]:

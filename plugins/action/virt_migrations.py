@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.action import virt_migrate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["ActionModule"]
 

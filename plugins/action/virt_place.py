@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _reported,
     _terminal,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 _NAMED = 10  # guests in a message
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, task_vars or {})
-        result["rooms"] = {host.name: _room(host, asked.policy) for host in asked.hosts}
+        result["rooms"] = {host.name: _capacity(host, asked.policy) for host in asked.hosts}
         result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
         result["positions"] = _positions(options["guests"], result["placements"])
         for item, line in zip(placed, result["explained"], strict=True):
@@ -91,10 +91,10 @@ def _message(refused: t.Sequence[placement.Placement]) -> str:
     return "; ".join(f"cannot place {names}: {why}" for names, why in told.items())
 
 
-def _room(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
+def _capacity(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
     """What all its guests may use together."""
     load = Load(host, policy)
-    return {"memory_mib": int(load.memory_room), "vcpus": int(load.cpu_room)}
+    return {"memory_mib": int(load.memory_capacity), "vcpus": int(load.cpu_capacity)}
 
 
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import configur
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _table, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 OPTIONS: dict[str, t.Any] = {
     **{name: spec for name, spec in _reported.OPTIONS.items() if name != "hosts"},

@@ -51,7 +51,7 @@ from ansible import context
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _gone
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 
 class FilterModule:

@@ -64,7 +64,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _seeded
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 
 class FilterModule:

@@ -298,8 +298,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _sources,
     _ways,
 )
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated, trusted
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import plain, printable, templated
 
 # as a default above, Ansible would render it too early
 KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"
@@ -535,7 +535,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._warn(f"guest {name} on {hypervisor} is not shown: {reason}; {remedy}")
                 continue
             prefix = self.get_option("hostvars_prefix")
-            variables = plain(_inventory.variables(hypervisor, facts, addresses.get(name), prefix))
+            variables = trusted(_inventory.variables(hypervisor, facts, addresses.get(name), prefix))
             if self._wanted(name, variables):
                 self._add_guest(name, hypervisor, facts, variables, strangers)
 
@@ -553,7 +553,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _named_by(self, hypervisor: str, facts: Facts) -> str:
         """The name that the first of the operator's expressions gives that has a value."""
         prefix = self.get_option("hostvars_prefix")
-        variables = plain(_inventory.variables(hypervisor, facts, None, prefix))
+        variables = trusted(_inventory.variables(hypervisor, facts, None, prefix))
         for expression in self.get_option("hostnames"):
             try:
                 name = self._compose(expression, variables)
@@ -634,11 +634,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _way(self, name: str, hypervisor: str, facts: Facts) -> Facts:
         """Variables that say how Ansible reaches the guest."""
         if self.get_option("connection") == "agent":
-            return t.cast(Facts, plain(_ways.agent(facts["name"], self._uri_of[hypervisor])))
+            return t.cast(Facts, trusted(_ways.agent(facts["name"], self._uri_of[hypervisor])))
         ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
         given = " ".join(filter(None, ours))
         found = self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
-        path = {"ansible_control_path": plain(_ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
+        path = {"ansible_control_path": trusted(_ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
         return {**found, **path}
 
     def _jump(self, hypervisor: str) -> str:
@@ -656,14 +656,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _ssh_args(self, name: str, given: str, *, verified: bool) -> Facts:
         """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
-        ours, variables = plain(given), self._variables(name)
+        ours, variables = trusted(given), self._variables(name)
         theirs = (
             variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
         )
         both = f"{ours} {theirs}" if theirs else ours
-        trusted = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
+        is_inert = not templated(ours) and (not templated(theirs) or is_trusted_as_template(theirs))
         checked = {HOST_KEY_CHECKING[0]: True} if verified and not variables.keys() & HOST_KEY_CHECKING else {}
-        return {"ansible_ssh_common_args": trust_as_template(both) if trusted else both, **checked}
+        return {"ansible_ssh_common_args": trust_as_template(both) if is_inert else both, **checked}
 
     def _verified_by(self, name: str, hypervisor: str, facts: Facts) -> str:
         """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses.
@@ -697,9 +697,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return self._named[path]
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:
-        """What an expression builds is as plain as what it was built from."""
-        value = plain(super()._compose(template, variables, *args))
-        return plain(str(value)) if self._keying and isinstance(value, (int, float)) else value
+        """What an expression builds is trusted like what it was built from."""
+        value = trusted(super()._compose(template, variables, *args))
+        return trusted(str(value)) if self._keying and isinstance(value, (int, float)) else value
 
     def _render(self, name: str, template: str, **more: str) -> str:
         """The operator's template over a hypervisor's variables."""

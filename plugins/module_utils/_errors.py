@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "VirtError"]
+__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "Unverified"]
+__all__ += ["VirtError"]
 
 
 class VirtError(Exception):
     """Anything the collection reports to its user: verb, object, reason, remedy."""
+
+    facts: t.ClassVar[dict[str, t.Any]] = {}  # what a playbook may decide by, beside the message
 
 
 class BadInput(VirtError):
@@ -29,6 +32,12 @@ class NotFound(VirtError):
 
 class Refused(VirtError):
     """The request can be understood, but carrying it out would harm; says what would allow it."""
+
+
+class Unverified(Refused):
+    """A file of an image's name may be something else."""
+
+    facts: t.ClassVar[dict[str, t.Any]] = {"unverified_image": True}
 
 
 class Unsupported(VirtError):

@@ -90,7 +90,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import domain_o
 from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
@@ -109,12 +109,12 @@ def main() -> None:
     """Check all, then converge each; one result for all."""
     module = GuestModule(argument_spec=OPTIONS, supports_check_mode=True)
     at_once, limit = module.params["at_once"], module.params["room"]
-    room = Room(**limit) if limit else None
+    capacity = Capacity(**limit) if limit else None
     with failures(module):
         wanted = domain_options.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            made = many.each(wanted, lambda one: guest.converge(connection, one, gate, room), at_once=at_once)
+            made = many.each(wanted, lambda one: guest.converge(connection, one, gate, capacity), at_once=at_once)
             results = guest.waited(connection, made)
     summary = many.summary(results)
     for note in summary.pop("notes"):

@@ -157,7 +157,7 @@ def main() -> None:
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
             host = describe_host.describe_host(connection, cpus=module.params["baseline"])
             if module.params["cpu_seconds"]:
-                host = describe_host.measured(connection, host, module.params["cpu_seconds"])
+                host = describe_host.with_cpu_use(connection, host, module.params["cpu_seconds"])
     here = host["bridges"] is not None  # behind a remote connection is another host
     module.exit_json(changed=False, host={**host, "maintenance": maintenance.read() if here else None})
 

@@ -345,6 +345,11 @@ checksum:
   description: Digest of the requested source, as far as it is known.
   returned: when known
   type: str
+unverified_image:
+  description: V(true) where a file of the image's name is there, or offered by O(origin), and cannot be shown to be the
+    requested image.
+  returned: on such a failure
+  type: bool
 verified:
   description:
     - Whether the image matches a checksum that nobody in transit can have written - given as a digest, in a list that

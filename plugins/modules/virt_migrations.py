@@ -69,6 +69,7 @@ steps:
 """
 
 import contextlib
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
@@ -85,13 +86,16 @@ def main() -> None:
     """Parameters in, many guests moved, results out."""
     module = Module(argument_spec={**URI_OPTION, **migrations.OPTIONS}, supports_check_mode=True)
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
+    verified: set[tuple[t.Any, ...]] = set()  # the guests of one run often have the same base
 
     def move(wish: migrations.Wish, watch: Watch) -> migrations.Wish:
         if interrupted := watch.interrupted():
             watch.interrupted.remove()
         check_begun(wish["name"], interrupted=interrupted)
         with contextlib.ExitStack() as stack:
-            ends = Endpoints(uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)))
+            ends = Endpoints(
+                uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)), verified
+            )
             return migrate.converge(ends, wish, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:

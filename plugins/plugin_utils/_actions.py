@@ -89,7 +89,7 @@ class Action:
     description: str
     kind: str
     destructive: bool
-    new_name: str | None  # the argument with a name that a guest gets
+    new_name: str  # the argument with a name that a guest gets
     picks_host: str  # the argument with a hypervisor, where it chooses one when none is given
     everywhere: bool  # whether it may act on all hypervisors and guests
     partial: bool  # whether options that are not given stay as they are
@@ -110,6 +110,16 @@ class Action:
     def creates(self) -> bool:
         """Whether the guest is there only after it."""
         return self.new_name == "guest"
+
+    @property
+    def renames(self) -> bool:
+        """Whether the guest has another name after it."""
+        return bool(self.new_name) and not self.creates
+
+    @property
+    def moves(self) -> bool:
+        """Whether it takes the guest to the host that it picks."""
+        return bool(self.picks_host) and not self.creates
 
     @functools.cached_property
     def arguments(self) -> dict[str, Argument]:
@@ -160,7 +170,7 @@ def action(name: str) -> Action:
         description=entry["description"],
         kind=entry["kind"],
         destructive=entry.get("destructive", False),
-        new_name=entry.get("new_name"),
+        new_name=entry.get("new_name", ""),
         picks_host=entry.get("picks_host", ""),
         everywhere=entry.get("everywhere", False),
         partial=entry.get("partial", False),

@@ -5,13 +5,14 @@
 
 libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
 qemu/1/ca-cert.pem, ca-key.pem
-ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one, and
-trusted by QEMU
-                                    until nobody uses what it signed
-issued/SERIAL.pem                   a certificate that somebody may use; when its holder has another one:
-superseded/SERIAL.pem revoked/SERIAL.json                 one that nobody may use crl/FINGERPRINT.pem
-the list of what a CA has revoked hosts/NAME.json                     whom a host was seen to trust controller/
-the controller's own certificate
+ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one;
+                                    QEMU trusts it until nobody uses what it signed
+issued/SERIAL.pem                   a certificate that somebody may use
+superseded/SERIAL.pem               one whose holder has another one
+revoked/SERIAL.json                 one that nobody may use
+crl/FINGERPRINT.pem                 the list of what a CA has revoked
+hosts/NAME.json                     the CAs that a host was seen to trust
+controller/                         the controller's own certificate
 """
 
 from __future__ import annotations
@@ -190,11 +191,8 @@ class Authorities:
             if (place / "ca-cert.pem").exists():
                 return
             for pair in self._cas.of(step.authority)[-1:]:
-                self._cas.open(
-                    pair
-                    # with a passphrase that is wrong or forgotten the next one would be lost, or lie there for all to
-                    # read
-                )
+                # With a wrong or forgotten passphrase the next CA would be lost, or readable by all.
+                self._cas.open(pair)
             certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
             for folder in (place.parent, place):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -351,9 +349,6 @@ class Authorities:
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One at a time in here; whoever is in may enter again."""
         return self._records.locked()
-
-    # How
-    # ---------------------------------------------------------------------------------------------------------------
 
     def _chosen(
         self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str

@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["groups", "infos", "parsed"]
 

@@ -22,7 +22,7 @@ _VIEWERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How the user reaches a hypervisor: by ssh, or he is there already."""
+    """How the user reaches a hypervisor: by ssh, unless it is `local`."""
 
     host: str  # name or address
     user: str | None = None

@@ -10,7 +10,7 @@ import binascii
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["is_key", "trusted"]
 

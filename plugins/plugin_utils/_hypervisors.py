@@ -35,6 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Sighting
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.record import RECORD
@@ -60,7 +61,7 @@ _LOOK_S = 0.05
 _AT_ONCE, _SLOW_S = 5, 0.01
 _AGENTS_S = 3.0  # for all guests of a hypervisor that are asked, together
 _MARKS = {"record": ":address>", "seen": "corral-seen:at>"}  # in a document that holds our record of addresses
-_AGENT = re.compile(r"<target [^>]*name='org\.qemu\.guest_agent\.0'[^>]*state='connected'")
+_AGENT = re.compile(rf"<target [^>]*name='{re.escape(AGENT_CHANNEL)}'[^>]*state='connected'")
 # How much an address is worth against another guest's: a rank, and since when. What is asked now is newer than what was
 # recorded.
 _GIVEN, _NOW_S = 9, 10**11
@@ -230,7 +231,7 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     heard()
     asked: dict[str, list[Claim]] = {}
     for source in sources if state == "running" else ():
-        if source in query.SOURCES and source != "agent":
+        if source in query.LIBVIRT_SOURCES and source != "agent":
             asked[source] = query.claims(item, source)
             heard()
         if asked.get(source) or (source in _MARKS and _MARKS[source] in xml):

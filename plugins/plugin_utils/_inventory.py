@@ -16,8 +16,9 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = [
     "GROUP",
@@ -63,7 +64,11 @@ _ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several tim
 _TOLD = 3  # addresses in one warning
 _LOST = 10  # hypervisors of one reason in one warning
 _FIRST = ("running", "paused")
-_PORTS = {"tls": 16514, "tcp": 16509, "": 16514}  # libvirt takes tls where a URI with a host names no transport
+_PORTS = {
+    "tls": LIBVIRT_TLS,
+    "tcp": 16509,
+    "": LIBVIRT_TLS,
+}  # libvirt takes tls where a URI with a host names no transport
 
 
 def host_name(name: str) -> str:
@@ -214,8 +219,8 @@ def reached_at(
 ) -> tuple[dict[str, str], list[str]]:
     """The address of every guest that has one for itself, and why others have none.
 
-    `foreign` addresses belong to hosts that are no guests: address -> host. Who goes `through` hypervisors may meet
-    the same address on each of them.
+    `foreign` addresses belong to hosts that are no guests: address -> host. With connections `through`
+    the hypervisors, each of them may have a guest with the same address.
     """
     claims: dict[tuple[str, str], list[str]] = {}
     for name, (hypervisor, facts) in guests.items():

@@ -20,8 +20,8 @@ from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _elsewhere
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._holders import MAKING_STATES, Asked
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
 
 __all__ = ["Names", "play_of"]
 

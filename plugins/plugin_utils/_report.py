@@ -10,7 +10,7 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _table
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["KINDS", "moved", "text", "unreadable"]
 

@@ -12,6 +12,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, noun
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_guest, _salt_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
@@ -23,7 +24,7 @@ __all__ = ["REPORT", "Converted", "Source", "convert"]
 
 REPORT = "from_salt.txt"  # no inventory plugin reads a file with this ending
 
-_DEFAULT_POOL = {"name": "default", "path": "/var/lib/libvirt/images"}
+_DEFAULT_POOL = {"name": POOL, "path": "/var/lib/libvirt/images"}
 _ORDER = "the roles and playbooks run in their own order"
 _CONDITION = "states have no conditions here; use `when` in a playbook"
 _REQUISITES = frozenset(
@@ -431,7 +432,7 @@ def _with_default_pool(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A list replaces the role's default, which is that pool."""
     common = dict(values)
     pools = common.get("storage_pools")
-    if pools and not any(pool["name"] == "default" for pool in pools):
+    if pools and not any(pool["name"] == POOL for pool in pools):
         common["storage_pools"] = [_DEFAULT_POOL, *pools]
     return common
 

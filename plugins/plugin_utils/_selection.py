@@ -18,9 +18,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable, templated
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated
 
-__all__ = ["Copy", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
+__all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
 
 _CLOCKS_APART_S = 300
 _CLOCK_END_S = 2**40
@@ -51,7 +51,7 @@ class Hosts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Copy:
+class HostedGuest:
     """A guest as one host has it."""
 
     host: str
@@ -104,14 +104,14 @@ def _is_guest(item: object) -> bool:
     return isinstance(tags, list) and all(isinstance(text, str) for text in (*texts, *tags))
 
 
-def copies(results: t.Mapping[str, t.Any]) -> list[Copy]:
+def copies(results: t.Mapping[str, t.Any]) -> list[HostedGuest]:
     """What `virt_state_info` returned, by host. Guests whose names libvirt does not give are left alone."""
     there = []
     for host, result in sorted(results.items()):
         for item in result["domains"]:
             if _is_name(item["name"]):
                 tags = tuple(item.get("tags") or ())
-                there.append(Copy(host, item["name"], item["uuid"], item["state"], tags))
+                there.append(HostedGuest(host, item["name"], item["uuid"], item["state"], tags))
     return there
 
 
@@ -120,21 +120,24 @@ def is_pattern(name: str) -> bool:
     return any(sign in name for sign in "*?[")
 
 
-def found(action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+def found(
+    action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts
+) -> list[HostedGuest]:
     """The guests that an action is about; raises BadInput with every problem."""
-    if action.name == "create":
-        _check_creatable(arguments["guest"], arguments.get("host"), there, hosts)
+    if action.creates:
+        _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
         return [copy for copy in there if copy.name == arguments["guest"]]
-    if action.name == "migrate":
+    if action.moves:
         state = {**arguments, **(arguments.get("options") or {})}.get("state")
-        return [_source(arguments["guest"], arguments.get("to"), there, hosts, must_be_told=state == "aborted")]
-    is_rename = action.name == "rename"
-    hit = _renamed(arguments, there, hosts) if is_rename else _chosen(arguments, there, hosts)
+        return [
+            _source(arguments["guest"], arguments.get(action.picks_host), there, hosts, must_be_told=state == "aborted")
+        ]
+    hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
 
 
-def check_expected(action: Action, hit: t.Sequence[Copy], expected: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def check_expected(action: Action, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]) -> None:
     """Raises BadInput when the guests are not those that somebody chose by sight: a name may be another guest's now."""
     wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
     found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
@@ -153,7 +156,7 @@ def check_expected(action: Action, hit: t.Sequence[Copy], expected: t.Sequence[t
         raise BadInput(printable(problems))
 
 
-def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
     """The guests that the arguments name, each on the one host that has it; raises BadInput with every problem."""
     named = [name for name in arguments.get("guest") or () if not is_pattern(name)]
     patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
@@ -171,7 +174,7 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Ho
     return hit
 
 
-def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> None:
+def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> None:
     """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
     states = action.from_states
     how = (
@@ -190,7 +193,7 @@ def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Seque
         raise BadInput(printable(problems))
 
 
-def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts: Hosts) -> None:
+def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest], hosts: Hosts) -> None:
     """Raises BadInput when a guest of that name cannot be made, or is elsewhere than on `host`."""
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
     here = [copy for copy in there if copy.name == name]
@@ -210,7 +213,7 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[Copy], hosts
         raise BadInput(printable(problems))
 
 
-def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: Hosts) -> list[Copy]:
+def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
     """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
     name, to, host = arguments["guest"], arguments["to"], arguments.get("host")
     what = f"cannot rename {name} to {to}"
@@ -242,7 +245,9 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[Copy], hosts: H
     return here
 
 
-def _source(name: str, to: str | None, there: t.Sequence[Copy], hosts: Hosts, *, must_be_told: bool) -> Copy:
+def _source(
+    name: str, to: str | None, there: t.Sequence[HostedGuest], hosts: Hosts, *, must_be_told: bool
+) -> HostedGuest:
     """The copy of a guest that moves; raises BadInput when there is none, or more than one that may be meant.
 
     `must_be_told` is whether nobody chooses a destination.
@@ -268,7 +273,7 @@ def _source(name: str, to: str | None, there: t.Sequence[Copy], hosts: Hosts, *,
     return best
 
 
-def _clocks_apart(copy: Copy, to: str, hosts: Hosts) -> t.Iterator[str]:
+def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
     """Certificates and the guest's time cannot be relied on then."""
     apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
     if apart_s >= _CLOCKS_APART_S:
@@ -285,7 +290,7 @@ def _is_name(name: object) -> bool:
         return False
 
 
-def _matches(copy: Copy, pattern: str) -> bool:
+def _matches(copy: HostedGuest, pattern: str) -> bool:
     return fnmatch.fnmatchcase(copy.name, pattern)
 
 
@@ -294,7 +299,7 @@ def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
     return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
 
 
-def _unknown(name: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
+def _unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
     alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
     return f"cannot find {name}: {hosts}{f'; did you mean {alternatives}?{_as_json(near)}' if alternatives else ''}"
@@ -307,12 +312,12 @@ def _as_json(names: t.Iterable[str]) -> str:
     return f" Write such a name as JSON: -e {written}" if odd else ""
 
 
-def _untagged(tag: str, there: t.Sequence[Copy], hosts: Hosts) -> str:
+def _untagged(tag: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
     tags = sorted({tag for copy in there for tag in copy.tags})
     return f"no guest has the tag {tag}: {hosts}; existing tags: {', '.join(tags[:_SHOWN]) or 'none'}"
 
 
-def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str]:
+def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit") -> t.Iterator[str]:
     for name in dict.fromkeys(copy.name for copy in hit):
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
@@ -323,7 +328,7 @@ def _ambiguous(hit: t.Sequence[Copy], remedy: str = "--limit") -> t.Iterator[str
             yield f"{name} is on {hosts_text}; {why}name the host with {remedy}"
 
 
-def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[Copy]) -> str:
+def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> str:
     hosts = dict.fromkeys(copy.host for copy in hit)
     names_text = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
     given = arguments.get("confirm")
@@ -332,7 +337,7 @@ def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequen
     return f"{action.name} would affect {count}{wrong} ({names_text}); to confirm: -e confirm={len(hit)}"
 
 
-def _running_twice(running: t.Sequence[Copy]) -> str:
+def _running_twice(running: t.Sequence[HostedGuest]) -> str:
     hosts = " and ".join(copy.host for copy in running)
     if len({copy.uuid for copy in running}) > 1:
         return f"{hosts} have different guests with this name; rename one of them (virsh domrename)"

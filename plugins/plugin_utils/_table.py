@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["Paint", "amount", "columns", "size", "text"]
 
@@ -176,11 +176,11 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
 }
 
 
-def _bar(used: float | None, whole: float | None) -> _Cell:
+def _bar(used: float | None, total: float | None) -> _Cell:
     """`[########............]`; empty where nobody knows."""
-    if used is None or not whole:
+    if used is None or not total:
         return _Cell(f"[{'?'.center(_BAR)}]")
-    share = 100 * used / whole
+    share = 100 * used / total
     filled = max(0, min(_BAR, round(_BAR * share / 100)))
     return _Cell(
         f"[{'#' * filled}{'.' * (_BAR - filled)}]",

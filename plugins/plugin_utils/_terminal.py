@@ -13,7 +13,7 @@ from ansible import constants
 from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["ONLY_REPORTS", "SPEAKING", "is_report", "message", "only_reports", "paint", "say"]
 

@@ -13,7 +13,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import templated
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import templated
 
 __all__ = ["Placeholder", "placeholders", "untagged", "word", "written"]
 

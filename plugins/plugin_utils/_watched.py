@@ -12,7 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._plain import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 

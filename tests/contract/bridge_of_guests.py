@@ -85,7 +85,7 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
     Path(place).write_text(f"<node>{''.join(texts)}</node>")
     result: dict[str, t.Any] = {}
     with opened(f"test://{place}") as connection:
-        vars(addresses)["SYSTEM"] = connection.getURI()  # whose bridges are here
+        vars(addresses)["is_system"] = connection.getURI().__eq__  # whose bridges are here
         talk = "ping -c 20 -i 0.2 -W 1 192.0.2.1"  # also with a tag, where there are such links
         talkers = [subprocess.Popen(["nsenter", "-t", str(pids[at]), "-n", *talk.split()], stdout=-3) for at in (1, 3)]
         begun_s = time.monotonic()

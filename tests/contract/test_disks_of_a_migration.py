@@ -17,12 +17,12 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disk_mov
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Made, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Made, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
-DEST = Host(
+DEST = MigrationHost(
     "hyper2",
     "2222",
     "x86_64",
@@ -45,6 +45,7 @@ class World(t.NamedTuple):
 
     source: t.Any
     dest: t.Any
+    verified: set[tuple[t.Any, ...]]
 
     def guest(self, name: str = "box", *, active: bool = True, record: str = "", disks: str) -> t.Any:
         """Define a guest with those disks on the source."""
@@ -74,7 +75,7 @@ def world() -> Iterator[World]:
     with opened(HOST_URI) as source, opened(HOST_URI) as dest:
         for path in (SYSTEM, DATA, SEED):
             volume(source, path)
-        yield World(source, dest)
+        yield World(source, dest, set())
 
 
 def volume(connection: t.Any, path: str, on: str | None = None, capacity_bytes: int = 1024**3) -> None:
@@ -163,7 +164,7 @@ def test_what_is_deleted_on_the_source(world: World, case: str, active: bool) ->
     if overlay_on:
         volume(world.source, f"{IMAGES}/overlay.qcow2", overlay_on)
     moves = world.disks()
-    assert {target for target, move in moves.items() if move.goes} == expected
+    assert {target for target, move in moves.items() if move.delete_source} == expected
     carried = {target for target, move in moves.items() if move.how == "copy"}
     fixed = {target for target in moves if target == "sda" or ("read-only disk" in case and target == "vdb")}
     assert carried == (fixed if active else set(moves))
@@ -177,7 +178,7 @@ def test_a_shared_disk_stays(world: World) -> None:
         ({"storage": "shared", "disk_storage": {"vda": "full"}}, {"vda": ("copy", True), "vdb": ("shared", False)}),
     ]
     for params, expected in cases:
-        assert {target: (move.how, move.goes) for target, move in world.disks(**params).items()} == expected
+        assert {target: (move.how, move.delete_source) for target, move in world.disks(**params).items()} == expected
 
 
 def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
@@ -225,7 +226,7 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(disk_moves._Reader, "_verdict", lambda _self, _base: "same")
     move = world.disks()["vda"]
-    assert (move.how, move.volume and move.volume.backing_path, move.goes) == ("delta", base, True)
+    assert (move.how, move.volume and move.volume.backing_path, move.delete_source) == ("delta", base, True)
     world.dest.storageVolLookupByPath(base).delete()
     move = world.disks()["vda"]
     assert (move.how, move.flatten, move.base) == ("full", True, base)
@@ -267,7 +268,6 @@ def test_a_base_that_nobody_verified_is_read_there(
     # The test driver has no streams.
     monkeypatch.setattr(storage, "read", lambda *_told: text)
     monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
-    monkeypatch.setattr(disk_moves, "_VERIFIED", set())
     world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
     move = world.disks(assumed=assumed)["vda"]
     assert (move.how, move.why, move.base) == expected
@@ -364,7 +364,7 @@ def test_a_disk_that_only_the_user_calls_shared(
         assert str(why.value) == refused
     else:
         assert world.disks(storage="shared")["vda"] == DiskMove(
-            "vda", SYSTEM, "shared", "on storage declared as shared", goes=False, vouched=True
+            "vda", SYSTEM, "shared", "on storage declared as shared", delete_source=False, vouched=True
         )
     configured(monkeypatch, tmp_path, f'{conf}\nshared_filesystems = [ "{IMAGES}" ]\n')
     move = world.disks(storage="shared")["vda"]
@@ -405,7 +405,7 @@ def test_a_block_device_that_the_user_calls_shared_is_taken_for_it(world: World)
         "<target dev='vda' bus='virtio'/></disk>"
     )
     assert world.disks(storage="shared")["vda"] == DiskMove(
-        "vda", "/dev/san/box", "shared", "on storage declared as shared", goes=False
+        "vda", "/dev/san/box", "shared", "on storage declared as shared", delete_source=False
     )
 
 
@@ -455,7 +455,7 @@ def test_a_file_that_came_behind_libvirts_back_is_found(world: World, monkeypatc
     monkeypatch.setattr(storage, "refresh", refresh)
     world.guest(disks=disk(late) + disk(SYSTEM, "vdb"))
     move = world.disks()["vda"]
-    assert (move.how, move.volume and move.volume.capacity_bytes, move.goes) == ("full", 1024**3, True)
+    assert (move.how, move.volume and move.volume.capacity_bytes, move.delete_source) == ("full", 1024**3, True)
     assert refreshed.count(("dest", "default")) == 1 and {*refreshed} == {("dest", "default"), ("source", "default")}
 
 

@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.tests.golden.case import CASES, Case, optio
 ACTIONS = ("reset", "rebooted")
 # What libvirt lets pass and the test driver does not keep.
 FORGOTTEN = ("newer_libvirt", "xml_for_qemu")
-BEYOND = ("attach ", "detach ", "grow ", "update ", "set scheduler ", "set iotune ", "set 2 iothreads ")
+BEYOND = ("attach ", "detach ", "grow ", "update ", "pin ", "set scheduler ", "set iotune ", "set 2 iothreads ")
 
 
 def beyond(steps: t.Sequence[str]) -> list[str]:

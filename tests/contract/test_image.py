@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    Refused,
+    Unverified,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files_of_images
 from ansible_collections.corral.virt.plugins.module_utils._front import image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
@@ -223,7 +230,7 @@ def test_a_file_of_others_with_a_contents_name_is_no_image(place: Place, current
         **({} if sourceless else {"src": str(source)}),
     }
     for check_mode in (True, False):
-        with pytest.raises(Refused, match=r"cannot verify image .* did not import it; inspect it, and move it away"):
+        with pytest.raises(Unverified, match=r"cannot verify image .* did not import it; inspect it, and move it away"):
             place.converge(check_mode=check_mode, **output)
         gone = place.converge(check_mode=check_mode, state="absent")
         assert (

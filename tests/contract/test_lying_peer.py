@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import (
+    Failed,
+    NotFound,
+    Refused,
+    Unverified,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
@@ -122,7 +128,7 @@ def test_what_was_converted_there_is_taken_only_by_the_sum_of_its_bytes(hosts: H
     digest = hosts.offers(disk(tmp_path), checksum=wanted, as_published=False)
     for check_mode in (True, False):
         with pytest.raises(
-            Refused,
+            Unverified,
             match=r"it was unpacked or converted there, so its bytes cannot be compared with sha256:a{64}; import",
         ):
             hosts.converge(checksum=wanted, check_mode=check_mode)
@@ -225,6 +231,6 @@ def test_a_content_without_manifest_is_recognised_by_its_bytes_alone(hosts: Host
     # its manifest says that of the altered one
     hosts.offers(body, sha256=hashlib.sha256(altered).hexdigest(), bytes=len(altered))
     for check_mode in (True, False):
-        with pytest.raises(Refused, match="has other content, and this collection did not import it"):
+        with pytest.raises(Unverified, match="has other content, and this collection did not import it"):
             hosts.converge(check_mode=check_mode, **output)
     assert (hosts.pool / content).read_bytes() == altered

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import power 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_modules import run
 

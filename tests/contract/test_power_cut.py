@@ -79,7 +79,7 @@ def test_what_was_not_let_run_by_the_move_is_not_believed(hosts: tuple[Host, Hos
 def test_when_it_was_let_run_is_recorded_there(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
     _source, dest = hosts
     dest.add("web1", UUID, "paused", moving="hyper2", moving_from="1111")
-    monkeypatch.setattr(qemu, "given_away", lambda _name, _over: True)
+    monkeypatch.setattr(qemu, "handed_over", lambda _name, _over: True)
     before = time.time()
     with send_guest._handed_over(dest, Move("web1", UUID, "hyper2", "there"), threading.Event()):
         pass

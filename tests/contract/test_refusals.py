@@ -22,8 +22,11 @@ Hosts = dict[str, tuple[dict[str, t.Any], str]]
 
 
 def task_of(path: str, name: str) -> dict[str, t.Any]:
-    """A task by the beginning of its name."""
-    [task] = [task for task in yaml.safe_load((payload.ROOT / path).read_text()) if task["name"].startswith(name)]
+    """A task by the beginning of its name; what it imports is found from anywhere."""
+    file = payload.ROOT / path
+    [task] = [task for task in yaml.safe_load(file.read_text()) if task["name"].startswith(name)]
+    if imported := task.get("ansible.builtin.import_tasks"):
+        task["ansible.builtin.import_tasks"] = str(file.parent / imported)
     return t.cast("dict[str, t.Any]", task)
 
 

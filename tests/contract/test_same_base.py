@@ -148,6 +148,8 @@ def judged(
     class Endpoints:
         """The destination."""
 
+        verified = VERIFIED
+
         class dest:  # noqa: N801
             """Its connection."""
 
@@ -191,6 +193,7 @@ def judged(
 
 REFRESHED: list[Path] = []
 DIGESTS: list[str] = []  # of what was read as a whole
+VERIFIED: set[tuple[t.Any, ...]] = set()  # of one run
 
 
 @pytest.mark.parametrize(

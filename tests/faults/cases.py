@@ -51,7 +51,12 @@ CASES = [
     Case("module killed between migrate and resume", "arrived, paused", killed.module, says=KILLED),
     Case("cold: module killed after reserve", "reserved", killed.module, says=KILLED, kind="cold", finally_="shut off"),
     Case(
-        "cold: module killed after undefine", "given away", killed.module, says=KILLED, kind="cold", finally_="shut off"
+        "cold: module killed after undefine",
+        "handed over",
+        killed.module,
+        says=KILLED,
+        kind="cold",
+        finally_="shut off",
     ),
     Case(
         "cold: module killed while copying",
@@ -85,7 +90,7 @@ CASES = [
     ),
     Case(
         "cold: source libvirtd killed after undefine",
-        "given away",
+        "handed over",
         killed.libvirtd("source"),
         EITHER,
         kind="cold",

@@ -81,7 +81,7 @@ def _reserved(guest: Guest, _source: Host, dest: Host) -> bool:
     return dest.look(guest.uuid)[0] == "off"  # no more: what follows takes a few milliseconds
 
 
-def _given_away(guest: Guest, source: Host, _dest: Host) -> bool:
+def _handed_over(guest: Guest, source: Host, _dest: Host) -> bool:
     return source.look(guest.uuid)[0] == "absent"
 
 
@@ -100,5 +100,5 @@ PHASES: dict[str, Phase] = {
     "arrived, paused": Phase(_arrived),
     "let run": Phase(_resumed),
     "reserved": Phase(_reserved),
-    "given away": Phase(_given_away),
+    "handed over": Phase(_handed_over),
 }

@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.tests.faults.cases import EITHER, Case, Fau
 
 __all__ = ["cases"]
 
-COLD = ("sent in part", "reserved", "given away")
+COLD = ("sent in part", "reserved", "handed over")
 EARLY = ("record", "make")
 POST = ("post-copy",)
 COPYING = ("copying 10 %", "copying 50 %", "copying 90 %", "memory", "switch-over")

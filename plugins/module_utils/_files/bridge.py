@@ -62,7 +62,7 @@ def start(change: NetworkChange, timeout_s: int) -> None:
     for leftover in ("confirmed", "result.json"):
         remove(os.path.join(STATE, leftover))
     words = {
-        **{name: getattr(change, name) for name in ("bridge", "port", "down", "up", "settle")},
+        **{name: getattr(change, name) for name in ("bridge", "port", "down", "up", "reload")},
         **{name: getattr(change, name) for name in ("undo", "undo_in_trial")},
         "trial": {path: _rendered(text) for path, text in change.trial.items()},
         "lasting": {path: _rendered(text) for path, text in change.lasting.items()},

@@ -22,7 +22,7 @@ __all__ = ["main", "switch", "take_back"]
 
 STATE = "/run/corral-bridge"
 COMMAND_S = 60
-SETTLE_S = 20
+AFTER_RELOAD_S = 20
 POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
@@ -70,8 +70,8 @@ def switch(change: Change, log: Log, replaced: Texts) -> None:
         write(path, text)
     for path in change["trial"]:
         remove(path)
-    attempt(change["settle"], log)
-    deadline = time.monotonic() + SETTLE_S
+    attempt(change["reload"], log)
+    deadline = time.monotonic() + AFTER_RELOAD_S
     wait_for(taken_over, deadline, f"{bridge} lost its addresses again")
 
 
@@ -132,11 +132,11 @@ def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = Fal
         try:
             printed = run(command)
         except Problem as problem:
-            log.append({"command": " ".join(command), "said": str(problem)})
+            log.append({"command": " ".join(command), "output": str(problem)})
             if must:
                 raise
         else:
-            log.append({"command": " ".join(command), "said": printed})
+            log.append({"command": " ".join(command), "output": printed})
 
 
 def run(command: t.Sequence[str]) -> str:

@@ -22,13 +22,13 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import tls
 from ansible_collections.corral.virt.plugins.module_utils._files.command import active
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Trust
 
 __all__ = ["DAEMONS", "SYSTEM", "is_loaded", "load", "remember", "serving"]
 
 SYSTEM = "/etc/pki"  # the only place where daemons look
 DAEMONS = ("libvirtd", "virtproxyd")
-_PORT = 16514
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp, proc(5)
 _COMMAND_S = 30
 
@@ -36,7 +36,7 @@ _COMMAND_S = 30
 def serving(named: str | None) -> str | None:
     """The daemon that listens for TLS here; None when none does: one that starts later reads what is in place then."""
     lines = [line.split() for path in ("tcp", "tcp6") for line in _lines(f"/proc/net/{path}")]
-    if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{_PORT:04X}") for words in lines):
+    if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{LIBVIRT_TLS:04X}") for words in lines):
         return None
     there = [name for name in DAEMONS if active(f"{name}-tls.socket")]  # not where an old daemon listens by itself
     there += [

@@ -53,8 +53,8 @@ def look(image: Image) -> Present:
         return Present(target=None, files=files, foreign=image.name in files, strangers=strangers)
     target = os.readlink(path)
     manifest = os.path.join(image.directory, manifest_name(image.name))
-    whole = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
-    return Present(target=target if whole else None, files=files, strangers=strangers)
+    complete = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
+    return Present(target=target if complete else None, files=files, strangers=strangers)
 
 
 def read_manifest(text: str, what: str) -> Manifest:

@@ -31,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
 )
 from ansible_collections.corral.virt.plugins.module_utils._files.credentials import Credentials
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
 
 try:
     from cryptography import x509
@@ -39,7 +40,6 @@ except ImportError:  # then only libvirt's own words are known
 
 __all__ = ["why"]
 
-_LIBVIRT = 16514
 _ANSWER_S, _HANDSHAKE_S = 3, 6
 _LOG = "journalctl -u libvirtd -u virtproxyd"
 _CONFIRMED = b"\x01"  # what libvirt sends when it takes the client's certificate
@@ -72,7 +72,7 @@ def why(uri: str) -> str:
     host = place.hostname or ""
     checked = urllib.parse.parse_qs(place.query).get("no_verify", ["0"])[-1] == "0"
     with contextlib.suppress(ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType):
-        fault = credentials.fault(own) or _cause(host, place.port or _LIBVIRT, own, checked=checked)
+        fault = credentials.fault(own) or _cause(host, place.port or LIBVIRT_TLS, own, checked=checked)
         return t.cast(str, printable(fault))
     return ""  # a certificate that cannot be read, here or there, or a port that is no number
 

@@ -12,9 +12,14 @@ import re
 import socket
 import subprocess
 
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import (
+    FIRST_MIGRATION,
+    LAST_MIGRATION,
+    MIGRATIONS,
+)
+
 __all__ = ["cut", "filtered"]
 
-_FIRST, _LAST = 49152, 49215  # libvirt's migration_port_min and _max
 _CONNECT_S, _COMMAND_S = 3, 10
 
 
@@ -23,13 +28,13 @@ def filtered(host: str) -> str | None:
     silent.
     """
     try:
-        socket.create_connection((host, _FIRST), timeout=_CONNECT_S).close()
+        socket.create_connection((host, FIRST_MIGRATION), timeout=_CONNECT_S).close()
     except ConnectionRefusedError:
         return None
     except OSError as error:
         reason = "no answer" if isinstance(error, socket.timeout) else error.strerror or str(error)
-        remedy = f"open {_FIRST}-{_LAST} there, or use transport: tunnelled"
-        return f"port {_FIRST} of {host} cannot be reached from here ({reason}): {remedy}"
+        remedy = f"open {MIGRATIONS} there, or use transport: tunnelled"
+        return f"port {FIRST_MIGRATION} of {host} cannot be reached from here ({reason}): {remedy}"
     return None
 
 
@@ -45,7 +50,7 @@ def cut(pid_file: str) -> None:
         with open(pid_file) as file:
             mine = f"pid={int(file.read())},"
         for line in _ss(
-            "-p", "state", "connected", "dport", ">=", f":{_FIRST}", "and", "dport", "<=", f":{_LAST}"
+            "-p", "state", "connected", "dport", ">=", f":{FIRST_MIGRATION}", "and", "dport", "<=", f":{LAST_MIGRATION}"
         ).splitlines():
             ends = re.findall(r"\S+:\d+(?= )", line)
             if mine in line and len(ends) == 2:

@@ -16,9 +16,11 @@ import stat
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 
-__all__ = ["check", "folder", "make", "opened", "place"]
+__all__ = ["IN_SHELL", "check", "folder", "make", "opened", "place"]
 
 _SYSTEM = "/run/corral"
+# `place` for a shell, as its variable p
+IN_SHELL = f'p={_SYSTEM}; [ "$(id -u)" = 0 ] || p="${{XDG_RUNTIME_DIR:-$HOME/.cache}}/corral"'
 # a symbolic link, a pipe or socket without a reader, a directory
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 

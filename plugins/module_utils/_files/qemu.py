@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 
-__all__ = ["PID_FILE", "displays", "given_away", "settings"]
+__all__ = ["PID_FILE", "displays", "handed_over", "settings"]
 
 PID_FILE = "/run/libvirt/qemu/{}.pid"
 _LOG = "/var/log/libvirt/qemu/{}.log"
@@ -61,7 +61,7 @@ def _values(text: str) -> dict[str, str]:
     return values
 
 
-def given_away(name: str, over: t.Callable[[], bool]) -> bool:
+def handed_over(name: str, over: t.Callable[[], bool]) -> bool:
     """Wait until the guest's process ends, or it is `over`. Whether libvirt ended it because the guest had arrived
     elsewhere.
 

@@ -27,23 +27,19 @@ _GONE = (errno.ENODEV, errno.ENXIO, errno.ENETDOWN)
 class Listener:
     """Sockets at many guests' interfaces. The kernel keeps what comes until it is read, and drops what is too much."""
 
-    def __init__(self, nics: t.Iterable[Nic], *, bytes_each: int) -> None:
+    def __init__(self, *, bytes_each: int) -> None:
         self._bytes_each = bytes_each
         self._sockets: dict[Nic, socket.socket] = {}
-        self._add(nics)
-
-    def _add(self, nics: t.Iterable[Nic]) -> None:
-        for nic in nics:
-            with contextlib.suppress(FileNotFoundError):
-                opened = _opened(nic.device)
-                if opened:
-                    self._sockets[nic] = opened
 
     def follow(self, nics: t.Collection[Nic]) -> None:
         """Listen at these and no others: guests come and go, and are given new devices."""
         for nic in [nic for nic in self._sockets if nic not in nics]:
             self._sockets.pop(nic).close()
-        self._add(nic for nic in nics if nic.device and nic not in self._sockets)
+        for nic in [nic for nic in nics if nic.device and nic not in self._sockets]:
+            with contextlib.suppress(FileNotFoundError):
+                opened = _opened(nic.device)
+                if opened:
+                    self._sockets[nic] = opened
 
     def heard(self) -> t.Iterator[tuple[Nic, bytes, bool]]:
         """Every frame since the last call: the interface, how the frame begins, and whether it is on its way to the
@@ -82,7 +78,7 @@ def listening(*, bytes_each: int) -> t.Iterator[Listener]:
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
     except PermissionError as error:
         raise Unsupported("cannot capture packets of guests: this requires root; set ansible_become") from error
-    listener = Listener((), bytes_each=bytes_each)
+    listener = Listener(bytes_each=bytes_each)
     try:
         yield listener
     finally:

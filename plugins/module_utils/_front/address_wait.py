@@ -45,7 +45,7 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, a
     outcome = outcomes.get(uuid, addresses.Outcome(step.guest))
     if outcome.addresses:
         return {
-            **_settled(one),
+            **_without_wait(one),
             "addresses": list(outcome.addresses),
             "notes": [*one["notes"], *addresses.notes(outcomes, outcome.name)],
         }
@@ -53,10 +53,10 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, a
     return _failed(one, step.too_late(seen, tried=outcome.tried, refused=outcome.refused))
 
 
-def _settled(one: dict[str, t.Any]) -> dict[str, t.Any]:
+def _without_wait(one: dict[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in one.items() if key != "awaits"}
 
 
 def _failed(one: dict[str, t.Any], reason: str) -> dict[str, t.Any]:
     done = f" (already done: {'; '.join(one['steps'])})" if one["steps"] else ""
-    return {**_settled(one), "failed": True, "msg": reason + done}
+    return {**_without_wait(one), "failed": True, "msg": reason + done}

@@ -18,12 +18,13 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
     SOURCES,
+    AddressedGuest,
     Claim,
-    Guest,
     HostLinks,
     Sighting,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -34,7 +35,7 @@ __all__ = ["Outcome", "changes", "do", "find", "leased", "notes", "refresh"]
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
 _IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
-_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0'][@state='connected']"
+_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']"
 
 
 Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
@@ -129,7 +130,7 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Out
 
     A guest that has an address, or is off, is no longer waited for.
     """
-    here = connection.getURI() == SYSTEM
+    here = is_system(connection.getURI())
     with contextlib.ExitStack() as stack:
         listener = None
         if here and any(search.source in ("any", "packets") for search in searches.values()):
@@ -155,7 +156,7 @@ class _Search:
         self.connection, self.listener, self.agents, self.here, self.named = connection, listener, agents, here, named
         self.searches = searches
         self.links = HostLinks()
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, AddressedGuest] = {}
         self.connected: set[str] = set()  # guests whose agents are there
         self.claims: dict[str, dict[tuple[str, str], Claim]] = {}
         self.begun_s = time.monotonic()
@@ -213,7 +214,7 @@ class _Search:
                 kept = summary.recorded(root)
                 seen = tuple(entry for entry in map(Sighting.parse, kept["seen"]) if entry)
                 running, given, is_kept = state in ("running", "paused"), kept["addresses"], summary.is_kept(root)
-                self.guests[uuid] = Guest(
+                self.guests[uuid] = AddressedGuest(
                     uuid, item.name(), running, summary.nics(root), tuple(given), seen, kept=is_kept
                 )
                 (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
@@ -258,7 +259,7 @@ class _Search:
             if before is None or before.rank < claim.rank:
                 known[claim.mac, claim.address] = claim
 
-    def _heard(self) -> list[Guest]:
+    def _heard(self) -> list[AddressedGuest]:
         return [
             dataclasses.replace(guest, claims=tuple(self.claims.get(uuid, {}).values()))
             for uuid, guest in self.guests.items()
@@ -287,7 +288,7 @@ class _Search:
             )
         return found
 
-    def _tried(self, guest: Guest) -> tuple[str, ...]:
+    def _tried(self, guest: AddressedGuest) -> tuple[str, ...]:
         """What was asked, in words."""
         if not guest.nics:
             return ("nothing, as it has no network interface",)

@@ -200,19 +200,19 @@ def _completed(given: dict[str, t.Any], root: Element, wish: Element) -> dict[st
 
     A device that has no identity, or that both together do not make, is told in those words alone.
     """
-    whole = {*_nowhere(given, wish), *_namesakes(wish)}
-    given = _without(given, whole)
+    verbatim = {*_nowhere(given, wish), *_namesakes(wish)}
+    given = _without(given, verbatim)
     while True:
-        plain = {option: value for option, value in given.items() if option != "xml"}
-        made = _made(plain, root)
+        options = {option: value for option, value in given.items() if option != "xml"}
+        made = _made(options, root)
         again = _with_like({one for one in _not_made(wish, made) if not overlay.identity(one)}, wish)
-        if _without(plain, again) == plain:
-            piece = remainder(wish, made, domain.SHAPE, whole)
-            given = plain if piece is None else {**plain, "xml": text(piece)}
-            again = {one for one in _not_made(wish, _made(given, root)) if one not in whole}
+        if _without(options, again) == options:
+            piece = remainder(wish, made, domain.SHAPE, verbatim)
+            given = options if piece is None else {**options, "xml": text(piece)}
+            again = {one for one in _not_made(wish, _made(given, root)) if one not in verbatim}
             if not again:
                 return given
-        whole |= again
+        verbatim |= again
         given = _without(given, again)
 
 

@@ -95,7 +95,7 @@ def _done(
 
 
 def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> Origin:
-    """What the disk is made from. It stays until `held` is closed."""
+    """What the disk is made from. It stays until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), locks)
     clone_spec.check_image(name, pool, there=os.path.isfile(path))

@@ -85,13 +85,15 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
     Raises Failed for a path that somebody else uses there.
     """
     directory, name = os.path.split(path)
-    concurrent_changes.check_room(path, user=migration_files.users(endpoints.dest, uuid).get(path), taken=False)
+    concurrent_changes.check_path_free(path, user=migration_files.users(endpoints.dest, uuid).get(path), taken=False)
     with (
         directories.pool_for(endpoints.source, directory) as here,
         directories.pool_for(endpoints.dest, directory, build=True) as there,
     ):
         migration_files.clear(endpoints, uuid, [path])
-        concurrent_changes.check_room(path, user=None, taken=storage.volume_in(endpoints.dest, there, name) is not None)
+        concurrent_changes.check_path_free(
+            path, user=None, taken=storage.volume_in(endpoints.dest, there, name) is not None
+        )
         size = _there(path, storage.volume_in(endpoints.source, here, name))["physical_bytes"]
         file = Volume(there, name, path, size, "raw")
         migration_files.create(endpoints, uuid, file, replace=False)

@@ -13,7 +13,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration, other_runs, systemd
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import UNITS, Daemons, Facts, Unit
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+    RESTART_TIMEOUT_S,
+    UNITS,
+    Daemons,
+    Facts,
+    Unit,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import HostStep, WriteFile
@@ -31,7 +37,7 @@ OPTIONS: dict[str, t.Any] = {
     "tls_port": {"type": "bool", "default": False},
     "modular": {"type": "bool", "default": False},
     "promised": {"type": "list", "elements": "path", "default": []},
-    "restart_timeout": {"type": "int", "default": 600},
+    "restart_timeout": {"type": "int", "default": RESTART_TIMEOUT_S},
 }
 _POLL_S = 0.5
 _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
@@ -84,10 +90,9 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
         if not left:
             with contextlib.ExitStack() as locks:
                 # virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt
-                # has no job. With all
-                # of them held here, none begins until the daemon is back. Nothing locks the destination, and other
-                # programs lock nothing:
-                # what they begin between the second look and the restart, which are milliseconds apart, breaks.
+                # has no job. With all of them held here, none begins until the daemon is back. Nothing locks the
+                # destination, and other programs lock nothing: what they begin between the second look and the
+                # restart, which are milliseconds apart, breaks.
                 left = _work(locks) if step.breaks_jobs else []
                 if not left:
                     for each in step.due:

@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
@@ -29,16 +28,8 @@ __all__ = ["describe_guest", "describe_guests"]
 def describe_guests(
     connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
 ) -> list[dict[str, t.Any]]:
-    """Guests by name: one call for the figures of all, one document each. `names` limits them.
-
-    Who goes meanwhile is left out.
-    """
-    found = []
-    for item, statistics in figures.stats(connection):
-        if names is None or item.name() in names:
-            with contextlib.suppress(NotFound):
-                found.append(describe_guest(item, statistics, addresses=addresses))
-    return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+    """Guests by name: all, or those of these `names`."""
+    return overview.each(connection, functools.partial(describe_guest, addresses=addresses), names)
 
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
@@ -67,7 +58,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     )
     if addresses != "none" and state == "running":
         macs = summary.macs(root)
-        sources = ("lease", "arp", "agent") if addresses == "any" else (addresses,)
+        sources = query.LIBVIRT_SOURCES if addresses == "any" else (addresses,)
         known = [found for source in sources for found in query.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report

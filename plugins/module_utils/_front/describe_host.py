@@ -14,10 +14,10 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import figure
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices, host_xml
 
-__all__ = ["describe_host", "measured"]
+__all__ = ["describe_host", "with_cpu_use"]
 
 
-def measured(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
+def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
     """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
     before, began = figures.cpu_seconds(connection), time.monotonic()
     time.sleep(seconds)
@@ -38,8 +38,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     node = query.node(connection)
     capabilities = host_xml.host(query.capabilities(connection))
     found = overview.guests(connection, host_devices.bound)
-    running = [guest for guest in found if guest["state"] in ("running", "paused")]
-    used_mib = sum(guest["memory"]["maximum_mib"] for guest in running)
+    used_mib = overview.memory_used_mib(found)
     bridges, networks = query.links(connection)
     found_networks = figures.networks(connection) if networks else []
     pools = [_without_xml(item, host_xml.pool(item["xml"])) for item in query.pools(connection)]
@@ -63,7 +62,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "memory_reserved_mib": RESERVED_MIB,
         "memory_used_mib": used_mib,
         "memory_free_mib": max(0, node["memory_mib"] - RESERVED_MIB - used_mib),
-        "vcpus_used": sum(guest["vcpus"]["current"] for guest in running),
+        "vcpus_used": sum(guest["vcpus"]["current"] for guest in overview.active(found)),
         "bridges": None if bridges is None else sorted(bridges),
         "devices": host_devices.offered(figures.devices(connection)),
         "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import director
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Host, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
@@ -28,11 +28,10 @@ __all__ = ["disks", "images", "taken_back", "unused"]
 
 _FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
 _CLOCK_S = 2  # between a file's time and that in its manifest
-_VERIFIED: set[tuple[t.Any, ...]] = set()  # bases of destinations, by this process
 
 
 def disks(
-    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: Host, *, assumed: bool
+    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
 ) -> tuple[DiskMove, ...]:
     """Each disk's way, with images that can be brought `assumed` to be there.
 
@@ -58,7 +57,7 @@ def disks(
     )
     fixed = {item["source"] for item in entries if _fixed(item)}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
-    return tuple(dataclasses.replace(move, goes=move.path in free) for move in moves)
+    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
@@ -167,12 +166,15 @@ class _Reader:
             return "altered"
         # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
         known = (self._ends.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
-        if not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"]) and known not in _VERIFIED:
+        if (
+            not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"])
+            and known not in self._ends.verified
+        ):
             if self._assumed:
                 return "unknown"
             if transfer.digest(self._ends.dest, pool.name, content) != manifest.sha256:
                 return "altered"
-        _VERIFIED.add(known)
+        self._ends.verified.add(known)
         return "same"
 
 

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Origin,
@@ -67,7 +68,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
     if xml is None:
         return None
     found, uri = host_xml.volume(xml), connection.getURI()
-    here = ":///" in uri  # no host in it: this machine
+    here = is_here(uri)
     content = contents.hold(found["path"], locks) if here else found["path"]
     written = here and bool(question.copy_of) and os.path.isfile(content) and not files.keep_unwritten(content, locks)
     below = header.chain(content)[1:] if here else []

@@ -134,7 +134,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
         uuid=uuid or None,
         renamed_from=params.get("renamed_from") or None,
         clone_of=params.get("clone_of") or None,
-        plain=tuple(option for option in DICTS if not isinstance(params.get(option), (dict, type(None)))),
+        as_numbers=tuple(option for option in DICTS if not isinstance(params.get(option), (dict, type(None)))),
         wait_timeout_s=params.get("wait_timeout") or 300,
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a preflight must know of a host and of a guest: read-only, also over a remote connection."""
+"""Both ends of a migration: their connections, and what a preflight must know of a host and of a guest; read-only."""
 
 from __future__ import annotations
 
@@ -12,16 +12,26 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Guest, Host, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigratingGuest, MigrationHost, Pool
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_bindings, host_xml
 
 __all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
 
 
 class Endpoints:
-    """Both connections, opened anew when one broke: a verdict needs a fresh look."""
+    """Both connections, opened anew when one broke: a verdict needs a fresh look.
 
-    def __init__(self, source_uri: str, dest_uri: str, open_uri: t.Callable[[str], t.Any]) -> None:
+    `verified` are the bases on destinations that this run has read, which several guests of a run share.
+    """
+
+    def __init__(
+        self,
+        source_uri: str,
+        dest_uri: str,
+        open_uri: t.Callable[[str], t.Any],
+        verified: set[tuple[t.Any, ...]] | None = None,
+    ) -> None:
+        self.verified: set[tuple[t.Any, ...]] = set() if verified is None else verified
         self._uris = {"source": source_uri, "dest": dest_uri}
         self._open, self._known = open_uri, t.cast("dict[str, t.Any]", {})
 
@@ -52,10 +62,10 @@ class Endpoints:
             return None
 
 
-def host(connection: t.Any) -> Host:
+def host(connection: t.Any) -> MigrationHost:
     """One end."""
     known = host_xml.host(query.capabilities(connection))
-    return Host(
+    return MigrationHost(
         name=query.node(connection)["hostname"],
         uuid=known["uuid"],
         arch=known["arch"],
@@ -78,11 +88,11 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
     )
 
 
-def guest(connection: t.Any, found: FoundGuest) -> Guest:
+def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(query.by_uuid(connection, found.uuid), host_bindings.targets(xml)) if found.active else ""
-    return Guest(
+    job = endpoint.job(query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
+    return MigratingGuest(
         name=found.name,
         uuid=found.uuid,
         state=found.state,
@@ -92,7 +102,7 @@ def guest(connection: t.Any, found: FoundGuest) -> Guest:
     )
 
 
-def cpu_misfit(dest: t.Any, its: Host, xml: str) -> str | None:
+def cpu_misfit(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
     """Why the destination cannot give the guest its processor, or None."""
     cpu, machine, virt_type = host_bindings.cpu(xml)
     return cpu and endpoint.cpu_misfit(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)

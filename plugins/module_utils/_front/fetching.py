@@ -253,11 +253,7 @@ class Fetching:
         def percent(done: float) -> None:
             tell("converting", int(size * done / 100), size)
 
-        try:
-            qemu_img.convert(path, converted, from_format=form, to_format=image.format, progress=percent)
-        except Failed:
-            remove(converted)
-            raise
+        qemu_img.convert(path, converted, from_format=form, to_format=image.format, progress=percent)
         return converted
 
 

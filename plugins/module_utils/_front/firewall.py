@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import firewall
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS, MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._plan import firewall as plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     AddFirewalldRule,
@@ -24,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 __all__ = ["DEFAULT_PORTS", "OPTIONS", "converge"]
 
-DEFAULT_PORTS = ["16514/tcp", "49152-49215/tcp"]
+DEFAULT_PORTS = [f"{LIBVIRT_TLS}/tcp", f"{MIGRATIONS}/tcp"]
 OPTIONS: dict[str, t.Any] = {
     "ports": {"type": "list", "elements": "str", "default": DEFAULT_PORTS},
     "sources": {"type": "list", "elements": "str", "required": True},

@@ -16,9 +16,10 @@ from ansible_collections.corral.virt.plugins.module_utils._front import many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Customizing,
@@ -26,7 +27,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
@@ -35,7 +35,7 @@ __all__ = ["converge", "waited"]
 _STARTING = "starting guests"  # the name of a lock; names of guests contain no space
 
 
-def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Room | None = None) -> dict[str, t.Any]:
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity | None = None) -> dict[str, t.Any]:
     """Apply `wanted` and return the result for one guest; pass a result with `awaits` to `waited`.
 
     A new guest that does not fit into `limit` is refused.
@@ -63,7 +63,7 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
 class _Host:
     """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
 
-    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Room | None) -> None:
+    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Capacity | None) -> None:
         self._connection = connection
         self._locks = locks
         self._gate = gate
@@ -88,10 +88,10 @@ class _Host:
     def capabilities(self) -> dict[str, t.Any]:
         return host_xml.host(query.capabilities(self._connection))
 
-    def room(self, uuid: str) -> Room | None:
+    def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
-        if self._is_here():
+        if is_system(self.uri):
             self._gate.hold(self._locks, lambda: local.locked(_STARTING))
         memory_mib, vcpus = query.promised(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
@@ -103,10 +103,10 @@ class _Host:
         return query.filters(self._connection)
 
     def bridge_calls(self) -> dict[str, bool] | None:
-        return local.bridge_calls() if self._is_here() else None
+        return local.bridge_calls() if is_system(self.uri) else None
 
     def displays(self) -> DisplayDefaults:
-        return qemu.displays() if self._is_here() else DisplayDefaults()
+        return qemu.displays() if is_system(self.uri) else DisplayDefaults()
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
         if not questions:
@@ -133,10 +133,6 @@ class _Host:
         from ansible_collections.corral.virt.plugins.module_utils._front import owned_disks
 
         return owned_disks.look(self._connection, paths)
-
-    def _is_here(self) -> bool:
-        """Whether the system's libvirt of this machine answers, so that files of this machine are its own."""
-        return self.uri == SYSTEM
 
 
 def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:

@@ -122,7 +122,7 @@ class _Work:
             steps = self._present()
         if content := plans.stranger(self.image, self.found):
             plans.refuse_stranger(self.image, content, same=self._is_wanted(content))
-        if plans.is_settled(self.image, self.found, steps) or self._is_unchanged():
+        if plans.was_compared(self.image, self.found, steps) or self._is_unchanged():
             return steps
         return plans.replaced(self.image, pool_directory.users(self.connection, self.image.directory))
 

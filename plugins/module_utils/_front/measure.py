@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, query
 from ansible_collections.corral.virt.plugins.module_utils._model import load
 
@@ -31,7 +32,5 @@ def measured(
         "cpus": node["cpus"],
         "cpu_percent": load.host_percent(before, after),
         "memory_mib": node["memory_mib"],
-        "memory_used_mib": sum(
-            guest["memory"]["maximum_mib"] for guest in guests if guest["state"] in ("running", "paused")
-        ),
+        "memory_used_mib": overview.memory_used_mib(guests),
     }

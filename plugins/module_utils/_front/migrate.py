@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.endpoints impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Host, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes, convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
@@ -111,8 +111,8 @@ class _Scene:
     found: FoundGuest | None  # on the source
     there: FoundGuest | None  # on the destination, when the source has none
     recorded: t.Mapping[str, t.Any]  # what is recorded with it
-    source: Host
-    dest: Host
+    source: MigrationHost
+    dest: MigrationHost
 
     @property
     def uuid(self) -> str:
@@ -131,7 +131,7 @@ class _Run:
         self.figures: dict[str, t.Any] = {}
 
     def converge(self, before: t.Sequence[MigrateStep] = ()) -> dict[str, t.Any]:
-        """Afterwards it is on the destination: observe, judge, and settle what an earlier run left; then again, when
+        """Afterwards it is on the destination: observe, judge, and finish what an earlier run left; then again, when
         that was done `before`.
         """
         scene = self._look()
@@ -143,12 +143,12 @@ class _Run:
             return self._finished(task, scene, verdict, before)
         if before:
             verdicts.check_reconciled(verdict, self.name, dest, still=True)
-        first = [plans.reconciling(self._plain(scene.uuid))]
+        first = [plans.Reconcile(self._bare_move(scene.uuid))]
         return self.gate.perform(
-            lambda: self._settled(scene, first), otherwise=lambda: self._foretold(scene, verdict, first)
+            lambda: self._reconciled(scene, first), otherwise=lambda: self._foretold(scene, verdict, first)
         )
 
-    def _settled(self, scene: _Scene, first: list[MigrateStep]) -> dict[str, t.Any]:
+    def _reconciled(self, scene: _Scene, first: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         self.gate.run(first, lambda _step: self.reconcile(scene.uuid, scene.recorded))
         return self.converge(first)
 
@@ -228,8 +228,10 @@ class _Run:
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return migrate.dirty_mib_s(self.ends.source, domain)
 
-    def _move(self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: Host, dest: Host) -> Move:
-        return self._plain(
+    def _move(
+        self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
+    ) -> Move:
+        return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
             active=found.active,
@@ -246,7 +248,7 @@ class _Run:
             files=() if found.active else tuple(copy_offline.files(found)),
         )
 
-    def _plain(self, uuid: str, **more: t.Any) -> Move:
+    def _bare_move(self, uuid: str, **more: t.Any) -> Move:
         params = self.params
         return Move(
             guest=params["name"],
@@ -265,13 +267,13 @@ class _Run:
         left = owned_disks.look(self.ends.source, recorded.get("moving_goes") or ())
         goes = [path for path, disk in left.items() if not disk.gone]
         free = disk_moves.unused(self.ends.source, goes, there.uuid)
-        move = self._plain(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
+        move = self._bare_move(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
-        move = self._plain(uuid, paused=bool(recorded.get("moving_paused")))
+        move = self._bare_move(uuid, paused=bool(recorded.get("moving_paused")))
         self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:
@@ -287,7 +289,7 @@ class _Run:
         self._tell(phase, done, total)
 
     def guarded(self, move: Move, work: t.Callable[[], None]) -> None:
-        """Work before the guest is given away: when it fails, nothing of it is left."""
+        """Work before the guest is handed over: when it fails, nothing of it is left."""
         try:
             work()
         except VirtError:
@@ -296,7 +298,7 @@ class _Run:
 
 
 def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
-    """Work before the guest is given away."""
+    """Work before the guest is handed over."""
     return lambda run, endpoints, move, step: run.guarded(move, lambda: work(run, endpoints, move, step))
 
 
@@ -304,7 +306,7 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     plans.Record: lambda _run, endpoints, move, _step: reconcile.begin(endpoints.source, move),
     plans.HoldBack: _guarded(lambda _run, endpoints, move, _step: reconcile.hold_back(endpoints.source, move.uuid)),
     plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
-    plans.CarryDisk: _guarded(
+    plans.CopyDisk: _guarded(
         lambda run, endpoints, move, step: copy_offline.copy_disk(endpoints, move.uuid, step.disk, run.tell)
     ),
     plans.CopyFile: _guarded(
@@ -312,12 +314,14 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     ),
     plans.Migrate: lambda run, _ends, move, _step: run.send(move),
     plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),
-    plans.Undefine: lambda _run, endpoints, move, _step: definition.undefine(
+    plans.UndefineOnSource: lambda _run, endpoints, move, _step: definition.undefine(
         query.by_uuid(endpoints.source, move.uuid)
     ),
-    plans.Define: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
-    plans.Resume: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
-    plans.SetAutostart: lambda _run, endpoints, move, _step: migrate.set_autostart(endpoints.dest, move.uuid, on=True),
+    plans.DefineOnDest: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
+    plans.ResumeOnDest: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
+    plans.SetAutostartOnDest: lambda _run, endpoints, move, _step: migrate.set_autostart(
+        endpoints.dest, move.uuid, on=True
+    ),
     plans.RemoveDisk: lambda _run, endpoints, _move, step: storage.delete(endpoints.source, step.path),
     plans.Forget: lambda _run, endpoints, move, _step: reconcile.forget(endpoints.dest, move.uuid),
 }

@@ -45,10 +45,10 @@ def minimal(given: Given, make: t.Callable[[Given], Element]) -> Given:
         sizes = given.get(option)
         if isinstance(sizes, dict) and set(sizes) == {"current", "maximum"} and sizes["current"] == sizes["maximum"]:
             given[option] = sizes["current"]
-    whole = signature_of(make(given))
+    complete = signature_of(make(given))
 
     def needed(rest: Given) -> bool:
-        return signature_of(make(rest)) != whole
+        return signature_of(make(rest)) != complete
 
     for option in [option for option in given if option not in (*_STAY, *_NUMBERS)]:
         rest = {key: value for key, value in given.items() if key != option}
@@ -100,9 +100,9 @@ def _drop(entries: list[Given], key: str, needed: t.Callable[[], bool], depth: i
         del one[key]
     if not needed():
         return []
-    for one, whole in zip(entries, before):
+    for one, former in zip(entries, before):
         one.clear()
-        one.update(whole)  # in its order
+        one.update(former)  # in its order
     if len(entries) == 1 or depth == 0:
         return entries
     half = len(entries) // 2

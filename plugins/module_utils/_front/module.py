@@ -61,6 +61,7 @@ def failures(module: t.Any) -> t.Iterator[None]:
     except BadInput as error:
         module.fail_json(msg=str(error), problems=error.problems)
     except Failed as error:
-        module.fail_json(msg=str(error), done=error.done, changed=bool(error.done))
+        facts = getattr(error.__cause__, "facts", {})  # of what ended a run half-way
+        module.fail_json(msg=str(error), done=error.done, changed=bool(error.done), **facts)
     except VirtError as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), **error.facts)

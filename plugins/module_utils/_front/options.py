@@ -59,7 +59,7 @@ def _option(row: Row) -> dict[str, t.Any]:
 
 
 def fields_of(
-    table: Table, given: t.Mapping[str, t.Any], guest: str, problems: list[str], where: str = ""
+    table: Table, given: t.Mapping[str, t.Any], what: str, problems: list[str], where: str = ""
 ) -> dict[str, t.Any]:
     """What the user said, by the fields of the table and as they are kept.
 
@@ -72,19 +72,19 @@ def fields_of(
             continue
         place = where + option_of(field)
         if isinstance(row, Items):
-            fields[field] = items_of(row, value, guest, problems, place)
+            fields[field] = items_of(row, value, what, problems, place)
             continue
         try:
             kept = tuple(_named(row.kind, one) for one in value) if isinstance(row, Many) else row.kind.check(value)
         except ValueError as error:
-            problems.append(problem(place, guest, str(error), None if row.secret else row.display(value)))
+            problems.append(problem(place, what, str(error), None if row.secret else row.display(value)))
         else:
             fields[field] = kept
     return fields
 
 
 def items_of(
-    row: Items, given: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: list[str], where: str
+    row: Items, given: t.Sequence[t.Mapping[str, t.Any]], what: str, problems: list[str], where: str
 ) -> tuple[Item, ...]:
     """The entries of a list; names are identities, so none comes twice."""
     found = []
@@ -94,14 +94,14 @@ def items_of(
             try:
                 parts.append(str(_named(kind, entry[key])))
             except ValueError as error:
-                problems.append(problem(f"{where}[].{key}", guest, str(error), entry[key]))
+                problems.append(problem(f"{where}[].{key}", what, str(error), entry[key]))
         name = "-".join(parts)
         rest = {field: one for field, one in row.table.items() if field != row.key}
-        fields = fields_of(rest, entry, guest, problems, f"{where}[{name}].")
+        fields = fields_of(rest, entry, what, problems, f"{where}[{name}].")
         found.append(Item(name, state=entry.get("state") or "present", fields=fields))
     counts = collections.Counter(item.name for item in found)
     for name in sorted(name for name, count in counts.items() if count > 1):
-        problems.append(f"{where} of {guest}: {name} is given twice; names must be unique")
+        problems.append(f"{where} of {what}: {name} is given twice; names must be unique")
     return tuple(found)
 
 
@@ -112,11 +112,11 @@ def _named(kind: Kind, value: t.Any) -> t.Any:
     return kind.check(value)
 
 
-def problem(place: str, guest: str, reason: str, value: object) -> str:
-    """One thing that is wrong: where, of whom, what it must be, what it is."""
+def problem(place: str, what: str, reason: str, value: object) -> str:
+    """One thing that is wrong: where, of what (`web1`, `network lan`), what it must be, what it is."""
     shown = written(value)
     named = value is None or reason.endswith(f"not {shown}") or (isinstance(value, str) and shown in reason)
-    return f"{place} of {guest}: {reason}" + ("" if named else f", not {shown}")
+    return f"{place} of {what}: {reason}" + ("" if named else f", not {shown}")
 
 
 @functools.cache  # a hundred guests in one call have the same fields

@@ -14,28 +14,52 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import figure
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
-__all__ = ["block_sizes", "guests"]
+__all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib"]
+
+Described = t.Mapping[str, t.Any]  # a guest
 
 
 def guests(
     connection: t.Any, more: t.Callable[[summary.Element], t.Mapping[str, t.Any]] = lambda _root: {}
 ) -> list[dict[str, t.Any]]:
-    """All guests by name: one call for the figures of all, one document each, of which `more` reads more.
+    """All guests by name; of each guest's document `more` reads more."""
+    return each(connection, lambda item, statistics: _guest(item, statistics, more))
 
-    Who goes meanwhile is left out.
+
+def each(
+    connection: t.Any,
+    described: t.Callable[[t.Any, t.Mapping[str, t.Any]], dict[str, t.Any]],
+    names: t.Collection[str] | None = None,
+) -> list[dict[str, t.Any]]:
+    """Guests by name: one call for the statistics of all, one document each. `names` limits them.
+
+    A guest that disappears meanwhile is left out.
     """
     found = []
     for item, statistics in figures.stats(connection):
-        with contextlib.suppress(NotFound), explained("read guest", item.name()):
-            found.append(_guest(item, statistics, more))
+        if names is None or item.name() in names:
+            with contextlib.suppress(NotFound):
+                found.append(described(item, statistics))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+
+
+def active(guests: t.Iterable[Described]) -> list[Described]:
+    """Those of described guests that have a process on the host."""
+    return [guest for guest in guests if guest["state"] in ("running", "paused")]
+
+
+def memory_used_mib(guests: t.Iterable[Described]) -> int:
+    """What active ones of described guests may use at most."""
+    return sum(guest["memory"]["maximum_mib"] for guest in active(guests))
 
 
 def _guest(
     item: t.Any, statistics: t.Mapping[str, t.Any], more: t.Callable[[summary.Element], t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
     """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
-    report, root = summary.read(item.XMLDesc())
+    with explained("read guest", item.name()):
+        report, root = summary.read(item.XMLDesc())
+        autostart = bool(item.isPersistent() and item.autostart())
     recorded = summary.recorded(root)
     seen, state, sizes = recorded.pop("seen"), states.word(statistics["state.state"]), block_sizes(statistics)
     sighted = summary.sighted(root, seen) if state == "running" else []
@@ -43,7 +67,7 @@ def _guest(
         "name": item.name(),
         "uuid": item.UUIDString(),
         "state": state,
-        "autostart": bool(item.isPersistent() and item.autostart()),
+        "autostart": autostart,
         **report,
         **recorded,
         **more(root),

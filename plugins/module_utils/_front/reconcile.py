@@ -46,7 +46,9 @@ def begin(source: t.Any, move: Move) -> None:
     fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
     fields["moving_suspends"] = "yes" if move.tuning.timeout_action == "suspend" else ""
     fields["moving_goes"] = (
-        () if move.keep_source_storage else tuple(disk.path for disk in move.disks if disk.volume and disk.goes)
+        ()
+        if move.keep_source_storage
+        else tuple(disk.path for disk in move.disks if disk.volume and disk.delete_source)
     )
     migration_files.remember(query.by_uuid(source, move.uuid), fields)
 

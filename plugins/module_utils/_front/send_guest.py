@@ -89,7 +89,7 @@ def watch(
 
     `paused` then says whether the guest was paused at the end, by others than the migration.
     """
-    domain, (flags, parameters) = query.by_uuid(endpoints.source, move.uuid), plans.call(move)
+    domain, (flags, parameters) = query.by_uuid(endpoints.source, move.uuid), plans.migrate_flags(move)
     seen = Watch(move.tuning)
 
     def tick(seconds: float, figures: t.Mapping[str, t.Any], disks: Disks) -> list[Action]:
@@ -120,7 +120,7 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
 
     def hand_over() -> None:
         if (
-            qemu.given_away(move.guest, over.is_set)
+            qemu.handed_over(move.guest, over.is_set)
             and not paused.is_set()
             and migrate.state_there(dest, move.uuid) == "paused"
         ):

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, power, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import namespace
+from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -92,7 +92,7 @@ def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", namespace.CORRAL, flags)
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", xml_names.CORRAL, flags)
 
 
 def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
@@ -103,7 +103,7 @@ def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
         if step.description is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
         if step.record:
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", namespace.CORRAL, live)
+            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", xml_names.CORRAL, live)
 
 
 def _update_device(domain: t.Any, step: steps.UpdateDevice) -> None:

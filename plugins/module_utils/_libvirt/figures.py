@@ -12,7 +12,16 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["baseline", "cpu_seconds", "devices", "domain_capabilities", "networks", "stats", "stats_of_disks"]
+__all__ = [
+    "baseline",
+    "cpu_seconds",
+    "devices",
+    "domain_capabilities",
+    "networks",
+    "stats",
+    "stats_of_disks",
+    "volumes",
+]
 
 
 def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
@@ -97,3 +106,17 @@ def devices(connection: Connection) -> list[tuple[str, str]] | None:
         with contextlib.suppress(NotFound), explained("read device", item.name()):
             listed.append((item.name(), item.XMLDesc() if item.name().startswith("usb_") else ""))
     return listed
+
+
+def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
+    """Names and sizes of the volumes of each active pool, as libvirt saw them last."""
+    with explained("list the volumes of", connection.getURI()):
+        return [
+            (pool.name(), [_volume(volume) for volume in pool.listAllVolumes()])
+            for pool in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+        ]
+
+
+def _volume(volume: t.Any) -> dict[str, t.Any]:
+    _type, capacity, allocation = volume.info()
+    return {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import namespace
+from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
 __all__ = ["record_addresses"]
@@ -20,7 +20,7 @@ def record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
         libvirt.VIR_DOMAIN_METADATA_ELEMENT,
         step.xml or None,
         "corral-seen" if step.xml else None,
-        namespace.SEEN,
+        xml_names.SEEN,
     )
     with explained("set metadata of", step.guest):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0

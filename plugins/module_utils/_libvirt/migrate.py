@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import namespace
+from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 
 __all__ = [
     "abort",
@@ -76,14 +76,14 @@ class _Followed:
     error: str | None = None  # nobody hears it
 
     def __init__(self, domain: t.Any) -> None:
-        self._domain, self._whole = domain, time.monotonic()  # when it was last seen to go on by itself
+        self._domain, self._unbroken_s = domain, time.monotonic()  # when it was last seen to go on by itself
 
     def goes_on(self) -> bool:
         """Whether it is at work, a moment later."""
         time.sleep(_TICK_S)
         if not _broken(self._domain):
-            self._whole = time.monotonic()
-        return time.monotonic() - self._whole < _MEND_S and _active(self._domain)
+            self._unbroken_s = time.monotonic()
+        return time.monotonic() - self._unbroken_s < _MEND_S and _active(self._domain)
 
 
 def run(
@@ -303,7 +303,7 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
         for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
             if record is not None:
                 kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-                domain.setMetadata(kind, record or None, "corral" if record else None, namespace.CORRAL, flag)
+                domain.setMetadata(kind, record or None, "corral" if record else None, xml_names.CORRAL, flag)
 
 
 def resume(connection: Connection, uuid: str) -> None:

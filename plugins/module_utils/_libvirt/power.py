@@ -92,22 +92,22 @@ def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> boo
     return True
 
 
-def _plain(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.GuestStep], None]:
+def _verb(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.GuestStep], None]:
     """A verb of virDomain that needs nothing but the guest."""
 
-    def do_plain(domain: t.Any, step: steps.GuestStep) -> None:
+    def do_verb(domain: t.Any, step: steps.GuestStep) -> None:
         with explained(verb, step.guest):
             getattr(domain, verb)(*arguments)
 
-    return do_plain
+    return do_verb
 
 
 DOERS: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], None]] = {
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Destroy: _destroy,
-    steps.Suspend: _plain("suspend"),
+    steps.Suspend: _verb("suspend"),
     steps.Resume: _resume,
-    steps.Reset: _plain("reset", 0),
+    steps.Reset: _verb("reset", 0),
     steps.Reboot: _reboot,
 }

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
-    "SOURCES",
+    "LIBVIRT_SOURCES",
     "addresses",
     "by_uuid",
     "capabilities",
@@ -35,12 +35,11 @@ __all__ = [
     "of_all",
     "pools",
     "promised",
-    "volumes",
 ]
 
 T = t.TypeVar("T")
 
-SOURCES = {"lease": "LEASE", "arp": "ARP", "agent": "AGENT"}  # of addresses
+LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
 
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
@@ -132,7 +131,7 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
     Only those that can be a host's own.
     """
     try:
-        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{SOURCES[source]}"))
+        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))
     except libvirt.libvirtError:
         return []  # no agent, no lease file: this source knows nothing, which is an answer
     found = []
@@ -197,20 +196,6 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
                 }
             )
     return result
-
-
-def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
-    """Names and sizes of the volumes of each active pool, as libvirt saw them last."""
-    with explained("list the volumes of", connection.getURI()):
-        return [
-            (pool.name(), [_volume(volume) for volume in pool.listAllVolumes()])
-            for pool in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        ]
-
-
-def _volume(volume: t.Any) -> dict[str, t.Any]:
-    _type, capacity, allocation = volume.info()
-    return {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:

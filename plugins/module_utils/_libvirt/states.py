@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
 
 __all__ = ["of", "of_all", "record", "word"]
 

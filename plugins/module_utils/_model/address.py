@@ -10,7 +10,7 @@ import dataclasses
 import ipaddress
 import typing as t
 
-__all__ = ["RANKS", "SOURCES", "Claim", "Guest", "HostLinks", "Nic", "Sighting", "host_address"]
+__all__ = ["RANKS", "SOURCES", "AddressedGuest", "Claim", "HostLinks", "Nic", "Sighting", "host_address"]
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
@@ -78,7 +78,7 @@ class Sighting(Claim):
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class AddressedGuest:
     """A guest as far as addresses go. `given` are those of its seed; who is not `running` has no claims."""
 
     uuid: str

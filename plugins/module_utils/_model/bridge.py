@@ -135,5 +135,5 @@ class NetworkChange:
     undo: tuple[Command, ...]
     down: tuple[Command, ...] = ()
     undo_in_trial: tuple[Command, ...] = ()  # while the trial's files are still there
-    settle: tuple[Command, ...] = ()  # after they were replaced
+    reload: tuple[Command, ...] = ()  # after they were replaced
     packages: tuple[str, ...] = ()  # that it needs and the host lacks

@@ -15,6 +15,7 @@ __all__ = [
     "MONOLITHIC",
     "PRIVATE",
     "QEMU_CONF",
+    "RESTART_TIMEOUT_S",
     "SECURITY_DRIVER",
     "UNITS",
     "DaemonSpec",
@@ -26,6 +27,7 @@ __all__ = [
 
 _ETC = "/etc/libvirt/"
 QEMU_CONF = _ETC + "qemu.conf"
+RESTART_TIMEOUT_S = 600  # where the user sets none
 PRIVATE = (QEMU_CONF,)  # files that may hold passwords
 # A daemon that finds no AppArmor when it starts does without.
 SECURITY_DRIVER = "/usr/sbin/apparmor_parser"

@@ -128,7 +128,7 @@ class GuestSpec:
     clone_of: str | None = None
     virt_type: str = "auto"
     autostart: bool | None = None
-    plain: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
+    as_numbers: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
     apply: str = "both"
     allow_restart: bool = False
     force: bool = False
@@ -139,12 +139,12 @@ class GuestSpec:
 
     @property
     def disks(self) -> tuple[Disk, ...] | None:
-        """The disks he speaks of; None when of none."""
+        """The disks that the user lists; None when the option is not set."""
         return self.fields.get("disks")
 
     @property
     def interfaces(self) -> tuple[Item, ...] | None:
-        """The network interfaces he speaks of; None when of none."""
+        """The network interfaces that the user lists; None when the option is not set."""
         return self.fields.get("interfaces")
 
     def with_fields(self, **more: t.Any) -> GuestSpec:

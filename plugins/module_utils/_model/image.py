@@ -12,6 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
@@ -71,7 +72,7 @@ class ImageSpec:
 
     name: str
     bounds: Bounds
-    pool: str = "default"
+    pool: str = POOL
     state: str = "present"
     format: str = "qcow2"
     source: Source | None = None

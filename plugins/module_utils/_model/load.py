@@ -40,6 +40,6 @@ def guest_percent(before: Clocks, after: Clocks, uuid: str, vcpus: int) -> float
     return _rounded(after.guests[uuid] - before.guests[uuid], (after.at_ns - before.at_ns) * vcpus)
 
 
-def _rounded(part_ns: int, whole_ns: int) -> float | None:
+def _rounded(part_ns: int, total_ns: int) -> float | None:
     """Percent; None of nothing, and of a clock that went back, as that of a guest that was started anew."""
-    return round(100 * part_ns / whole_ns, 1) if whole_ns > 0 and part_ns >= 0 else None
+    return round(100 * part_ns / total_ns, 1) if total_ns > 0 and part_ns >= 0 else None

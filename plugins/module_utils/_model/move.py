@@ -18,9 +18,9 @@ __all__ = [
     "FULL",
     "SHARED",
     "DiskMove",
-    "Guest",
-    "Host",
     "Made",
+    "MigratingGuest",
+    "MigrationHost",
     "Move",
     "Observation",
     "Pool",
@@ -42,7 +42,7 @@ class Pool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class MigrationHost:
     """What a preflight must know of one end."""
 
     name: str
@@ -61,7 +61,7 @@ class Host:
 
 
 @dataclasses.dataclass(frozen=True)
-class Guest:
+class MigratingGuest:
     """What a preflight must know of the guest."""
 
     name: str
@@ -74,7 +74,6 @@ class Guest:
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
-    tpm: bool = False
     keeps: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     job: str = ""  # what libvirt is at work on
 
@@ -97,7 +96,7 @@ class DiskMove:
     base: str | None = None  # an image of virt_image that the destination lacks
     flatten: bool = False  # its base is not there, so all of it must travel
     replace: bool = False  # an earlier run of ours left something there
-    goes: bool = True  # from the source, after the guest has arrived
+    delete_source: bool = True  # after the guest has arrived
     vouched: bool = False  # only the user says that it is shared: libvirt would not move it
 
 

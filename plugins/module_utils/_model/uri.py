@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SYSTEM", "has_files_here", "is_here"]
+__all__ = ["SYSTEM", "has_files_here", "is_here", "is_system"]
 
 SYSTEM = "qemu:///system"
 _SESSION = "qemu:///session"
@@ -15,6 +15,11 @@ _SESSION = "qemu:///session"
 def is_here(uri: str) -> bool:
     """Whether the daemon is one of this machine, whatever its driver."""
     return ":///" in uri
+
+
+def is_system(uri: str) -> bool:
+    """Whether it is the system's libvirt of this machine: its locks, settings and packets are those of its guests."""
+    return uri == SYSTEM
 
 
 def has_files_here(uri: str) -> bool:

@@ -14,15 +14,16 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
+    capacity,
     cloning,
     guest_options,
     live,
     power,
     removal,
     rename,
-    room,
     steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
@@ -59,10 +60,10 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     """The plan for one guest; raises a refusal."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
-    memory = record.read(found.xml) if found else {}
-    power.check_state(wanted, found, moving=bool(memory.get("moving")))
+    recorded = record.read(found.xml) if found else {}
+    power.check_state(wanted, found, moving=bool(recorded.get("moving")))
     plan_state = _plan_absent if wanted.state == "absent" else _plan_present
-    result = plan_state(wanted, found, memory, host)
+    result = plan_state(wanted, found, recorded, host)
     if step is None:
         return result
     return dataclasses.replace(
@@ -74,7 +75,7 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
     keeps = host.keeps(former.uuid) if former else ()
-    step = rename.rename(wanted, found, former, keeps=keeps, memory=record.read(former.xml) if former else {})
+    step = rename.rename(wanted, found, former, keeps=keeps, recorded=record.read(former.xml) if former else {})
     if step is None or former is None:
         return None, found
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
@@ -83,10 +84,12 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
 # Any state but absent: defaults, disks and seed, definition, checks, running definition, plan.
 
 
-def _plan_present(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
+def _plan_present(
+    wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host
+) -> GuestPlan:
     if found is None or wanted.renamed_from:  # a guest that exists keeps its name
         check_name(wanted.name, what="name")
-    subject = _subject(wanted, found, memory, host)
+    subject = _subject(wanted, found, recorded, host)
     seed_plan = _plan_disks_and_seed(subject, host)
     definition = _edited_definition(subject, seed_plan)
     notes = _check_host(subject, definition, host)
@@ -101,8 +104,8 @@ def _plan_present(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping
         seed_changed=seed_plan.rewritten,
         record_changed=bool(definition.remember),
     )
-    _check_room(subject, definition, result, host)
-    recorded = subject.memory
+    _check_capacity(subject, definition, result, host)
+    recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
         result,
@@ -116,15 +119,15 @@ def _plan_present(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping
     )
 
 
-def _check_room(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
-    """Refuse to start a new guest if others have taken its room since it was placed."""
+def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
+    """Refuse to start a new guest if others have taken its capacity since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
-    left = host.room(subject.uuid)
+    left = host.capacity(subject.uuid)
     if left is not None:
         fields = domain.read_fields(definition.stored.xml)
         vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
-        room.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
+        capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,33 +138,35 @@ class _Subject:
     found: FoundGuest | None
     uuid: str
     base: str  # the document to edit
-    memory: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
+    recorded: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
     known: Known = dataclasses.field(default_factory=Known)
     original: FoundGuest | None = None  # the guest of which it is a clone
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def _subject(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> _Subject:
+def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> _Subject:
     if found:
-        return _existing_guest(wanted, found, memory, host)
+        return _existing_guest(wanted, found, recorded, host)
     return _guest_to_clone(wanted, host) if wanted.clone_of else _guest_to_create(wanted, host)
 
 
-def _existing_guest(wanted: GuestSpec, found: FoundGuest, memory: t.Mapping[str, t.Any], host: Host) -> _Subject:
+def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: Host) -> _Subject:
     running = sources(found.live_xml) if found.live_xml else ()
-    known = Known.of(disk.by_name(found.xml), memory, running=running, active=found.active)
+    known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
     original = None
-    if memory.get("copying"):
+    if recorded.get("copying"):
         if not wanted.clone_of:
             cloning.refuse_half(wanted)
         original = _original(wanted, host)
         begun = {name: device.path for name, device in known.devices.items()}
-        wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), memory, begun)
+        wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), recorded, begun)
     wanted = _with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
-    if memory.get("copy_of") and (original or wanted.seed):
+    if recorded.get("copy_of") and (original or wanted.seed):
         wanted = _with_clone_seed(wanted, found.xml, found.uuid, original)
     remember = {"copying": ()} if original else {}
-    return _Subject(disk_plans.resumed(wanted, known), found, found.uuid, found.xml, memory, known, original, remember)
+    return _Subject(
+        disk_plans.resumed(wanted, known), found, found.uuid, found.xml, recorded, known, original, remember
+    )
 
 
 def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
@@ -188,7 +193,7 @@ def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
 
 def _unwanted_devices(wanted: GuestSpec) -> set[str]:
     """Default devices that this guest must not have."""
-    names = {"serials": {"0": "serial"}, "channels": {new.AGENT: new.AGENT}}
+    names = {"serials": {"0": "serial"}, "channels": {AGENT_CHANNEL: AGENT_CHANNEL}}
     gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
     rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
     return {names[option][name] for option, name in gone if name in names[option]} | rng
@@ -208,9 +213,9 @@ def _guest_to_clone(wanted: GuestSpec, host: Host) -> _Subject:
 def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
     found = host.find(t.cast(str, wanted.clone_of))
     if found is None:
-        return cloning.checked(wanted, None, keeps=(), memory={}, seed=False)
-    memory, seed = record.read(found.xml), "seed" in disk.by_name(found.xml)
-    return cloning.checked(wanted, found, keeps=host.keeps(found.uuid), memory=memory, seed=seed)
+        return cloning.checked(wanted, None, keeps=(), recorded={}, seed=False)
+    recorded, seed = record.read(found.xml), "seed" in disk.by_name(found.xml)
+    return cloning.checked(wanted, found, keeps=host.keeps(found.uuid), recorded=recorded, seed=seed)
 
 
 def _with_clone_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
@@ -303,7 +308,7 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
     running = domain.graft(found.live_xml, wanted, definition.remember)
     if not running.changes:
         return live.Now(wanted, running, running, {})
-    limits = {**domain.read_fields(found.live_xml), "asked_kib": subject.memory.get("balloon_kib")}
+    limits = {**domain.read_fields(found.live_xml), "asked_kib": subject.recorded.get("balloon_kib")}
     asked = record.update(
         found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
     )
@@ -313,14 +318,14 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
 # State absent.
 
 
-def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, memory: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
+def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
         return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri)
-    unseeded = [path + seedings.UNSEEDED for path in memory.get("making") or ()]
-    recorded = memory.get("volumes", ())
-    disks = host.owned_disks((*(recorded if wanted.remove_storage else ()), *unseeded))
-    owned = (*recorded, *(path for path in unseeded if not disks[path].gone))
+    unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
+    volumes = recorded.get("volumes", ())
+    disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
+    owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
     in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}
     keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
     return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, disks=disks, uri=host.uri)

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Customizing,
@@ -17,7 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 
 __all__ = ["Host"]
 
@@ -42,9 +42,9 @@ class Host(t.Protocol):
         """One that no guest has."""
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
-        """What guests it can run, as `caps.host` reads it."""
+        """What guests it can run, as `host_xml.host` reads it."""
 
-    def room(self, uuid: str) -> Room | None:
+    def capacity(self, uuid: str) -> Capacity | None:
         """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
         done. None where no limit is set.
         """
@@ -68,7 +68,7 @@ class Host(t.Protocol):
         """What there is where its seed is or would be."""
 
     def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
-        """All volumes of active pools, as `caps.volume` reads them."""
+        """All volumes of active pools, as `host_xml.volume` reads them."""
 
     def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
         """What there is of disks that were made for the guest, by path."""

@@ -35,7 +35,7 @@ class Noun:
     finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
     made: t.Callable[[t.Mapping[str, t.Any]], str] = lambda _values: ""  # describes a new one
     extras: tuple[str, ...] = ()  # of uuid, xml, allow_restart, force: options it has
-    unsaid: tuple[str, ...] = ()  # fields that rules look at and no option has
+    without_option: tuple[str, ...] = ()  # fields that rules look at and no option has
     shown: tuple[str, ...] = ()  # fields that stand for it in the diff of its removal
 
     host: t.Callable[[t.Any, str], t.Any] = lambda raw, _name: raw  # facts, of what the host told
@@ -43,7 +43,7 @@ class Noun:
     @property
     def options(self) -> Table:
         """The rows that have an option."""
-        return {field: row for field, row in self.table.items() if field not in self.unsaid}
+        return {field: row for field, row in self.table.items() if field not in self.without_option}
 
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:

@@ -21,6 +21,6 @@ POOL = Noun(
     skeleton=skeleton,
     rules=RULES,
     made=lambda values: f"in {values.get('path')}",
-    unsaid=("type",),
+    without_option=("type",),
     shown=("path",),
 )

@@ -12,8 +12,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
     Address,
+    AddressedGuest,
     Claim,
-    Guest,
     HostLinks,
     Interface,
     Nic,
@@ -39,7 +39,7 @@ class Verdict:
     lost: t.Mapping[str, t.Mapping[Sighting, str]]  # and that guest's name
 
 
-def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verdict:
+def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool) -> Verdict:
     """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's
     address.
 
@@ -63,7 +63,7 @@ def judge(guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> Verd
 
 
 def recorded(
-    guest: Guest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False
+    guest: AddressedGuest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False
 ) -> tuple[Sighting, ...]:
     """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
     is.
@@ -87,14 +87,16 @@ def recorded(
     return tuple(record)
 
 
-def addresses(guest: Guest, believed: t.Sequence[Claim]) -> list[str]:
+def addresses(guest: AddressedGuest, believed: t.Sequence[Claim]) -> list[str]:
     """The addresses at which a guest was seen: IPv4 before IPv6, what was recorded of it before other ones."""
     known = {entry.address for entry in guest.seen}
     order = sorted(believed, key=lambda claim: (_version(claim.address), claim.address not in known, -claim.rank))
     return list(dict.fromkeys(claim.address for claim in order))
 
 
-def questions(guests: t.Sequence[Guest], links: HostLinks, sought: t.Collection[str]) -> t.Iterator[tuple[str, bytes]]:
+def questions(
+    guests: t.Sequence[AddressedGuest], links: HostLinks, sought: t.Collection[str]
+) -> t.Iterator[tuple[str, bytes]]:
     """Frames to put to guests' interfaces, by device: whether they still have what was recorded, and who is `sought`
     what it has at all.
     """
@@ -115,7 +117,7 @@ def questions(guests: t.Sequence[Guest], links: HostLinks, sought: t.Collection[
                         yield nic.device, frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac)
 
 
-def _best(guest: Guest) -> list[Claim]:
+def _best(guest: AddressedGuest) -> list[Claim]:
     """Each address of each interface once, by its best claim.
 
     What does not come from one of its interfaces is not its.
@@ -128,7 +130,9 @@ def _best(guest: Guest) -> list[Claim]:
     return sorted(best.values(), key=lambda claim: -claim.rank)
 
 
-def _why_not(claim: Claim, guest: Guest, guests: t.Sequence[Guest], links: HostLinks, *, settled: bool) -> str:
+def _why_not(
+    claim: Claim, guest: AddressedGuest, guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
+) -> str:
     """Why a claim is not believed; empty where it is."""
     address = host_address(claim.address)
     if address is None:
@@ -166,7 +170,7 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
     return ""
 
 
-def _of_a_neighbour(claim: Claim, guest: Guest, nic: Nic, links: HostLinks) -> str:
+def _of_a_neighbour(claim: Claim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
     """A guest's own word against that of another machine in the network, which answered a moment ago."""
     there = (nic.bridge, claim.address)
     other = links.neighbours.get(there)
@@ -175,7 +179,7 @@ def _of_a_neighbour(claim: Claim, guest: Guest, nic: Nic, links: HostLinks) -> s
     return f"{other} answers for it"
 
 
-def _of_another(claim: Claim, guest: Guest, other: Guest, *, settled: bool) -> str:
+def _of_another(claim: Claim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
     if claim.address in _spellings(other.given):
         return f"it is assigned to {other.name}"
     if not other.running:
@@ -190,7 +194,7 @@ def _of_another(claim: Claim, guest: Guest, other: Guest, *, settled: bool) -> s
     return ""
 
 
-def _held(claim: Claim, other: Guest, entry: Sighting, *, answers: bool, settled: bool) -> str:
+def _held(claim: Claim, other: AddressedGuest, entry: Sighting, *, answers: bool, settled: bool) -> str:
     """Another guest was seen there before: it must have gone, or a better witness must speak for this one."""
     family = _version(entry.address)
     elsewhere = not answers and any(one.mac == entry.mac and _version(one.address) == family for one in other.claims)

@@ -90,9 +90,9 @@ class _WeighedHost:
 
     def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float, guests: int) -> None:
         self.load, self._scale = Load(host, policy), scale
-        self.memory_room = self.load.memory_room
-        self.cpu_room = float(host.cpus) if scale.use else self.load.cpu_room
-        self.share = self.memory_room / all_memory
+        self.memory_capacity = self.load.memory_capacity
+        self.cpu_capacity = float(host.cpus) if scale.use else self.load.cpu_capacity
+        self.share = self.memory_capacity / all_memory
         self.cpu, self.memory_mib, self.guests = cpu, host.memory_used_mib, guests
         self.weight = 0.0
 
@@ -104,8 +104,8 @@ class _WeighedHost:
 
     def size(self, one: Resident) -> float:
         """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
-        memory, cpu = one.guest.memory_mib / self.memory_room, self._scale.cpu_of(one) / self.cpu_room
-        guests = self._scale.guest_mib / self.memory_room
+        memory, cpu = one.guest.memory_mib / self.memory_capacity, self._scale.cpu_of(one) / self.cpu_capacity
+        guests = self._scale.guest_mib / self.memory_capacity
         return self.share * self._scale.weighted(memory, cpu, guests)
 
 
@@ -137,16 +137,16 @@ class _Cluster:
         }
         self._guests_mean = sum(counts[name] for name in self.hosts) * scale.guest_mib / memory
         self._memory_mean = sum(host.memory_used_mib for host in hosts) / memory
-        self._cpu_mean = sum(cpu.values()) / sum(host.cpu_room for host in self.hosts.values())
+        self._cpu_mean = sum(cpu.values()) / sum(host.cpu_capacity for host in self.hosts.values())
         self._tolerance = (tolerance / 100) ** 2
         for host in self.hosts.values():
             host.weight = self._weigh(host, 0, 0, 0)
 
     def _weigh(self, host: _WeighedHost, cpu: float, memory_mib: int, guests: int) -> float:
         """The host's share of the squared imbalance, with that much more used."""
-        memory = (host.memory_mib + memory_mib) / host.memory_room - self._memory_mean
-        cpu = (host.cpu + cpu) / host.cpu_room - self._cpu_mean
-        count = (host.guests + guests) * self._scale.guest_mib / host.memory_room - self._guests_mean
+        memory = (host.memory_mib + memory_mib) / host.memory_capacity - self._memory_mean
+        cpu = (host.cpu + cpu) / host.cpu_capacity - self._cpu_mean
+        count = (host.guests + guests) * self._scale.guest_mib / host.memory_capacity - self._guests_mean
         return host.share * self._scale.weighted(memory, cpu, count)
 
     def imbalance(self) -> float:
@@ -337,19 +337,19 @@ class _Search:
         return -_gain_per_mib(self._best[name], one), one.cost_mib, name
 
     def _first(self, least: float, key: t.Callable[[str], t.Any]) -> str | None:
-        """The first by that key of those that gain at least so much. The key only grows when a limit is settled."""
+        """The first by that key of those that gain at least so much. The key only grows when a limit becomes exact."""
         found: tuple[t.Any, str] | None = None
         for limit, name in sorted((key(name), name) for name, best in self._best.items() if best.less >= least):
             if found and found <= (limit, name):
                 break
             if name in self._bounds:
-                self._settle(name)
+                self._weigh_exactly(name)
             if name in self._best and self._best[name].less >= least:
                 this = (key(name), name)
                 found = min(found, this) if found else this
         return found[1] if found else None
 
-    def _settle(self, name: str) -> None:
+    def _weigh_exactly(self, name: str) -> None:
         self._bounds.discard(name)
         best = self._weighed(self._free[name], self._names)
         if best:
@@ -360,7 +360,7 @@ class _Search:
     def _weigh_again(self, changed: tuple[str, str]) -> None:
         for name, one in self._free.items():
             if one.host in changed:
-                self._settle(name)
+                self._weigh_exactly(name)
                 continue
             best, other = self._best.get(name), self._weighed(one, changed)
             if other and (best is None or _rank(other) < _rank(best)):

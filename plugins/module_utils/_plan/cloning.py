@@ -23,15 +23,15 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.problems import 
 
 __all__ = ["check_files", "checked", "described", "refuse_half", "resumed", "seeded"]
 
-Memory = t.Mapping[str, t.Any]
+Recorded = t.Mapping[str, t.Any]  # what we record with a guest
 
 
 def checked(
-    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], memory: Memory, seed: bool
+    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], recorded: Recorded, seed: bool
 ) -> FoundGuest:
     """The guest to be copied; raises NotFound or Refused.
 
-    `keeps` is what libvirt keeps of it, `memory` what we do, `seed` whether it has a seed disk.
+    `keeps` is what libvirt keeps of it, `recorded` what we record with it, `seed` whether it has a seed disk.
     """
     what, name = f"cannot create {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
@@ -41,16 +41,16 @@ def checked(
         raise Refused(
             f"{what}: {name} is {original.state}, and would write to its disks while they are copied; {remedy}"
         )
-    if memory.get("moving"):
+    if recorded.get("moving"):
         remedy = "finish it with virt_migrate (playbook migrate)"
         raise Refused(f"{what}: the migration of {name} is in progress or was interrupted; {remedy}")
-    if memory.get("making"):
-        left = ", ".join(memory["making"])
+    if recorded.get("making"):
+        left = ", ".join(recorded["making"])
         raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat it first")
     if "managed_save" in keeps:
         remedy = f"start and shut down {name}, or discard the saved state: virsh managedsave-remove {name}"
         raise Refused(f"{what}: {name} has a managed save, so its disks are in the state of a running guest; {remedy}")
-    if memory.get("seed") and not seed:
+    if recorded.get("seed") and not seed:
         raise Refused(
             f"{what}: cloud-init is disabled in {name}, which was created with cloud_init.method: virt_customize, so "
             "the copy would keep its host keys and machine ID; create it from the image of that guest instead"
@@ -67,19 +67,23 @@ def refuse_half(wanted: GuestSpec) -> t.NoReturn:
 
 
 def resumed(
-    wanted: GuestSpec, original: FoundGuest, disks: t.Sequence[OriginalDisk], memory: Memory, begun: t.Mapping[str, str]
+    wanted: GuestSpec,
+    original: FoundGuest,
+    disks: t.Sequence[OriginalDisk],
+    recorded: Recorded,
+    begun: t.Mapping[str, str],
 ) -> GuestSpec:
     """The copy that an interrupted run began, with the disks that are still to be copied; raises Refused.
 
-    `memory` is what we keep of the copy, `begun` the paths of its disks by name.
+    `recorded` is what we record with the copy, `begun` the paths of its disks by name.
     """
     again = f"remove {wanted.name}, and run this again"
-    if memory.get("copy_of") != original.uuid:
+    if recorded.get("copy_of") != original.uuid:
         raise Refused(
             f"cannot finish {wanted.name} as a copy of {wanted.clone_of}: an interrupted run copied the guest with "
-            f"UUID {memory.get('copy_of')}, and {wanted.clone_of} has UUID {original.uuid}; {again}"
+            f"UUID {recorded.get('copy_of')}, and {wanted.clone_of} has UUID {original.uuid}; {again}"
         )
-    copying = memory["copying"]
+    copying = recorded["copying"]
     wanted = described(wanted, disks, only={name for name, path in begun.items() if path in copying})
     missing = set(copying) - {begun.get(disk.name) for disk in wanted.disks or () if disk.copy_of}
     if missing:
@@ -112,7 +116,7 @@ def described(
     return wanted.with_fields(disks=(*copies, *(item for item in wanted.disks or () if item.name not in names)))
 
 
-def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Memory | None = None) -> GuestSpec:
+def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Recorded | None = None) -> GuestSpec:
     """The copy with its seed: without one it would be its original inside, with the same keys, machine ID and
     addresses.
 

@@ -10,9 +10,17 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 
-__all__ = ["another_run", "check_begun", "check_off", "check_room", "check_there", "check_unchanged", "check_wanted"]
+__all__ = [
+    "another_run",
+    "check_begun",
+    "check_off",
+    "check_path_free",
+    "check_there",
+    "check_unchanged",
+    "check_wanted",
+]
 
-Volume = t.Mapping[str, t.Any]  # as `_xml.caps` reads it
+Volume = t.Mapping[str, t.Any]  # as `_xml.host_xml` reads it
 
 
 def another_run(name: str) -> str:
@@ -48,7 +56,7 @@ def check_unchanged(path: str, before: Volume, after: Volume) -> None:
         raise Failed(f"cannot copy {path}: it was written to in the meantime; run again when nothing writes to it")
 
 
-def check_room(path: str, *, user: str | None, taken: bool) -> None:
+def check_path_free(path: str, *, user: str | None, taken: bool) -> None:
     """Raise Failed where another guest of the destination uses that path, or somebody's file stands there."""
     if user:
         raise Failed(

@@ -14,6 +14,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.ports import MIGRATIONS
 
 __all__ = ["SCHEDULES", "Action", "ConvergencePolicy", "Schedule", "can_work"]
 
@@ -100,7 +101,7 @@ class ConvergencePolicy:
         if seconds - self._quiet_since < self._tuning.stall_timeout_s:
             return []
         self._quiet_since = seconds
-        remedy = "check that the path between the hosts passes large packets (MTU) and ports 49152-49215"
+        remedy = f"check that the path between the hosts passes large packets (MTU) and ports {MIGRATIONS}"
         return [
             Action(
                 "abort",

@@ -204,7 +204,9 @@ def _clients(lines: str | None) -> list[str]:
 
 
 def _lines(settings: t.Mapping[str, t.Any]) -> str:
-    return "".join(f"{name} = {json.dumps(_plain(settings[name]), ensure_ascii=False)}\n" for name in sorted(settings))
+    return "".join(
+        f"{name} = {json.dumps(_as_number(settings[name]), ensure_ascii=False)}\n" for name in sorted(settings)
+    )
 
 
 def _shown(before: str | None, after: str | None) -> tuple[str | None, str | None]:
@@ -215,7 +217,7 @@ def _shown(before: str | None, after: str | None) -> tuple[str | None, str | Non
     return hidden[0], hidden[1]
 
 
-def _plain(value: t.Any) -> t.Any:
+def _as_number(value: t.Any) -> t.Any:
     return int(value) if isinstance(value, bool) else value
 
 

@@ -105,17 +105,17 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
     if any(move.vouched for move in moves.values()):
         trusted = [disk for disk, move in moves.items() if move.how == SHARED and not disk.fixed]
         problems += [_unsafe(disk) for disk in trusted if disk.cache not in _SAFE_CACHES]
-    whole = next((move.target for move in moves.values() if move.flatten), None)
-    for disk, move in moves.items() if whole else ():
+    flattened = next((move.target for move in moves.values() if move.flatten), None)
+    for disk, move in moves.items() if flattened else ():
         if move.how == DELTA and disk.mode == "delta":
-            remedy = f"use storage: full for it, or delta for {whole}"
+            remedy = f"use storage: full for it, or delta for {flattened}"
             problems.append(
-                f"disk {disk.target}: {whole} is copied in full, and libvirt copies all disks of a guest in the same "
-                f"way; {remedy}"
+                f"disk {disk.target}: {flattened} is copied in full, and libvirt copies all disks of a guest in the "
+                f"same way; {remedy}"
             )
         elif move.how == DELTA:
             moves[disk] = _flattened(
-                disk, move, f"{whole} is copied in full, and libvirt copies all disks of a guest in the same way"
+                disk, move, f"{flattened} is copied in full, and libvirt copies all disks of a guest in the same way"
             )
     return list(moves.values()), problems
 
@@ -127,11 +127,11 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     pool, file = _allowed(disk)
     volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
-    whole = file.allocation_bytes
+    size_bytes = file.allocation_bytes
     doubt = disk.base_there is None or disk.base_unknown
     bring = file.backing_path if _named_for_content(file.backing_path) and doubt and disk.mode != "full" else None
     move = DiskMove(
-        disk.target, disk.path, FULL, "no backing file", volume, whole, whole, base=bring, replace=disk.taken
+        disk.target, disk.path, FULL, "no backing file", volume, size_bytes, size_bytes, base=bring, replace=disk.taken
     )
     why = "" if bring and disk.assumed else _without_base(disk, file.backing_path)
     if not active or disk.fixed:
@@ -177,10 +177,10 @@ def _unsafe(disk: MigratingDisk) -> str:
 
 def _flattened(disk: MigratingDisk, move: DiskMove, why: str) -> DiskMove:
     """It stands alone there."""
-    whole = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
+    size_bytes = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
     alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
     return dataclasses.replace(
-        move, how=FULL, why=why, volume=alone, bytes_to_move=whole, room_bytes=whole, flatten=True
+        move, how=FULL, why=why, volume=alone, bytes_to_move=size_bytes, room_bytes=size_bytes, flatten=True
     )
 
 

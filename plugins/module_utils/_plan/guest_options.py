@@ -80,7 +80,7 @@ def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
         elif limit is None:
             stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
                 0
-            ] not in wanted.plain
+            ] not in wanted.as_numbers
             fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
     return wanted.with_fields(**fields)
 

@@ -10,14 +10,13 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = ["Fetch", "ImageStep", "Outcome", "Remove", "Symlink", "Vouch"]
 __all__ += [
     "absent",
-    "is_settled",
     "is_verified",
     "needs_origin",
     "old",
@@ -25,6 +24,7 @@ __all__ += [
     "present",
     "refuse_stranger",
     "replaced",
+    "was_compared",
 ]
 __all__ += ["stranger", "strangers", "superseded", "warnings"]
 
@@ -120,15 +120,15 @@ def stranger(image: Image, found: Present) -> str | None:
 
 
 def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
-    """Raises Refused where a file has the name of the content that was asked for, and its bytes are others."""
+    """Raises Unverified where a file has the name of the content that was asked for, and its bytes are others."""
     if not same:
-        raise Refused(
+        raise Unverified(
             f"cannot verify image {content}: {image.directory}/{content} has other content, and this collection did "
             "not import it; inspect it, and move it away"
         )
 
 
-def is_settled(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
+def was_compared(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
     """Whether the content that was asked for need not be compared again before disks may stand on it.
 
     The bytes of a stranger have been; what a name points to is verified when it is pointed there.
@@ -142,17 +142,17 @@ def is_settled(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bo
 def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
     """Steps for a content that was changed after it was verified.
 
-    Raises Refused when somebody stands on it, or when nobody has it.
+    Raises Unverified when somebody stands on it, or when nobody has it.
     """
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
     if content in users:
-        raise Refused(
+        raise Unverified(
             f"cannot verify image {content}: it was changed after it was imported, and {users[content]} uses it; "
             "compare it with the same image on another hypervisor, and restore it from there while no guest uses it"
         )
     if image.source is None:
         remedy = "set its source with url, src or origin"
-        raise Refused(f"cannot verify image {content}: it was changed after it was imported; {remedy}")
+        raise Unverified(f"cannot verify image {content}: it was changed after it was imported; {remedy}")
     return [Fetch(image)]
 
 

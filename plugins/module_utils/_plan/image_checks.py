@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
@@ -48,7 +48,7 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
 def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
     """Why what another hypervisor has cannot be taken."""
     if image.checksum is not None and offer.checksum == str(image.checksum):
-        return Refused(
+        return Unverified(
             f"refusing image {image.name} from {origin}: it was unpacked or converted there, so its bytes cannot be "
             f"compared with {image.checksum}; import it from its source (url, src), or set checksum to the sha256 of "
             "the file itself, computed where you trust it"

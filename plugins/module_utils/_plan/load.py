@@ -53,7 +53,10 @@ class Load:
         self, host: Host, policy: Policy, apart: t.Iterable[str] = (), neighbours: Neighbours | None = None
     ) -> None:
         self.host, self.neighbours = host, neighbours or Neighbours()
-        self.cpu_room, self.memory_room = host.cpus * policy.cpu_overcommit, host.memory_mib * policy.memory_overcommit
+        self.cpu_capacity, self.memory_capacity = (
+            host.cpus * policy.cpu_overcommit,
+            host.memory_mib * policy.memory_overcommit,
+        )
         self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
         self.batch: dict[str, Guest] = {}
         self._apart = {*host.apart, *apart}
@@ -64,12 +67,12 @@ class Load:
     @property
     def memory_left(self) -> float:
         """MiB."""
-        return self.memory_room - self.memory_mib
+        return self.memory_capacity - self.memory_mib
 
     @property
     def cpu_left(self) -> float:
         """vCPUs."""
-        return self.cpu_room - self.vcpus
+        return self.cpu_capacity - self.vcpus
 
     def disk_left(self, pool: str) -> float | None:
         """MiB; None where that is not known."""
@@ -108,9 +111,9 @@ class Load:
 
     def cost(self, guest: Guest) -> float:
         """How much the guest raises the weighted sum of squared loads; memory counts twice as much as processors."""
-        room, cpu_room, memory, vcpus = self.memory_room, self.cpu_room, guest.memory_mib, guest.vcpus
-        return memory * (2 * self.memory_mib + memory) / room + 0.5 * room * vcpus * (2 * self.vcpus + vcpus) / (
-            cpu_room * cpu_room
+        total, cpu_total, memory, vcpus = self.memory_capacity, self.cpu_capacity, guest.memory_mib, guest.vcpus
+        return memory * (2 * self.memory_mib + memory) / total + 0.5 * total * vcpus * (2 * self.vcpus + vcpus) / (
+            cpu_total * cpu_total
         )
 
     def skew(self, guest: Guest) -> float:
@@ -118,6 +121,6 @@ class Load:
 
         Where both are scarce, neither is left over that nobody can use.
         """
-        now = self.memory_mib / self.memory_room - self.vcpus / self.cpu_room
-        then = now + guest.memory_mib / self.memory_room - guest.vcpus / self.cpu_room
-        return self.memory_room * (then * then - now * now)
+        now = self.memory_mib / self.memory_capacity - self.vcpus / self.cpu_capacity
+        then = now + guest.memory_mib / self.memory_capacity - guest.vcpus / self.cpu_capacity
+        return self.memory_capacity * (then * then - now * now)

@@ -14,10 +14,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = [
     "Abort",
-    "CarryDisk",
     "Clear",
+    "CopyDisk",
     "CopyFile",
-    "Define",
+    "DefineOnDest",
     "Forget",
     "HoldBack",
     "MakeDisk",
@@ -27,15 +27,14 @@ __all__ = [
     "Record",
     "RemoveDisk",
     "Reserve",
-    "Resume",
-    "SetAutostart",
-    "Undefine",
+    "ResumeOnDest",
+    "SetAutostartOnDest",
+    "UndefineOnSource",
     "aborting",
-    "call",
     "clearing",
     "finish",
     "may_switch",
-    "reconciling",
+    "migrate_flags",
     "remedy",
     "steps",
 ]
@@ -74,7 +73,7 @@ class _OfDisk(MigrateStep):
         return self.disk.path
 
 
-class CarryDisk(_OfDisk):
+class CopyDisk(_OfDisk):
     """Copy a disk while nobody writes it."""
 
     template = "copy {0.path} to {1.dest}"
@@ -117,25 +116,25 @@ class Reserve(MigrateStep):
     template = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
 
 
-class Undefine(MigrateStep):
+class UndefineOnSource(MigrateStep):
     """Forget it on the source."""
 
     template = "undefine {1.guest} on the source"
 
 
-class Define(MigrateStep):
+class DefineOnDest(MigrateStep):
     """Let it be started on the destination."""
 
     template = "define {1.guest} on {1.dest}"
 
 
-class Resume(MigrateStep):
+class ResumeOnDest(MigrateStep):
     """Let it run there: it arrives paused, so that one copy runs."""
 
     template = "resume {1.guest} on {1.dest}"
 
 
-class SetAutostart(MigrateStep):
+class SetAutostartOnDest(MigrateStep):
     """Start it with the destination, as it did with the source."""
 
     template = "set autostart of {1.guest} on at {1.dest}"
@@ -179,11 +178,11 @@ def steps(move: Move) -> list[MigrateStep]:
     return [
         Record(move),
         *([HoldBack(move)] if move.autostart else []),
-        *((CarryDisk if disk.how == COPY else MakeDisk)(move, disk) for disk in made),
+        *((CopyDisk if disk.how == COPY else MakeDisk)(move, disk) for disk in made),
         *(CopyFile(move, path) for path in move.files),
         # A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone.
-        *([Migrate(move)] if move.active else [Reserve(move), Undefine(move), Define(move)]),
-        *finish(move, [disk.path for disk in made if disk.goes]),
+        *([Migrate(move)] if move.active else [Reserve(move), UndefineOnSource(move), DefineOnDest(move)]),
+        *finish(move, [disk.path for disk in made if disk.delete_source]),
     ]
 
 
@@ -193,17 +192,12 @@ def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: b
     `left` are disks on the source.
     """
     return [
-        *([Define(move)] if define else []),
-        *([Resume(move)] if resume else []),
-        *([SetAutostart(move)] if move.autostart else []),
+        *([DefineOnDest(move)] if define else []),
+        *([ResumeOnDest(move)] if resume else []),
+        *([SetAutostartOnDest(move)] if move.autostart else []),
         *(RemoveDisk(move, path) for path in left if not move.keep_source_storage),
         Forget(move),
     ]
-
-
-def reconciling(move: Move) -> MigrateStep:
-    """Bring a migration that an earlier run began to its end, whatever that is."""
-    return Reconcile(move)
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
@@ -218,7 +212,7 @@ def clearing(move: Move, moving: str | None, *, alone: bool) -> list[MigrateStep
     return [Clear(move)] if moving == move.dest and alone else []
 
 
-def call(move: Move) -> tuple[list[str], dict[str, t.Any]]:
+def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:
     """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that
     one copy runs.
 

@@ -53,7 +53,7 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
         lasting=lasting,
         up=(_GENERATE, _APPLY),
         undo=(_GENERATE, ("ip", "link", "delete", bridge), _APPLY),
-        settle=(_GENERATE,),
+        reload=(_GENERATE,),
     )
 
 

@@ -45,7 +45,7 @@ def switch(port: str, bridge: str, mac: str, config: Networkd) -> NetworkChange:
         lasting={f"/etc/systemd/network/{name}": _HEAD + text for name, text in files.items()},
         up=(_RELOAD,),
         undo=(_RELOAD, ("ip", "link", "delete", bridge), ("networkctl", "reconfigure", port)),
-        settle=(_RELOAD,),
+        reload=(_RELOAD,),
     )
 
 

@@ -34,7 +34,9 @@ def _skewed(load: Load, guest: Guest) -> float:
 
 
 def _skew_after(load: Load, guest: Guest) -> float:
-    return abs((load.memory_mib + guest.memory_mib) / load.memory_room - (load.vcpus + guest.vcpus) / load.cpu_room)
+    return abs(
+        (load.memory_mib + guest.memory_mib) / load.memory_capacity - (load.vcpus + guest.vcpus) / load.cpu_capacity
+    )
 
 
 def _first(_load: Load, _guest: Guest) -> float:
@@ -110,14 +112,14 @@ def _may_take(load: Load, guest: Guest) -> bool:
 
 def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], size: Size) -> list[Guest]:
     """The largest first; those of a group that stays together, and those with the same needs, one after the other."""
-    memory = max((load.memory_room for load in loads.values()), default=1.0)
-    cpu = max((load.cpu_room for load in loads.values()), default=1.0)
+    memory = max((load.memory_capacity for load in loads.values()), default=1.0)
+    cpu = max((load.cpu_capacity for load in loads.values()), default=1.0)
     needs = next(iter(loads.values())).neighbours.needs if loads else {}
 
     def key(guest: Guest) -> tuple[t.Any, ...]:
         word = min(guest.together, default="")
-        whole = needs.get(word, (guest.memory_mib, guest.vcpus))
-        return (guest.name in last, -size((whole[0] / memory, whole[1] / cpu)), word, guest.needs, guest.name)
+        together = needs.get(word, (guest.memory_mib, guest.vcpus))
+        return (guest.name in last, -size((together[0] / memory, together[1] / cpu)), word, guest.needs, guest.name)
 
     return sorted(guests, key=key)
 

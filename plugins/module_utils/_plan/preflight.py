@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Guest, Host, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, MigratingGuest, MigrationHost, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
 
 __all__ = ["check", "findings", "uses_ports"]
@@ -26,7 +26,13 @@ _KEPT = {
 
 
 def check(
-    move: Move, guest: Guest, source: Host, dest: Host, *, lacks: str | None = None, deaf: str | None = None
+    move: Move,
+    guest: MigratingGuest,
+    source: MigrationHost,
+    dest: MigrationHost,
+    *,
+    lacks: str | None = None,
+    deaf: str | None = None,
 ) -> None:
     """Raise Refused with all of it.
 
@@ -46,13 +52,13 @@ def uses_ports(move: Move) -> bool:
     return move.active and move.tuning.transport != "tunnelled"
 
 
-def findings(move: Move, guest: Guest, source: Host, dest: Host) -> list[str]:
+def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
     """All of it, each with its remedy."""
-    parts = (_identity, _room, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
+    parts = (_identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
     return [text for part in parts for text in part(move, guest, source, dest)]
 
 
-def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+def _identity(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if source.uuid == dest.uuid:
         yield (
             f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are the same host, or clones; "
@@ -71,7 +77,7 @@ def _identity(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[
         yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the wrong one"
 
 
-def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str]:
+def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
         yield (
             f"{move.dest} has {dest.memory_free_mib} MiB of memory free, and the guest may use {guest.memory_mib} MiB; "
@@ -79,13 +85,13 @@ def _room(move: Move, guest: Guest, _source: Host, dest: Host) -> t.Iterator[str
         )
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
-        room = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
-        problem = room.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
+        space = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        problem = space.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
         if problem:
             yield f"its disks: {problem}"
 
 
-def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if guest.virt_type not in dest.virt_types:
         yield f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)})"
     if guest.machine and dest.machines and guest.machine not in dest.machines:
@@ -101,7 +107,9 @@ def _what_it_runs_on(move: Move, guest: Guest, source: Host, dest: Host) -> t.It
         yield f"{move.dest} has no {', no '.join(missing)}; create it there"
 
 
-def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> t.Iterator[str]:
+def _what_it_is_tied_to(
+    move: Move, guest: MigratingGuest, source: MigrationHost, _dest: MigrationHost
+) -> t.Iterator[str]:
     if guest.devices and move.active:
         yield (
             f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
@@ -115,7 +123,7 @@ def _what_it_is_tied_to(move: Move, guest: Guest, source: Host, _dest: Host) -> 
         )
 
 
-def _transport(move: Move, _guest: Guest, _source: Host, _dest: Host) -> t.Iterator[str]:
+def _transport(move: Move, _guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:
     copied = [disk.target for disk in move.disks if disk.how in COPIED]
     if move.active and copied and move.tuning.transport == "tunnelled":
         yield (
@@ -124,7 +132,7 @@ def _transport(move: Move, _guest: Guest, _source: Host, _dest: Host) -> t.Itera
         )
 
 
-def _versions(move: Move, _guest: Guest, source: Host, dest: Host) -> t.Iterator[str]:
+def _versions(move: Move, _guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if not move.active:
         return
     either = min(source.libvirt_version, dest.libvirt_version)

@@ -27,11 +27,11 @@ def rename(
     former: FoundGuest | None,
     *,
     keeps: t.Sequence[str],
-    memory: t.Mapping[str, t.Any],
+    recorded: t.Mapping[str, t.Any],
 ) -> steps.Rename | None:
     """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
 
-    `keeps` is what libvirt keeps of `former`, `memory` what we do.
+    `keeps` is what libvirt keeps of `former`, `recorded` what we record with it.
     """
     what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
     if former is None and found is None:
@@ -47,12 +47,12 @@ def rename(
             f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e "
             f"guest={former.name}"
         )
-    if memory.get("moving"):
+    if recorded.get("moving"):
         raise Refused(
             f"{what}: its migration is in progress or was interrupted; finish it with virt_migrate (playbook migrate)"
         )
-    if memory.get("making"):
-        raise Refused(f"{what}: an interrupted run left {', '.join(memory['making'])} incomplete; repeat it first")
+    if recorded.get("making"):
+        raise Refused(f"{what}: an interrupted run left {', '.join(recorded['making'])} incomplete; repeat it first")
     if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
         remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
         raise Refused(

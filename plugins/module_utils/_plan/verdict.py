@@ -133,7 +133,7 @@ _BEGUN = (
     _row("migrated", "paused", "left behind, paused", "resume_dest",
          "arrived, paused; its definition was left on the source"),
     _row("migrated", "incoming", "gone too early", "nothing~", "handed over by the source before all of it arrived"),
-    _row("migrated", "absent", "given away", "nothing",
+    _row("migrated", "absent", "handed over", "nothing",
          "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
          "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
     # It is off on the source: its owner stopped it, or it crashed, or the host did.
@@ -170,14 +170,14 @@ _BEGUN = (
 TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
 
 
-def begun(memory: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
+def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
     """Whether a move of a guest has begun, as its record tells.
 
     `here`: the record is that of the source, else that of the destination.
     """
     if not here:
-        return "here" if source_uuid and memory.get("moving_from") == source_uuid else "none"
-    moving = memory.get("moving")
+        return "here" if source_uuid and recorded.get("moving_from") == source_uuid else "none"
+    moving = recorded.get("moving")
     if not moving:
         return "none"
     return "here" if moving == dest else "elsewhere"

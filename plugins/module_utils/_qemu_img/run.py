@@ -55,13 +55,13 @@ def flat_bytes(path: str, form: str = "qcow2") -> int:
 
 def create(path: str, *, base: str, base_format: str, size_bytes: int) -> None:
     """Make the new qcow2 `path` that stands on `base`."""
-    with _whole(path):
+    with _complete_or_absent(path):
         _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path, str(size_bytes)])
 
 
 def convert(path: str, to: str, *, from_format: str, to_format: str, progress: Progress | None = None) -> None:
     """Write the content of `path` to the new file `to`, sparse; nothing is left there when that fails."""
-    with _whole(to):
+    with _complete_or_absent(to):
         _run(f"convert {path} to", to, ["convert", "-p", "-f", from_format, "-O", to_format, path, to], progress)
 
 
@@ -82,7 +82,7 @@ def resize(path: str, form: str, size_bytes: int, *, shrink: bool = False) -> No
 
 
 @contextlib.contextmanager
-def _whole(path: str) -> t.Iterator[None]:
+def _complete_or_absent(path: str) -> t.Iterator[None]:
     """What is made inside is there afterwards, or nothing is."""
     try:
         yield

@@ -12,9 +12,11 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
+
 __all__ = ["Brief", "alias", "directory", "guest", "moving", "security_models", "tags", "targets"]
 
-_AGENT = "devices/channel/target[@name='org.qemu.guest_agent.0']"
+_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
 
 
 class Brief(t.NamedTuple):

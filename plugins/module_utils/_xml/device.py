@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface import 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
-__all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "settle_port"]
+__all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "normalise_port"]
 
 _SERVICE = k.integer(1, 65535)
 
@@ -45,7 +45,7 @@ PORT: row.Table = {
 }
 
 
-def settle_port(device: Element) -> None:
+def normalise_port(device: Element) -> None:
     """A socket is listened to, and TCP carried as it is, where nobody says otherwise."""
     kind, source = device.get("type"), device.find("source")
     if source is not None and source.get("mode") is None and (source.get("path") if kind == "unix" else kind == "tcp"):
@@ -63,7 +63,12 @@ _TARGETS = {
 def _ports(tag: str) -> Items:
     table = {"port": Row("target/@port", k.INT), "target": Row("target/@type", _TARGETS[tag]), **PORT}
     return Items(
-        f"devices/{tag}", table=table, key="port", new=_new_port, settle=settle_port, shown=("type", "path", "service")
+        f"devices/{tag}",
+        table=table,
+        key="port",
+        new=_new_port,
+        normalise=normalise_port,
+        shown=("type", "path", "service"),
     )
 
 
@@ -99,7 +104,7 @@ CHANNELS = Items(
         ),  # libvirt finds one for a socket
     },
     new=_new_channel,
-    settle=settle_port,
+    normalise=normalise_port,
     check=_check_channel,
     shown=("type", "path"),
 )

@@ -28,13 +28,13 @@ __all__ = ["DISK", "DISKS", "by_name", "read_all"]
 def _url_of(value: t.Any) -> str:
     try:
         url = urlsplit(str(value))
-        whole = (
+        has_parts = (
             url.scheme in _URL_PORTS
             and url.hostname
             and (url.port or 1) > 0
             and (len(url.path) > 1 or url.scheme == "nbd")
         )
-        fits = not value or (whole and (not url.query or url.scheme in ("http", "https")))
+        fits = not value or (has_parts and (not url.query or url.scheme in ("http", "https")))
     except ValueError:
         fits = False
     if (
@@ -192,8 +192,8 @@ def _new(device: Element, item: Item) -> None:
     device.set("type", "file")
     device.set("device", kind)
     elsewhere = any(item.fields.get(field) for field in ("url", "network.protocol", "nvme.address"))
-    whole = kind != "disk" or elsewhere or str(item.fields.get("source")).startswith("/dev/")
-    make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if whole else "qcow2"))
+    raw = kind != "disk" or elsewhere or str(item.fields.get("source")).startswith("/dev/")
+    make(device, "driver", name="qemu", type=item.fields.get("format") or ("raw" if raw else "qcow2"))
     make(device, "target", dev=item.fields.get("target") or "", bus=bus)
     make(device, "alias", name=f"ua-{item.name}")
     if kind == "cdrom":
@@ -218,7 +218,7 @@ def _seat(device: Element, index: Index) -> None:
         target.set("dev", prefix + _letters(number))
 
 
-def _settle(device: Element) -> None:
+def _normalise(device: Element) -> None:
     """A place on one bus is none on another: libvirt then finds a new one. And who reads the bytes is QEMU."""
     address, bus, driver = device.find("address"), device.find("target").get("bus"), device.find("driver")
     if driver is not None and not driver.get("name"):
@@ -226,7 +226,7 @@ def _settle(device: Element) -> None:
     kinds = {"virtio": ("pci", "ccw", "virtio-mmio"), "usb": ("usb",)}.get(bus, ("drive", "sd"))
     if address is not None and bus and address.get("type") not in (*kinds, "spapr-vio", "unassigned"):
         device.remove(address)
-    remote.settle(device)
+    remote.normalise(device)
 
 
 _BUSES = {
@@ -309,7 +309,7 @@ DISKS = Disks(
     sought=_sought,
     new=_new,
     seat=_seat,
-    settle=_settle,
+    normalise=_normalise,
     check=_check,
     shown=("source", "volume", "url", "network.protocol", "network.name", "nvme.address"),
 )

@@ -519,7 +519,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     if any(re.match(r"(serials|consoles)\[", change.where) for change in changes):
         _mirror(root)
     _finish(root)
-    row.graft(root, record.RECORD, remembered or {})  # ours to remember, not the user's wish: no change of his
+    row.graft(root, record.RECORD, remembered or {})  # the collection's own record, which no option sets: not a change
     if not changes and not remembered:
         root = found
     devices = _devices(changes, root, found)
@@ -613,7 +613,7 @@ def _one_console(root: Element) -> None:
     serial, console = root.find("devices/serial"), root.find("devices/console")
     if serial is None:
         return
-    device.settle_port(serial)
+    device.normalise_port(serial)
     target = None if console is None else console.find("target")
     if console is not None and (target is None or target.get("type") in (None, "serial")):
         console.set("type", serial.get("type"))

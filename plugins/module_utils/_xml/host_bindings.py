@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved", "targets"]
+__all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved"]
 
 _NVME = NVME["nvme.address"]
 _WAITING = ".arriving"
@@ -38,7 +38,6 @@ def needs(xml: str) -> dict[str, t.Any]:
         ),
         "networks": tuple(sorted({source.get("network") for kind, source in sources if kind == "network"})),
         "devices": tuple(_devices(root)),
-        "tpm": root.find("devices/tpm") is not None,
     }
 
 
@@ -57,11 +56,6 @@ def _devices(root: Element) -> t.Iterator[str]:
     for disk in root.findall("devices/disk[@device='floppy']"):
         if has_medium(disk):
             yield "a floppy"
-
-
-def targets(xml: str) -> list[str]:
-    """Of its disks, as block jobs name them."""
-    return [target.get("dev") for target in parse(xml).iterfind("devices/disk/target")]
 
 
 def cpu(xml: str) -> tuple[str | None, str | None, str]:

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
-from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
@@ -173,14 +173,14 @@ def _new(device: Element, item: Item) -> None:
         make(device, "model", type="virtio")
 
 
-def _settle(device: Element) -> None:
+def _normalise(device: Element) -> None:
     """Take away what is empty, and say what several tags are."""
     source, filtered = device.find("source"), device.find("filterref")
     if filtered is not None and not filtered.get("filter"):
         device.remove(filtered)
     if source is not None and not source.attrib and not len(source):
         device.remove(source)
-    settle_vlan(device)
+    normalise_vlan(device)
 
 
 INTERFACES = Items(
@@ -194,7 +194,7 @@ INTERFACES = Items(
     marks=_marks,
     sought=_sought,
     new=_new,
-    settle=_settle,
+    normalise=_normalise,
     shown=("type", "bridge", "network", "device", "address"),
 )
 

@@ -112,7 +112,7 @@ def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
 
 
 def _kib(value: t.Any) -> int:
-    """An option is in MiB or with a unit; what was read from XML is in KiB already and comes as KibRow's own int."""
+    """An option is in MiB or with a unit; what is read from XML is in KiB already, and parsed as an int."""
     try:
         return _units.kib_of(value, what="")
     except BadInput as error:

@@ -10,7 +10,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
-__all__ = ["BANDWIDTH", "VLAN", "same_mac", "settle_vlan"]
+__all__ = ["BANDWIDTH", "VLAN", "normalise_vlan", "same_mac"]
 
 _RATE = k.integer(1, 2**31 - 1)
 BANDWIDTH: Table = {
@@ -30,7 +30,7 @@ def same_mac(found: str | None, wanted: str) -> bool:
     return not wanted or (found or "").lower().replace("-", ":") == wanted
 
 
-def settle_vlan(holder: Element) -> None:
+def normalise_vlan(holder: Element) -> None:
     """Take away what is empty, and say what several tags are."""
     vlan = holder.find("vlan")
     if vlan is None:

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spe
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.address import ADDRESSES, IP, ROUTES
-from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, same_mac, settle_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
@@ -179,7 +179,7 @@ NETWORK: row.Table = {
     ),
     "ips": dataclasses.replace(ADDRESSES, valid_with=_OWN),
     "routes": dataclasses.replace(ROUTES, valid_with=_OWN),
-    "portgroups": Items("portgroup", table=_PORTGROUP, settle=settle_vlan, shown=("vlan", "virtualport")),
+    "portgroups": Items("portgroup", table=_PORTGROUP, normalise=normalise_vlan, shown=("vlan", "virtualport")),
     "vlan": VLAN,
     "virtualport": Row("virtualport/@type", k.choice("openvswitch"), valid_with={"mode": ("bridge",)}),
     "isolate_ports": Row("port/@isolated", k.YESNO, same=silent_is(False), valid_with=_BRIDGED),
@@ -207,7 +207,7 @@ def finish(network: Element) -> None:
     bridge = network.find("bridge")
     if bridge is not None and not bridge.attrib:
         network.remove(bridge)
-    settle_vlan(network)
+    normalise_vlan(network)
 
 
 def host(raw: RawNetworkHost, name: str) -> NetworkHost:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
-__all__ = ["AGENT", "brought", "domain"]
-
-AGENT = "org.qemu.guest_agent.0"
+__all__ = ["brought", "domain"]
 
 # A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
 _SPARE_ROOT_PORTS = 16
@@ -63,8 +62,8 @@ def _devices(devices: Element, without: t.Collection[str], ports: int) -> None:
     if "serial" not in without:
         make(make(devices, "serial", type="pty"), "target", port="0")
         make(make(devices, "console", type="pty"), "target", type="serial", port="0")
-    if AGENT not in without:
-        make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT)
+    if AGENT_CHANNEL not in without:
+        make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT_CHANNEL)
     if "rng" not in without:
         make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
 

@@ -10,7 +10,7 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
@@ -22,7 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["path_of", "remainder", "stripped"]
 
-Elements = t.Iterator[Element]
 
 _OF_LIBVIRT = ("/var/lib/libvirt/qemu/", "/run/libvirt/qemu/")
 # What libvirt chooses anew, and what belongs to one guest or to the run of one: nobody has to say it.
@@ -99,16 +98,16 @@ def stripped(root: Element) -> Element:
     return root
 
 
-def remainder(found: Element, made: Element, shape: Shape, whole: t.Container[Element] = ()) -> Element | None:
-    """What `found` says and `made` lacks; None where it lacks nothing. Elements in `whole` are in it as they are."""
+def remainder(found: Element, made: Element, shape: Shape, verbatim: t.Container[Element] = ()) -> Element | None:
+    """What `found` says and `made` lacks; None where it lacks nothing. Elements in `verbatim` are in it as they are."""
     piece, there = found.makeelement(found.tag, nsmap=found.nsmap), Children(made)
     if found.tag != shape.tag:
         _differs(found, made, piece)
     for part in told_apart_first(found):
         left = (
             copied(part)
-            if part in whole
-            else _remainder_of(part, there, shape, whole, several=found.tag in shape.holders)
+            if part in verbatim
+            else _remainder_of(part, there, shape, verbatim, several=found.tag in shape.holders)
         )
         if left is not None:
             piece.append(left)
@@ -126,7 +125,7 @@ def _differs(found: Element, made: Element, piece: Element) -> None:
 
 
 def _remainder_of(
-    part: Element, there: Children, shape: Shape, whole: t.Container[Element], *, several: bool
+    part: Element, there: Children, shape: Shape, verbatim: t.Container[Element], *, several: bool
 ) -> Element | None:
     """What is to be said of one element."""
     if part.tag not in shape.holders and there.has(part):
@@ -135,7 +134,7 @@ def _remainder_of(
     twin = there.twin(part) if several else there.first(part.tag)
     if twin is None:
         return copied(part)
-    left = remainder(part, twin, shape, whole)
+    left = remainder(part, twin, shape, verbatim)
     return _with_identity(left, part) if several and left is not None else left
 
 

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface import 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, Table, Values, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
 
-__all__ = ["NETWORK", "NVME", "check", "eject", "forget_source", "has_medium", "settle"]
+__all__ = ["NETWORK", "NVME", "check", "eject", "forget_source", "has_medium", "normalise"]
 
 _SECRETS = {"iscsi": "iscsi", "rbd": "ceph"}  # what libvirt calls a secret for a protocol
 _PROTOCOLS = ("nbd", "iscsi", "rbd")
@@ -250,7 +250,7 @@ NVME: Table = {
 }
 
 
-def settle(device: Element) -> None:
+def normalise(device: Element) -> None:
     """Take away what is empty, and say of which type a secret is."""
     source = device.find("source")
     if source is None or _protocol_of(device) not in _PROTOCOLS:

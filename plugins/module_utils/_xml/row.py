@@ -222,7 +222,7 @@ class Items(Row):
     # what libvirt needs and the user need not say
     new: t.Callable[[Element, Item], None] = lambda _element, _item: None
     seat: t.Callable[[Element, Index], None] = lambda _element, _index: None  # what no other entry has
-    settle: t.Callable[[Element], None] = lambda _element: None  # after an edit
+    normalise: t.Callable[[Element], None] = lambda _element: None  # after an edit
     shown: t.Sequence[str] = ()  # the fields that stand for an entry in a diff
 
     @property
@@ -306,7 +306,7 @@ class Items(Row):
     def _edit(self, found: Element, item: Item, index: Index, place: str) -> list[Change]:
         changes = graft(found, self.table, item.fields, place + ".")
         if changes:
-            self.settle(found)
+            self.normalise(found)
             if self.marks:
                 index.put(found, self._known_by(self.name(found), found))
         return changes
@@ -331,7 +331,7 @@ class Items(Row):
         self._identify(element, item)
         self.seat(element, index)
         graft(element, self.table, {**item.when_made, **item.fields})
-        self.settle(element)
+        self.normalise(element)
         index.put(element, self._known_by(item.name, element))
         return element
 

@@ -13,7 +13,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic, Sighting
-from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
 
 __all__ = ["is_kept", "macs", "nics", "read", "recorded", "sighted", "sightings"]
 

@@ -10,7 +10,7 @@ import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._model.namespace import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
 
 try:
     from lxml import etree

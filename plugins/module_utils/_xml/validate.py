@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
@@ -39,14 +38,21 @@ def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, s
         *_controllers(root, wanted),
     ]
     found += constraints.misfits(domain.DOMAIN, wanted.fields, root, changed)
-    for touched, rule in _RULES.items():
-        if any(re.match(touched, place) for place in changed):
+    for rule, fields in _RULES.items():
+        if any(_touches(place, field) for place in changed for field in fields):
             found += rule(root, values)
     display = graphics.first(root, (wanted.graphics or {}).get("type"))
     if wanted.graphics and display is not None:
         found += constraints.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
     return found
+
+
+def _touches(place: str, field: str) -> bool:
+    """Whether a change is in that field, group or list; `list[]`: whether an entry comes or goes."""
+    if field.endswith("[]"):
+        return place.startswith(field[:-1]) and place.endswith("]")
+    return place == field or place.startswith((f"{field}.", f"{field}["))
 
 
 def _readable(table: row.Table, values: Values) -> Values:
@@ -301,19 +307,20 @@ def _boot_orders(_root: Element, values: Values) -> Problems:
 
 
 _BOOTABLE = ("disks", "interfaces", "hostdevs")
-_RULES: dict[str, t.Callable[[Element, Values], Problems]] = {
-    r"memory\.|numa\.cells": _memory,
-    r"numa\.cells|vcpus\.maximum": _cells,
-    r"numa\.": _nodes,
-    r"firmware|loader\.": _firmware,
-    r"video\.": _video,
-    r"consoles\[|serials\[[^\]]*\]$|serial\.": _consoles,
-    r"(interfaces|hostdevs)\[": _host_devices,
-    r"boot\.order": _boot_order,
-    r"vsock\.cid": _vsock,
-    r"vcpus\.iothread|(disks|controllers)\[": _iothreads,
-    r"vcpus\.(pinning|maximum)": _pinning,
-    r"vcpus\.(topology|maximum)": _topology,
-    r"disks\[": _targets,
-    "|".join(rf"{kind}\[" for kind in _BOOTABLE): _boot_orders,
+# Each with the fields, groups and lists that it relates: a change of one of them calls for it.
+_RULES: dict[t.Callable[[Element, Values], Problems], tuple[str, ...]] = {
+    _memory: ("memory", "numa.cells"),
+    _cells: ("numa.cells", "vcpus.maximum"),
+    _nodes: ("numa",),
+    _firmware: ("firmware", "loader"),
+    _video: ("video",),
+    _consoles: ("consoles", "serials[]", "serial"),
+    _host_devices: ("interfaces", "hostdevs"),
+    _boot_order: ("boot.order",),
+    _vsock: ("vsock.cid",),
+    _iothreads: (*(one for one in domain.DOMAIN if one.startswith("vcpus.iothread")), "disks", "controllers"),
+    _pinning: ("vcpus.pinning", "vcpus.maximum"),
+    _topology: ("vcpus.topology", "vcpus.maximum"),
+    _targets: ("disks",),
+    _boot_orders: _BOOTABLE,
 }

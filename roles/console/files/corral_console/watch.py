@@ -109,7 +109,7 @@ class Watcher:
     def volumes(self) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
         """Host, pool and volumes of each active pool, asked now. Raises NotFound while the host is unreachable."""
         with self._calls:
-            return [(self.name, pool, found) for pool, found in query.volumes(self._connected())]
+            return [(self.name, pool, found) for pool, found in figures.volumes(self._connected())]
 
     def look_at_mark(self) -> None:
         """Read at once whether the host is in maintenance: it may have changed."""

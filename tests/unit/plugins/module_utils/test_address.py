@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+    AddressedGuest,
     Claim,
-    Guest,
     HostLinks,
     Nic,
     Sighting,
@@ -33,15 +33,15 @@ LINKS = HostLinks(
 X, Y = "192.0.2.7", "192.0.2.8"
 
 
-def web(*claims: tuple[str, str], bridge: str = "br0", **more: t.Any) -> Guest:
+def web(*claims: tuple[str, str], bridge: str = "br0", **more: t.Any) -> AddressedGuest:
     """The guest that claims these, each with its source."""
     made = tuple(Claim(WEB, address, source) for address, source in claims)
-    return Guest("1", "web1", nics=(Nic(WEB, "vnet0", bridge),), claims=made, **more)
+    return AddressedGuest("1", "web1", nics=(Nic(WEB, "vnet0", bridge),), claims=made, **more)
 
 
-def db(*claims: tuple[str, str], **more: t.Any) -> Guest:
+def db(*claims: tuple[str, str], **more: t.Any) -> AddressedGuest:
     """Another one on the same bridge."""
-    return Guest(
+    return AddressedGuest(
         "2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(Claim(DB, *claim) for claim in claims), **more
     )
 
@@ -51,7 +51,7 @@ def seen(mac: str, address: str, source: str = "packets", since: int = 100) -> t
     return (Sighting(mac, address, source, since),)
 
 
-def believed(*guests: Guest, settled: bool = True, links: HostLinks = LINKS) -> dict[str, list[str]]:
+def believed(*guests: AddressedGuest, settled: bool = True, links: HostLinks = LINKS) -> dict[str, list[str]]:
     """Addresses by name of the guest."""
     verdict = plans.judge(guests, links, settled=settled)
     return {guest.name: [claim.address for claim in verdict.believed[guest.uuid]] for guest in guests}
@@ -144,7 +144,7 @@ def test_what_the_operator_gave_needs_no_network() -> None:
         pytest.param("packets", db(seen=seen(DB, Y)), True, [X], id="the other one was elsewhere"),
     ],
 )
-def test_an_address_of_two(mine: str, other: Guest, settled: bool, expected: list[str]) -> None:
+def test_an_address_of_two(mine: str, other: AddressedGuest, settled: bool, expected: list[str]) -> None:
     assert believed(web((X, mine)), other, settled=settled)["web1"] == expected
 
 

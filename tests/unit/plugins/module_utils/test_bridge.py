@@ -497,7 +497,7 @@ def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: st
         f"sysctl -w net/ipv6/conf/eth0/disable_ipv6={ipv6}",
         "ifup --force eth0",
     ]
-    assert change.settle == ()
+    assert change.reload == ()
 
 
 def test_ifupdown_follows_what_is_sourced(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_networkd_files_and_commands() -> None:
         ),
     }
     assert change.trial == {path.replace("/etc/", "/run/"): text for path, text in change.lasting.items()}
-    assert (change.down, change.up, change.settle) == ((), (("networkctl", "reload"),), change.up)
+    assert (change.down, change.up, change.reload) == ((), (("networkctl", "reload"),), change.up)
     assert [" ".join(words) for words in change.undo] == [
         "networkctl reload",
         "ip link delete br0",
@@ -629,7 +629,7 @@ def test_netplan_files_and_commands(name: str) -> None:
         text = f"# {path} is no longer cloud-init's.\nnetwork: {{config: disabled}}\n"
         assert change.lasting[cloud] == text
     generate, apply = ("netplan", "generate"), ("netplan", "apply")
-    assert (change.up, change.settle) == ((generate, apply), (generate,))
+    assert (change.up, change.reload) == ((generate, apply), (generate,))
     assert change.undo == (generate, ("ip", "link", "delete", "br0"), apply)
 
 

@@ -23,7 +23,7 @@ class Host:
         self.place, self.ran = place, list[str]()
         self.fails: dict[str, str] = {}
         self.taken_over = True
-        self.lost_after_settle = False
+        self.lost_after_reload = False
         self.trial, self.lasting = place / "run/trial", place / "etc/lasting"
         self.new, self.state = place / "etc/new", place / "state"
         self.lasting.parent.mkdir()
@@ -38,7 +38,7 @@ class Host:
             "trial": {str(self.trial): "tried"},
             "lasting": {str(self.lasting): "kept", str(self.new): "kept too"},
         }
-        words = ("down", "up", "settle", "undo_in_trial", "undo")
+        words = ("down", "up", "reload", "undo_in_trial", "undo")
         return {**known, **{word: [[word]] for word in words}, **more}
 
     def run(self, command: t.Sequence[str]) -> str:
@@ -48,7 +48,7 @@ class Host:
         self.ran.append(text + (" (trial)" if self.trial.exists() else ""))
         if text in self.fails:
             raise bridge_switch.Problem(self.fails[text])
-        if text == "settle" and self.lost_after_settle:
+        if text == "reload" and self.lost_after_reload:
             self.taken_over = False
         return "fine"
 
@@ -69,7 +69,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host(tmp_path)
     monkeypatch.setattr(bridge_switch, "STATE", str(host.state))
     monkeypatch.setattr(bridge_switch, "DELAY_S", 0)
-    monkeypatch.setattr(bridge_switch, "SETTLE_S", 0.3)
+    monkeypatch.setattr(bridge_switch, "AFTER_RELOAD_S", 0.3)
     monkeypatch.setattr(bridge_switch, "POLL_S", 0.01)
     monkeypatch.setattr(bridge_switch, "run", host.run)
     monkeypatch.setattr(bridge_switch, "has_taken_over", lambda _change, _before: host.taken_over)
@@ -85,8 +85,8 @@ def test_a_bridge_that_is_confirmed_is_kept(host: Host, monkeypatch: pytest.Monk
     confirm(host, monkeypatch)
     result = host.serve()
     assert result["ok"] is True
-    assert [one["command"] for one in result["log"]] == ["down", "up", "settle"]
-    assert host.ran == ["down", "up (trial)", "settle"], "what lasts is tried without the trial"
+    assert [one["command"] for one in result["log"]] == ["down", "up", "reload"]
+    assert host.ran == ["down", "up (trial)", "reload"], "what lasts is tried without the trial"
     assert (host.lasting.read_text(), host.new.read_text()) == ("kept", "kept too")
     assert (host.lasting.stat().st_mode & 0o777, host.new.stat().st_mode & 0o777) == (0o640, 0o644)
     assert not host.trial.exists()
@@ -113,7 +113,7 @@ def test_a_network_that_does_not_come_up_is_taken_back(host: Host) -> None:
     host.fails = {"up": "up failed: no", "down": "down failed", "undo": "undo failed"}
     result = host.serve()
     assert result["why"] == "up failed: no"
-    assert [one["said"] for one in result["log"]] == [
+    assert [one["output"] for one in result["log"]] == [
         "down failed",
         "up failed: no",
         "fine",
@@ -125,7 +125,7 @@ def test_a_network_that_does_not_come_up_is_taken_back(host: Host) -> None:
 def test_files_that_last_are_taken_back_too(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the bridge works from the trial's files only."""
     confirm(host, monkeypatch)
-    host.lost_after_settle = True
+    host.lost_after_reload = True
     result = host.serve()
     assert result["why"] == "br0 lost its addresses again"
     assert host.ran[3:] == UNDONE, "the trial's files are there again for that"

@@ -127,21 +127,21 @@ def test_files_of_devices_are_one_guest_s() -> None:
         ),
         (
             OFF,
-            {"memory": {"moving": "h2"}},
+            {"recorded": {"moving": "h2"}},
             "the migration of web1 is in progress or .* finish it with virt_migrate .playbook migrate.$",
         ),
-        (OFF, {"memory": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
-        (OFF, {"memory": {"seed": "x"}}, "cloud-init is disabled in web1"),
+        (OFF, {"recorded": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
+        (OFF, {"recorded": {"seed": "x"}}, "cloud-init is disabled in web1"),
         (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
     ],
 )
 def test_what_is_not_copied(original: FoundGuest | None, more: dict[str, t.Any], said: str) -> None:
     with pytest.raises(VirtError, match=f"^cannot create web3 as a copy of web1: {said}"):
-        cloning.checked(COPY, original, **{"keeps": (), "memory": {}, "seed": False, **more})
+        cloning.checked(COPY, original, **{"keeps": (), "recorded": {}, "seed": False, **more})
 
 
 def test_snapshots_of_the_original_stay_with_it() -> None:
-    assert cloning.checked(COPY, OFF, keeps=["snapshots", "nvram"], memory={"seed": "x"}, seed=True) is OFF
+    assert cloning.checked(COPY, OFF, keeps=["snapshots", "nvram"], recorded={"seed": "x"}, seed=True) is OFF
 
 
 SYSTEM = OriginalDisk("system", "vda", "/p/web1-system.qcow2", "qcow2", shared=False)

@@ -42,13 +42,13 @@ CASES: list[tuple[t.Callable[[], object], str]] = [
         lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}),
         "it was written to in the meantime",
     ),
-    (lambda: concurrent_changes.check_room("/a", user=None, taken=False), ""),
+    (lambda: concurrent_changes.check_path_free("/a", user=None, taken=False), ""),
     (
-        lambda: concurrent_changes.check_room("/a", user="db1", taken=False),
+        lambda: concurrent_changes.check_path_free("/a", user="db1", taken=False),
         "guest db1 on the destination uses a file with this name",
     ),
     (
-        lambda: concurrent_changes.check_room("/a", user=None, taken=True),
+        lambda: concurrent_changes.check_path_free("/a", user=None, taken=True),
         "no migration of this guest created; inspect it",
     ),
     (lambda: concurrent_changes.check_off("web1", "shutdown"), ""),

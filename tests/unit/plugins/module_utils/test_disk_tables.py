@@ -33,7 +33,7 @@ ORIGIN = Origin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qc
 
 
 def xml_of(volume: Volume) -> str:
-    """As `caps.new_volume` does it, shorter."""
+    """As `host_xml.new_volume` does it, shorter."""
     return f"<volume name='{volume.name}'/>"
 
 

@@ -167,7 +167,7 @@ def test_of_a_guest_that_waits_for_its_next_boot_nothing_is_done_live() -> None:
 def test_a_count_told_by_its_name_leaves_the_maximum_alone(
     plain: tuple[str, ...], known: dict[str, int], expected: int
 ) -> None:
-    wanted = guest_options.completed(GuestSpec("web1", fields={"vcpus.current": 1}, plain=plain), known)
+    wanted = guest_options.completed(GuestSpec("web1", fields={"vcpus.current": 1}, as_numbers=plain), known)
     assert wanted.fields == {"vcpus.current": 1, "vcpus.maximum": expected}
 
 

@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.display import 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
     Question,
@@ -22,7 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -68,7 +68,7 @@ class Host:
         self.asked.add("filters")
         return ["<filter name='clean-traffic'><rule action='drop' direction='out'><mac/></rule></filter>"]
 
-    def room(self, uuid: str) -> Room | None:
+    def capacity(self, uuid: str) -> Capacity | None:
         return None
 
     def bridge_calls(self) -> dict[str, bool] | None:

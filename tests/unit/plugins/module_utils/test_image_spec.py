@@ -186,7 +186,7 @@ KEPT = Present(None, frozenset({CONTENT}))
     ],
 )
 def test_what_is_compared_again(wanted: Image, found: Present, steps: list[plans.ImageStep], expected: bool) -> None:
-    assert plans.is_settled(wanted, found, steps) is expected
+    assert plans.was_compared(wanted, found, steps) is expected
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ UNPACKED = manifest(as_published=False, sha256="0" * 64)
         (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64), manifest()], manifest()),
         (image(), [None, None], "NotFound contains no " + CONTENT),
         (image(checksum=None), [None], "NotFound contains no debian-12.qcow2 imported"),
-        (image(), [UNPACKED], "Refused unpacked or converted there"),
+        (image(), [UNPACKED], "Unverified unpacked or converted there"),
         (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)], "Refused not what was requested"),
         (image(checksum=None), [manifest(content="other.raw")], "Refused not what was requested"),
     ],

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import call, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import migrate_flags, steps
 
 STATES = [
     "running",
@@ -133,7 +133,7 @@ def move(*disks: DiskMove, active: bool = True, autostart: bool = False, **tunin
 
 
 def test_a_running_guest_arrives_paused_over_tls() -> None:
-    flags, parameters = call(move(disk(DELTA)))
+    flags, parameters = migrate_flags(move(disk(DELTA)))
     assert {"LIVE", "PEER2PEER", "PAUSED", "TLS", "UNDEFINE_SOURCE", "PERSIST_DEST", "NON_SHARED_INC"} <= set(flags)
     assert "POSTCOPY" not in flags and "UNSAFE" not in flags
     assert parameters == {"migrate_uri": "tcp://hyper2", "tls.destination": "hyper2", "migrate_disks": ["vda"]}
@@ -143,30 +143,30 @@ def test_a_running_guest_arrives_paused_over_tls() -> None:
     "tuning", [{"postcopy": True}, {"schedule": "postcopy"}, {"timeout_action": "postcopy"}], ids=str
 )
 def test_what_may_switch_to_postcopy_cannot_arrive_paused(tuning: dict[str, t.Any]) -> None:
-    flags, _parameters = call(move(**tuning))
+    flags, _parameters = migrate_flags(move(**tuning))
     assert "POSTCOPY" in flags and "PAUSED" not in flags
 
 
 def test_a_tunnel_needs_no_address_of_its_own_and_no_certificate() -> None:
-    flags, parameters = call(move(transport="tunnelled"))
+    flags, parameters = migrate_flags(move(transport="tunnelled"))
     assert "TUNNELLED" in flags and "TLS" not in flags and not parameters
 
 
 def test_a_disk_without_its_base_travels_whole() -> None:
-    assert "NON_SHARED_DISK" in call(move(disk(FULL, flatten=True)))[0]
+    assert "NON_SHARED_DISK" in migrate_flags(move(disk(FULL, flatten=True)))[0]
 
 
 def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_disks_go_last() -> None:
     verbs = [step.verb for step in steps(move(disk(DELTA), autostart=True))]
-    assert verbs == ["record", "holdback", "makedisk", "migrate", "setautostart", "removedisk", "forget"]
+    assert verbs == ["record", "holdback", "makedisk", "migrate", "setautostartondest", "removedisk", "forget"]
 
 
 def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:
     verbs = [step.verb for step in steps(move(disk("copy"), active=False))]
-    assert verbs == ["record", "carrydisk", "reserve", "undefine", "define", "removedisk", "forget"]
+    assert verbs == ["record", "copydisk", "reserve", "undefineonsource", "defineondest", "removedisk", "forget"]
 
 
 def test_libvirt_is_told_to_trust_only_where_the_user_vouches_for_a_disk() -> None:
     shared = DiskMove("vda", "/srv/a.qcow2", "shared", "")
-    assert "UNSAFE" not in call(move(shared, disk(DELTA)))[0]
-    assert "UNSAFE" in call(move(dataclasses.replace(shared, vouched=True), disk(DELTA)))[0]
+    assert "UNSAFE" not in migrate_flags(move(shared, disk(DELTA)))[0]
+    assert "UNSAFE" in migrate_flags(move(dataclasses.replace(shared, vouched=True), disk(DELTA)))[0]

@@ -22,9 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     MigrateStep,
     aborting,
-    call,
     finish,
     may_switch,
+    migrate_flags,
     remedy,
     steps,
 )
@@ -178,7 +178,7 @@ def test_libvirt_is_told_exactly_this() -> None:
     wrong: list[object] = []
     for tuning, disks, more, parameters in CALLS:
         wish = move(*disks, tuning=Tuning(**tuning))
-        flags, found = call(wish)
+        flags, found = migrate_flags(wish)
         if (set(flags), len(flags), found) != (LIVE | more, len(LIVE | more), parameters):
             wrong.append((tuning, [each.how for each in disks], flags, found))
         if may_switch(wish) != ("POSTCOPY" in more):
@@ -201,13 +201,13 @@ def test_what_remains_after_the_arrival() -> None:
     cases: list[tuple[Move, dict[str, bool], list[str]]] = [
         (move(), {}, [remove, "forget"]),
         (move(keep_source_storage=True), {}, ["forget"]),
-        (move(autostart=True), {}, ["setautostart", remove, "forget"]),
-        (move(), {"resume": True}, ["resume", remove, "forget"]),
-        (move(), {"define": True}, ["define", remove, "forget"]),
+        (move(autostart=True), {}, ["setautostartondest", remove, "forget"]),
+        (move(), {"resume": True}, ["resumeondest", remove, "forget"]),
+        (move(), {"define": True}, ["defineondest", remove, "forget"]),
         (
             move(autostart=True),
             {"define": True, "resume": True},
-            ["define", "resume", "setautostart", remove, "forget"],
+            ["defineondest", "resumeondest", "setautostartondest", remove, "forget"],
         ),
     ]
     assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
@@ -216,10 +216,10 @@ def test_what_remains_after_the_arrival() -> None:
 
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
-    disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", goes=False), disk(COPY, "vdd")]
+    disks = [disk(SHARED), disk(DELTA, "vdb"), disk(FULL, "vdc", delete_source=False), disk(COPY, "vdd")]
     found = [(step.verb, path_of(step)) for step in steps(move(*disks, files=("/nvram",)))]
     assert found == [
-        ("record", ""), ("makedisk", "/images/vdb.qcow2"), ("makedisk", "/images/vdc.qcow2"), ("carrydisk", "/images/vdd.qcow2"),
+        ("record", ""), ("makedisk", "/images/vdb.qcow2"), ("makedisk", "/images/vdc.qcow2"), ("copydisk", "/images/vdd.qcow2"),
         ("copyfile", "/nvram"),
         ("migrate", ""), ("removedisk", "/images/vdb.qcow2"), ("removedisk", "/images/vdd.qcow2"), ("forget", ""),
     ]  # fmt: skip
@@ -228,10 +228,10 @@ def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
     ]
     assert off == [
         ("record", ""),
-        ("carrydisk", "/images/vdd.qcow2"),
+        ("copydisk", "/images/vdd.qcow2"),
         ("reserve", ""),
-        ("undefine", ""),
-        ("define", ""),
+        ("undefineonsource", ""),
+        ("defineondest", ""),
         ("forget", ""),
     ]
     assert all(step.move.dest == "hyper2" and str(step) for step in steps(move(*disks)))

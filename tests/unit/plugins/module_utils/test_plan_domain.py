@@ -374,7 +374,7 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
     ],
 )
 def test_a_maximum_follows(said: dict[str, t.Any], known: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
-    assert completed(GuestSpec("web1", fields=said, plain=("vcpus", "memory")), known).fields == expected
+    assert completed(GuestSpec("web1", fields=said, as_numbers=("vcpus", "memory")), known).fields == expected
 
 
 def test_policy_rows_are_used_as_they_are_written() -> None:

@@ -8,16 +8,27 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Guest, Host, Move, Pool, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    DiskMove,
+    MigratingGuest,
+    MigrationHost,
+    Move,
+    Pool,
+    Tuning,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import findings
 
-SOURCE = Host("hyper1", "1111", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", ("pc-q35-7.2",), ("qemu", "kvm"), {})
-DEST = Host(
+SOURCE = MigrationHost(
+    "hyper1", "1111", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", ("pc-q35-7.2",), ("qemu", "kvm"), {}
+)
+DEST = MigrationHost(
     "hyper2", "2222", "x86_64", 11_003_000, 10_000_002, 4000, "<cpu/>", ("pc-q35-7.2", "pc-q35-10.0"), ("qemu", "kvm"),
     {"db1": ("dddd", "running")}, pools=(Pool("default", "/images", 10 * 1024**3),), links=frozenset({"br0"}),
     networks=frozenset({"default"}),
 )  # fmt: skip
-GUEST = Guest("web1", "aaaa", "running", 512, "pc-q35-7.2", "kvm", "custom", bridges=("br0",), networks=("default",))
+GUEST = MigratingGuest(
+    "web1", "aaaa", "running", 512, "pc-q35-7.2", "kvm", "custom", bridges=("br0",), networks=("default",)
+)
 DISK = DiskMove(
     "vda", "/images/a.qcow2", "full", "", Volume("default", "a.qcow2", "/images/a.qcow2", 1), room_bytes=1024**3
 )

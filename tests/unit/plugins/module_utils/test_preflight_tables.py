@@ -16,8 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     FULL,
     SHARED,
     DiskMove,
-    Guest,
-    Host,
+    MigratingGuest,
+    MigrationHost,
     Move,
     Pool,
     Tuning,
@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import
 UUID = "11111111-2222-3333-4444-555555555555"
 
 GIB = 1024**3
-SOURCE = Host(
+SOURCE = MigrationHost(
     "hyper1",
     "1111",
     "x86_64",
@@ -39,12 +39,12 @@ SOURCE = Host(
     ("kvm",),
     {"web1": ("aaaa", "running")},
 )
-DEST = Host(
+DEST = MigrationHost(
     "hyper2", "2222", "x86_64", 11_000_000, 10_001_000, 512, "<cpu/>", ("q35", "q36"), ("qemu", "kvm"), {"db1": ("dddd", "running")},
     pools=(Pool("default", "/images", 3 * GIB, 10 * GIB), Pool("fast", "/fast", 3 * GIB, 40 * GIB)),
     links=frozenset({"br0", "br1"}), networks=frozenset({"lan"}),
 )  # fmt: skip
-GUEST = Guest("web1", "aaaa", "running", 512, "q35", "kvm", "custom", bridges=("br0",), networks=("lan",))
+GUEST = MigratingGuest("web1", "aaaa", "running", 512, "q35", "kvm", "custom", bridges=("br0",), networks=("lan",))
 
 
 def disk(target: str, how: str = FULL, pool: str = "default", room: int = GIB) -> DiskMove:

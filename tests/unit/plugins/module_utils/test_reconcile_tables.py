@@ -244,7 +244,7 @@ def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: 
     written: list[dict[str, t.Any]] = []
     monkeypatch.setattr(query, "by_uuid", lambda connection, *_more: connection)
     monkeypatch.setattr(migration_files, "remember", lambda _guest, fields: written.append(dict(fields)))
-    disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", goes=False))
+    disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", delete_source=False))
     reconcile.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks))
     more: dict[str, t.Any] = {"keep_source_storage": True, "paused": True, "autostart": True}
     more["tuning"] = Tuning(timeout_action="suspend")

@@ -19,9 +19,9 @@ RENAMED = GuestSpec("web2", renamed_from="web1")
 
 
 def test_a_guest_is_renamed_once() -> None:
-    assert rename(RENAMED, None, OFF, keeps=["nvram"], memory={}) == steps.Rename("web1", "web2")
-    assert rename(dataclasses.replace(RENAMED, uuid="u1"), None, OFF, keeps=(), memory={"seed": "x"}) is not None
-    assert rename(RENAMED, OTHER, None, keeps=(), memory={}) is None
+    assert rename(RENAMED, None, OFF, keeps=["nvram"], recorded={}) == steps.Rename("web1", "web2")
+    assert rename(dataclasses.replace(RENAMED, uuid="u1"), None, OFF, keeps=(), recorded={"seed": "x"}) is not None
+    assert rename(RENAMED, OTHER, None, keeps=(), recorded={}) is None
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_a_guest_is_renamed_once() -> None:
             {},
             "it is paused; shut it down first",
         ),
-        (RENAMED, None, OFF, {"memory": {"moving": "h2"}}, "its migration is in progress or was interrupted"),
-        (RENAMED, None, OFF, {"memory": {"making": ["/a"]}}, "left /a incomplete"),
+        (RENAMED, None, OFF, {"recorded": {"moving": "h2"}}, "its migration is in progress or was interrupted"),
+        (RENAMED, None, OFF, {"recorded": {"making": ["/a"]}}, "left /a incomplete"),
         (
             RENAMED,
             None,
@@ -53,7 +53,7 @@ def test_what_is_not_renamed(
     wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, more: dict[str, t.Any], said: str
 ) -> None:
     with pytest.raises(VirtError, match=f"^cannot rename web1 to web2: .*{said}"):
-        rename(wanted, found, former, **{"keeps": (), "memory": {}, **more})
+        rename(wanted, found, former, **{"keeps": (), "recorded": {}, **more})
 
 
 @pytest.mark.parametrize(

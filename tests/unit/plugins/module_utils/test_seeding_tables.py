@@ -51,7 +51,7 @@ def known(digest: str | None = None, **more: t.Any) -> Known:
 
 
 def xml_of(volume: Volume) -> str:
-    """As `caps.new_volume` does it, shorter."""
+    """As `host_xml.new_volume` does it, shorter."""
     return f"<volume name='{volume.name}'/>"
 
 

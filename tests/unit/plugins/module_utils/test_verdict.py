@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import aborting, clearing, reconciling
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Reconcile, aborting, clearing
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, judge
 
 STATES = [
@@ -221,7 +221,7 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
         "absent",
         "",
         (
-            "given away",
+            "handed over",
             "nothing",
             (
                 "handed over by the source, and missing on the destination; nothing was touched; if its disks are left "
@@ -440,6 +440,6 @@ def test_who_is_alone_clears_away_what_moves_there() -> None:
         steps for *_case, steps in cases
     ]
     assert (
-        str(reconciling(move)) == "resolve the interrupted migration of web1 to hyper2"
-        and reconciling(move).verb == "reconcile"
+        str(Reconcile(move)) == "resolve the interrupted migration of web1 to hyper2"
+        and Reconcile(move).verb == "reconcile"
     )

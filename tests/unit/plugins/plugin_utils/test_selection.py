@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils._selection import (
-    Copy,
+    HostedGuest,
     Hosts,
     answers,
     check_expected,
@@ -20,19 +20,21 @@ from ansible_collections.corral.virt.plugins.plugin_utils._selection import (
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
 GUESTS = (
-    Copy("h1", "web1", "u1", "running", ("front",)),
-    Copy("h1", "web2", "u2", "shutdown", ("front", "old")),
-    Copy("h2", "db1", "u3", "paused"),
-    Copy("h2", "web3", "u4", "crashed"),
+    HostedGuest("h1", "web1", "u1", "running", ("front",)),
+    HostedGuest("h1", "web2", "u2", "shutdown", ("front", "old")),
+    HostedGuest("h2", "db1", "u3", "paused"),
+    HostedGuest("h2", "web3", "u4", "crashed"),
 )
 
 
-def hit(action: str, there: t.Sequence[Copy] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
+def hit(action: str, there: t.Sequence[HostedGuest] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
     """`web1@h1` for each guest that is found."""
     return [f"{copy.name}@{copy.host}" for copy in found(_actions.action(action), arguments, there, hosts)]
 
 
-def refused(action: str, there: t.Sequence[Copy] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
+def refused(
+    action: str, there: t.Sequence[HostedGuest] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any
+) -> list[str]:
     """What is said instead."""
     try:
         found(_actions.action(action), arguments, there, hosts)
@@ -146,7 +148,7 @@ def test_a_guest_does_not_take_the_name_of_another_host() -> None:
 
 
 def test_of_two_guests_of_a_name_one_is_renamed() -> None:
-    other, twin = Copy("h2", "web2", "u9", "shutdown"), Copy("h2", "web2", "u2", "shutdown")
+    other, twin = HostedGuest("h2", "web2", "u9", "shutdown"), HostedGuest("h2", "web2", "u2", "shutdown")
     result = refused("rename", [*GUESTS, other], guest="web2", to="web9")
     assert result == [
         "web2 is on h1 (off) and on h2 (off); these are different guests: name the host with -e host=HOST"
@@ -161,7 +163,7 @@ def test_of_two_guests_of_a_name_one_is_renamed() -> None:
 
 
 def test_nobody_chooses_between_two_of_a_name() -> None:
-    other, copy = Copy("h2", "web1", "u9", "shutdown"), Copy("h2", "web1", "u1", "paused")
+    other, copy = HostedGuest("h2", "web1", "u9", "shutdown"), HostedGuest("h2", "web1", "u1", "paused")
     for name in ("web1", "web1*"):
         assert refused("shutdown", [*GUESTS, other], guest=[name]) == [
             "web1 is on h1 (running) and on h2 (off); these are different guests: name the host with --limit"
@@ -174,14 +176,14 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
 
 
 def test_a_move_begins_where_the_guest_runs() -> None:
-    copy = Copy("h2", "web1", "u1", "paused")
+    copy = HostedGuest("h2", "web1", "u1", "paused")
     assert hit("migrate", [copy, *GUESTS], guest="web1", to="h2") == ["web1@h1"]
-    assert hit("migrate", [Copy("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
-    twice = [GUESTS[0], Copy("h2", "web1", "u1", "running")]
+    assert hit("migrate", [HostedGuest("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
+    twice = [GUESTS[0], HostedGuest("h2", "web1", "u1", "running")]
     assert refused("migrate", twice, guest="web1", to="h2") == [
         "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one"
     ]
-    twice[1] = Copy("h2", "web1", "u9", "running")
+    twice[1] = HostedGuest("h2", "web1", "u9", "running")
     assert (
         "h1 and h2 have different guests with this name; rename one of them"
         in refused("migrate", twice, guest="web1")[0]
@@ -214,7 +216,7 @@ def test_guests_whose_names_are_none_are_left_alone() -> None:
 
 
 def test_what_a_host_calls_its_guests_reaches_no_terminal() -> None:
-    there = [Copy("h1", "web1", "u1", "ru\x1bnning"), Copy("h2", "web1", "u2", "off")]
+    there = [HostedGuest("h1", "web1", "u1", "ru\x1bnning"), HostedGuest("h2", "web1", "u2", "off")]
     assert "\x1b" not in refused("start", there, guest=["web1"])[0]
 
 
@@ -259,7 +261,11 @@ def test_an_answer_of_another_shape_is_refused(result: object) -> None:
 
 
 def test_a_name_that_needs_quotes_is_written_as_json() -> None:
-    there = (*GUESTS, Copy("h1", "Windows 10", "u5", "running"), Copy("h2", "{{ evil }}x", "u6", "running"))
+    there = (
+        *GUESTS,
+        HostedGuest("h1", "Windows 10", "u5", "running"),
+        HostedGuest("h2", "{{ evil }}x", "u6", "running"),
+    )
     [result] = refused("start", there, guest=["Windows"])
     assert result.endswith(
         """; did you mean Windows 10 on h1? Write such a name as JSON: -e '{"guest": ["Windows 10"]}'"""
@@ -271,18 +277,18 @@ def test_a_name_that_needs_quotes_is_written_as_json() -> None:
 def test_guests_of_a_host_that_was_read_whole() -> None:
     guest = {"name": "web1", "uuid": "u1", "state": "running", "tags": ["front"]}
     read = answers({"h1": {"host": {"guests": [guest]}}, "h2": {"host": {"guests": []}}, "h3": {"unreachable": True}})
-    assert copies(read) == [Copy("h1", "web1", "u1", "running", ("front",))] and set(read) == {"h1", "h2"}
+    assert copies(read) == [HostedGuest("h1", "web1", "u1", "running", ("front",))] and set(read) == {"h1", "h2"}
     for odd in ("x", {}, {"guests": "x"}, None):
         with pytest.raises(BadInput, match="h1: its list of guests cannot be read; inspect the host"):
             answers({"h1": {"host": odd}})
 
 
-def chosen(*guests: Copy, **other: t.Any) -> list[dict[str, t.Any]]:
+def chosen(*guests: HostedGuest, **other: t.Any) -> list[dict[str, t.Any]]:
     """As the web console tells them."""
     return [{"name": one.name, "uuid": one.uuid, "host": one.host, "tags": list(one.tags), **other} for one in guests]
 
 
-def differs(hit: t.Sequence[Copy], expected: list[dict[str, t.Any]]) -> list[str]:
+def differs(hit: t.Sequence[HostedGuest], expected: list[dict[str, t.Any]]) -> list[str]:
     try:
         check_expected(_actions.action("reset"), hit, expected)
     except BadInput as error:
@@ -304,3 +310,8 @@ def test_guests_are_those_that_were_chosen() -> None:
     (problem,) = differs([web2], [{"name": "old", "uuid": web2.uuid, "host": "h1", "tags": []}])
     assert "cannot reset web2" in problem, "it has another name now"
     assert differs([web1], []), "nothing was chosen: the guest was not there when it was to be made"
+
+
+@pytest.mark.parametrize(("what", "name"), [("creates", "create"), ("renames", "rename"), ("moves", "migrate")])
+def test_what_the_catalogue_says_of_an_action_tells_how_its_guests_are_found(what: str, name: str) -> None:
+    assert [one for one in _actions.names() if getattr(_actions.action(one), what)] == [name]

@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""XML namespaces of what the collection records in libvirt's <metadata> of a guest."""
+"""Names in libvirt's documents of guests that more than one room knows."""
 
 from __future__ import annotations
 
-__all__ = ["CORRAL", "SEEN"]
+__all__ = ["AGENT_CHANNEL", "CORRAL", "SEEN"]
 
+AGENT_CHANNEL = "org.qemu.guest_agent.0"
+# Namespaces of what the collection records in <metadata>. Addresses change by themselves: of two runs that write, each
+# replaces its own element as a whole and none of the other's.
 CORRAL = "urn:corral:virt:guest:1"
-# Addresses change by themselves. Of two runs that write, each replaces its own element as a whole and none of the
-# other's.
 SEEN = "urn:corral:virt:seen:1"

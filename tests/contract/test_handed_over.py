@@ -35,12 +35,12 @@ def test_what_libvirt_wrote_decides(guest: subprocess.Popen[bytes], tmp_path: Pa
         guest.wait()
 
     threading.Timer(0.5, end).start()
-    assert qemu.given_away("web1", lambda: False) is away
+    assert qemu.handed_over("web1", lambda: False) is away
 
 
-def test_a_guest_that_lives_is_not_given_away(guest: subprocess.Popen[bytes]) -> None:
+def test_a_guest_that_lives_is_not_handed_over(guest: subprocess.Popen[bytes]) -> None:
     asked = iter([False, False, True])
-    assert qemu.given_away("web1", lambda: next(asked)) is False
+    assert qemu.handed_over("web1", lambda: next(asked)) is False
     assert guest.poll() is None and next(asked, None) is None, "it asked until it was over"
 
 
@@ -48,7 +48,7 @@ def test_a_guest_that_lives_is_not_given_away(guest: subprocess.Popen[bytes]) ->
 def test_nobody_knows(guest: subprocess.Popen[bytes], tmp_path: Path, lacks: str) -> None:
     (tmp_path / lacks).unlink()
     guest.terminate()
-    assert qemu.given_away("web1", lambda: False) is False
+    assert qemu.handed_over("web1", lambda: False) is False
 
 
 @pytest.mark.parametrize(

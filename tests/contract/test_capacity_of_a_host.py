@@ -14,10 +14,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan.room import Room, check
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity, check
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
-ROOM = Room(memory_mib=1000, vcpus=4)
+CAPACITY = Capacity(memory_mib=1000, vcpus=4)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def connection(tmp_path: Path) -> t.Iterator[t.Any]:
 def made(connection: t.Any, name: str, *, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
     """A guest without disks and interfaces."""
     wanted = {"name": name, "vcpus": 1, "memory": 400, "disks": [], "interfaces": [], "state": "running", **options}
-    return guest.converge(connection, domain_options.wanted(wanted), Gate(check_mode=check_mode), ROOM)
+    return guest.converge(connection, domain_options.wanted(wanted), Gate(check_mode=check_mode), CAPACITY)
 
 
 def names(connection: t.Any) -> set[str]:
@@ -66,22 +66,22 @@ def test_guests_that_stay_off_or_are_there_take_no_new_room(connection: t.Any) -
     [(200, 1, ""), (201, 1, "MiB of memory: 800 of 1000"), (200, 2, "vcpus: 3 of 4"), (201, 2, "1000 .*; vcpus: 3")],
 )
 def test_limits(memory_mib: int, vcpus: int, words: str) -> None:
-    room = Room(1000, 4, memory_used_mib=800, vcpus_used=3)
+    capacity = Capacity(1000, 4, memory_used_mib=800, vcpus_used=3)
     with pytest.raises(Refused, match=words) if words else contextlib.nullcontext():
-        check("web1", room, memory_mib=memory_mib, vcpus=vcpus)
+        check("web1", capacity, memory_mib=memory_mib, vcpus=vcpus)
 
 
 def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> None:
     """A process that places a guest where only one fits: what it sees is the counter."""
     stack = contextlib.ExitStack()
     private.place = lambda: place
-    host = guest._Host(_Here(counter), stack, Gate(check_mode=False), Room(1, 9))
+    host = guest._Host(_Here(counter), stack, Gate(check_mode=False), Capacity(1, 9))
     at_once.wait()
     with stack:
-        room = host.room("new")
-        assert room
+        capacity = host.capacity("new")
+        assert capacity
         try:
-            check("new", room, memory_mib=1, vcpus=1)
+            check("new", capacity, memory_mib=1, vcpus=1)
         except Refused:
             results.put(False)
             return

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which text from outside may pass for plain, so that nobody has to decode it and nothing in it is ever executed."""
+"""Text from outside: what of it may be trusted, because there is nothing in it to execute, and what may be printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible.template import trust_as_template
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 
-__all__ = ["plain", "printable", "templated"]
+__all__ = ["printable", "templated", "trusted"]
 
 
 def templated(text: str) -> bool:
@@ -19,7 +19,7 @@ def templated(text: str) -> bool:
     return text.startswith("#jinja2:") or ("{" in text and any(mark in text for mark in ("{{", "{%", "{#")))
 
 
-def plain(value: t.Any) -> t.Any:
+def trusted(value: t.Any) -> t.Any:
     """The value with every text that is no template marked as trusted.
 
     ansible-core wraps what is not trusted into `__ansible_unsafe` when it prints an inventory, and AWX stores that
@@ -28,7 +28,7 @@ def plain(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return value if templated(value) else trust_as_template(value)
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [trusted(item) for item in value]
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: trusted(item) for key, item in value.items()}
     return value
