@@ -251,6 +251,8 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
         )
     elif device == "lun" and element.get("type") == "network" and element.find("source").get("protocol") != "iscsi":
         yield "a lun on the network must be of protocol iscsi; use device: disk for others"
+    if device == "cdrom" and not values["readonly"]:
+        yield "a cdrom is always readonly; omit readonly"
     if values["readonly"] and device == "disk" and bus in ("ide", "sata"):
         yield f"a disk on bus {bus} cannot be readonly; use bus virtio or scsi, or device: cdrom"
     if values.get("io") == "native" and values.get("cache") not in ("none", "directsync"):

@@ -680,6 +680,20 @@ def test_each_disk_has_a_target_of_its_own(devices: str, options: dict[str, t.An
     assert problems(guest(devices), options) == told
 
 
+@pytest.mark.parametrize(
+    ("disk", "told"),
+    [
+        (CDROM, ["disks[sda] of web1: a cdrom is always readonly; omit readonly"]),
+        (
+            CDROM.replace("cdrom", "disk").replace("'sata'", "'scsi'").replace("<target", "<source file='/a'/><target"),
+            [],
+        ),
+    ],
+)
+def test_libvirt_lets_nobody_write_to_a_cdrom(disk: str, told: list[str]) -> None:
+    assert problems(guest(disk), {"disks": [{"name": "sda", "readonly": False}]}) == told
+
+
 FIRST_DISK = DISK.format("vda", "virtio", "<boot order='1'/>")
 FIRST_NIC = "<interface type='user'><mac address='52:54:00:00:00:01'/><boot order='1'/></interface>"
 FIRST_CARD = CARD.format("gpu", 1).replace("<source>", "<boot order='1'/><source>")
