@@ -140,11 +140,11 @@ def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep]
         else:
             found += [step for step in made if step not in found]
     if record_changed:
-        found += [step for step in _metadata(now, [], "") or [] if step not in found]
+        found += [step for step in _metadata(now) if step not in found]
     return found, pending
 
 
-def _metadata(now: Now, _changes: Changes, _device: str) -> Steps:
+def _metadata(now: Now, _changes: Changes = (), _device: str = "") -> list[steps.GuestStep]:
     fields = now.wanted.fields
     return [steps.SetMetadata(now.wanted.name, fields.get("title"), fields.get("description"), now.running.metadata)]
 
@@ -160,7 +160,7 @@ def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
 def _memory(now: Now, _changes: Changes, _device: str) -> Steps:
     """A guest without a balloon keeps what it has; one that was asked and did not follow is not asked again."""
     kib = now.wanted.fields["memory.current_kib"]
-    can = kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model", "virtio") != "none"
+    can = kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model") != "none"
     return [steps.SetMemory(now.wanted.name, kib, now.asked)] if can and now.limits.get("asked_kib") != kib else None
 
 

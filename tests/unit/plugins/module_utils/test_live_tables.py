@@ -243,3 +243,82 @@ def test_an_update_carries_only_what_can_be_updated() -> None:
     assert carried.graphics == {"type": "vnc", "password": "secret"} and carried.xml is None
     silent = live.updates(GuestSpec("web1"))
     assert silent.fields == {} and silent.graphics is None
+
+
+AT_ONCE: dict[str, set[str]] = {
+    live.METADATA: {"title", "description", "tags"},
+    live.VCPUS: {"vcpus.current"},
+    live.MEMORY: {"memory.current_kib"},
+    live.SCHEDULER: {
+        "vcpus.shares",
+        "vcpus.period_us",
+        "vcpus.quota_us",
+        "vcpus.global_period_us",
+        "vcpus.global_quota_us",
+        "vcpus.emulator_period_us",
+        "vcpus.emulator_quota_us",
+        "vcpus.iothread_period_us",
+        "vcpus.iothread_quota_us",
+    },
+    live.MEMTUNE: {"memory.hard_limit_kib", "memory.soft_limit_kib", "memory.swap_hard_limit_kib"},
+    live.NUMATUNE: {"numa.nodeset"},
+    live.PIN: {
+        "vcpus.emulator_cpuset",
+        "vcpus.pinning[]",
+        "vcpus.pinning[].cpuset",
+        "vcpus.iothread_pinning[]",
+        "vcpus.iothread_pinning[].cpuset",
+    },
+    live.IOTHREADS: {"vcpus.iothreads"},
+    live.LIFECYCLE: {"on_poweroff", "on_reboot", "on_crash"},
+    live.STATS: {"balloon.stats_period_s"},
+    live.ATTACH: {"disks[]", "interfaces[]", "hostdevs[]", "controllers[]"},
+    live.IOTUNE: {"disks[].iotune"},
+    live.UPDATE: {
+        *(f"disks[].{option}" for option in ("source", "volume", "url", "network", "startup_policy")),
+        *(f"interfaces[].{option}" for option in ("link", "bridge", "network", "type", "portgroup", "vlan")),
+        *(f"interfaces[].{option}" for option in ("filterref.name", "filterref.parameters", "bandwidth")),
+        "graphics.password",
+    },
+    live.FIXED: {"firmware", "secure_boot", "loader.path", "loader.type", "loader.secure"},
+}
+
+
+def test_the_policy_is_what_the_guide_promises() -> None:
+    """A word that is wrong here would let a change wait, or fail, without another test."""
+    found: dict[str, set[str]] = {}
+    for field, policy in live.POLICY.items():
+        found.setdefault(policy, set()).add(field)
+    assert found == AT_ONCE
+    assert live.how("machine") == live.NEXT_BOOT
+
+
+@pytest.mark.parametrize("field", sorted(AT_ONCE[live.SCHEDULER] - {"vcpus.shares"}))
+def test_limits_of_threads_have_libvirts_names(field: str) -> None:
+    who, _, what = field.removeprefix("vcpus.").removesuffix("_us").rpartition("_")
+    [step], _pending = live.live_steps(now((field, None, 5000)), record_changed=False)
+    assert step == parameters("scheduler", {f"{who or 'vcpu'}_{what}": 5000})
+
+
+@pytest.mark.parametrize("limit", ["hard_limit", "soft_limit", "swap_hard_limit"])
+def test_limits_of_memory_have_libvirts_names(limit: str) -> None:
+    [step], _pending = live.live_steps(now((f"memory.{limit}_kib", None, 9)), record_changed=False)
+    assert step == parameters("memory", {limit: 9})
+
+
+@pytest.mark.parametrize(
+    ("field", "wanted", "limits", "expected"),
+    [
+        ("vcpus.current", 1, {}, []),
+        ("vcpus.current", 1, {"vcpus.maximum": 4}, [steps.SetVcpus("web1", 1)]),
+        ("memory.current_kib", 1, {}, []),
+        ("memory.current_kib", 1, {"memory.maximum_kib": 1}, [steps.SetMemory("web1", 1)]),
+        ("disks[system].iotune.read_iops", 1, {}, []),
+    ],
+)
+def test_what_is_not_known_of_a_guest_is_not_there(
+    field: str, wanted: int, limits: dict[str, int], expected: list[steps.GuestStep]
+) -> None:
+    spec, running = GuestSpec("web1", fields={field: wanted}), Grafted("", (Change(field, None, wanted),))
+    made, pending = live.live_steps(live.Now(spec, running, Grafted("", ()), limits), record_changed=False)
+    assert made == expected and bool(pending) is not bool(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_a_guest_does_not_go_where_another_one_has_its_name() -> None:
         left = dataclasses.replace(host("b"), guests={"a-10": Copy(state, uuid)})
         [moved] = simulate([lost, left], Policy(), lose=["a"]).moved
         assert moved.host == expected and ("has another guest named a-10" in moved.why) is (expected is None)
+        assert simulate([lost, left], Policy(), lose=["a"]).hosts == [left], "a copy is counted there already"
     both = simulate([lost, left, host("c")], Policy(), lose=["a"])
     assert [one.host for one in both.moved] == ["b"], "where its copy is"
 
@@ -76,3 +78,45 @@ def test_the_room_for_a_next_loss_is_not_filled() -> None:
     assert "require_n_plus is 1" in found.limit
     two = simulate(hosts[:2], policy, lose=["a"])
     assert [one.host for one in two.moved] == ["b"]
+
+
+def test_guests_of_a_lost_host_and_new_ones_have_the_same_policy() -> None:
+    twice, hosts = Policy(memory_overcommit=2.0), [host("a", 90), host("b", 90)]
+    assert [one.host for one in simulate(hosts, twice, lose=["a"]).moved] == ["b"]
+    assert [one.host for one in simulate(hosts[:1], twice, add=[Guest("new", 1, 90)]).added] == ["a"]
+
+
+def test_without_a_kind_there_is_no_limit() -> None:
+    found = simulate([host("a")], Policy())
+    assert (found.count, found.limit, found.moved, found.added) == (None, "", [], [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "its", "most"),
+    [
+        (Guest("more", 1, 10), {}, 10),
+        (Guest("more", 1, 30), {}, 3),
+        (Guest("more", 1, 1), {}, 8),
+        (Guest("more", 3, 1), {}, 2),
+        (Guest("more", 1, 10), {"memory_used_mib": 71}, 2),
+        (Guest("more", 1, 1), {"vcpus_used": 5}, 3),
+        (Guest("more", 1, 101), {}, 0),
+        (Guest("more", 1, 10), {"memory_used_mib": 200}, 0),
+        (Guest("more", 0, 0), {}, 8),
+        (Guest("more", 1, 1), {"cpus": 200}, 100),
+    ],
+)
+def test_no_more_are_tried_than_there_can_be(
+    kind: Guest, its: dict[str, t.Any], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = dataclasses.replace(host("a", cpus=10 if kind.memory_mib == 10 else 8), **its)
+    assert simulation._at_most(kind, there, Policy(cpu_overcommit=1.0)) == most
+    tried: list[int] = []
+
+    def placed(guests: list[Guest], hosts: list[Host], _policy: Policy) -> tuple[list[t.Any], list[Host]]:
+        tried.append(len(guests))
+        return [], hosts
+
+    monkeypatch.setattr(simulation, "_placed", placed)
+    simulation.filled(kind, [there, there], Policy(cpu_overcommit=1.0))
+    assert tried == [2 * most + 1]

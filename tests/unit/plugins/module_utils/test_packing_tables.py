@@ -1,0 +1,200 @@
+"""Packing, rule by rule: what is large, what costs, where room is made, and what is told of those that remain."""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan import packing
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
+
+TIGHT = Policy(cpu_overcommit=1.0)
+
+
+def guest(name: str, memory_mib: int = 100, vcpus: int = 1, **more: t.Any) -> Guest:
+    """A guest."""
+    return Guest(name, vcpus, memory_mib, **more)
+
+
+def host(name: str, memory_mib: int = 1000, cpus: int = 10, **more: t.Any) -> Host:
+    """A hypervisor."""
+    return Host(name, cpus, memory_mib, **more)
+
+
+def loads(*hosts: Host, guests: t.Sequence[Guest] = ()) -> dict[str, Load]:
+    """The hosts before anything is put on them."""
+    neighbours = Neighbours(hosts, guests)
+    return {one.name: Load(one, TIGHT, (), neighbours) for one in hosts}
+
+
+def packed(guests: t.Sequence[Guest], *hosts: Host) -> dict[str, tuple[str | None, str]]:
+    """Where each goes, and why."""
+    found = packing.packed(guests, hosts, TIGHT, apart={}, last=())
+    return {name: (one.host, one.why) for name, one in found.items()}
+
+
+def words(*names: str) -> frozenset[str]:
+    """As guests and hosts have them."""
+    return frozenset(names)
+
+
+def test_what_a_guest_costs() -> None:
+    stub: t.Any = types.SimpleNamespace(skew=lambda _guest: 2.0, cost=lambda _guest: 10.0)
+    assert packing._skewed(stub, guest("a")) == 2.5
+    load = Load(host("a", memory_used_mib=100, vcpus_used=2), TIGHT)
+    assert packing._skew_after(load, guest("b", 200, 4)) == pytest.approx(0.3)
+
+
+OPEN, CLOSED = host("a"), host("b", maintenance="new disks")
+
+
+@pytest.mark.parametrize(
+    ("guests", "hosts", "expected"),
+    [
+        ([guest("x", 1000, 10)], [OPEN], False),
+        ([guest("x", 1001, 1)], [OPEN], True),
+        ([guest("x", 1, 11)], [OPEN], True),
+        ([guest("x", 600, 1), guest("y", 401, 1)], [OPEN], True),
+        ([guest("x", 600, 1), guest("y", 401, 1)], [OPEN, host("c")], False),
+        ([guest("x", 600, 1), guest("y", 401, 1)], [OPEN, CLOSED], True),
+        ([guest("x", 1000, 1)], [OPEN, host("c", memory_used_mib=9000)], False),
+        ([guest("x", 1001, 1)], [OPEN, host("c", memory_used_mib=1000)], True),
+    ],
+)
+def test_hosts_have_too_little_together(guests: list[Guest], hosts: list[Host], expected: bool) -> None:
+    assert packing._exceed(guests, loads(*hosts)) is expected
+
+
+@pytest.mark.parametrize(
+    ("wish", "its", "expected"),
+    [
+        ({}, {}, True),
+        ({"host": "a"}, {}, True),
+        ({"host": "b"}, {}, False),
+        ({"host": "a"}, {"maintenance": "new disks"}, False),
+        ({}, {"memory_used_mib": 1000}, False),
+    ],
+)
+def test_who_may_take_a_guest(wish: dict[str, t.Any], its: dict[str, t.Any], expected: bool) -> None:
+    assert packing._may_take(Load(host("a", **its), TIGHT), guest("x", **wish)) is expected
+
+
+def test_more_rules_are_tried_where_they_could_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[packing.Size] = []
+    ordered = packing._ordered
+
+    def noted(guests: t.Any, there: t.Any, last: t.Any, size: packing.Size) -> list[Guest]:
+        tried.append(size)
+        return ordered(guests, there, last, size)
+
+    monkeypatch.setattr(packing, "_ordered", noted)
+    assert [one for one, _why in packed([guest("x"), guest("y", 900)], host("a")).values()] == ["a", "a"]
+    assert tried == [max], "all have a host"
+    tried.clear()
+    packed([guest(name, 600) for name in "xyz"], host("a"), host("b"))
+    assert len(tried) == len(packing._RULES), "one of them may find room"
+    tried.clear()
+    packed([guest(name, 600) for name in "wxyz"], host("a"), host("b"))
+    assert tried == [max, packing._smallest, packing._smallest], "all cannot have a host"
+
+
+def test_the_largest_come_first_and_a_group_is_as_large_as_all_of_it() -> None:
+    together = [guest(name, 300, together=words("A")) for name in ("s1", "s2")]
+    others = [guest("big", 500), guest("same", 600, 2), guest("middle", 400), guest("small", 10)]
+    every = [*others, *together]
+    order = packing._ordered(every, loads(host("a"), guests=every), ["big"], max)
+    assert [one.name for one in order] == ["same", "s1", "s2", "middle", "small", "big"]
+
+
+def test_a_host_is_chosen_again_while_it_is_the_cheapest() -> None:
+    there = loads(host("a"), host("b", memory_used_mib=900))
+    choices = packing._Choices(guest("x"), there, Load.cost)
+    for name in ("x", "y", "z"):
+        assert choices.best(guest(name)) == ("a", 2)
+        there["a"].put(guest(name))
+        choices.changed("a")
+
+
+def test_a_host_that_one_guest_cannot_have_stays_for_the_next() -> None:
+    there = loads(host("a", guests={"x": Copy("running", "other")}), host("b", memory_used_mib=500))
+    choices = packing._Choices(guest("x", uuid="u1"), there, Load.cost)
+    assert choices.best(guest("x", uuid="u1")) == ("b", 1)
+    assert choices.best(guest("y", uuid="u2")) == ("a", 2)
+
+
+def test_each_guest_without_a_host_has_its_reason() -> None:
+    found = packed([guest("x", 2000), guest("y", 3000)], host("a"))
+    assert [why.partition(", and")[0] for _host, why in found.values()] == [
+        "it needs 1 vcpus and 3000 MiB",
+        "it needs 1 vcpus and 2000 MiB",
+    ]
+    full = host("a", memory_used_mib=950, guests={"x": Copy("running", "other")})
+    named = packed([guest("x", uuid="u1"), guest("y", uuid="u2")], full)
+    assert "another guest named x" in named["x"][1] and "another guest named" not in named["y"][1]
+
+
+def squeezed(wanted: Guest, there: dict[str, Load], *others: Guest, on: str = "a") -> tuple[packing._Packing, bool]:
+    """A packing that has put the others on a host and then chooses one for `wanted`; and whether it found one."""
+    work = packing._Packing(there, Load.cost)
+    for other in others:
+        there[on].put(other)
+    work.choose(wanted)
+    return work, wanted not in work.left
+
+
+def full(**more: t.Any) -> dict[str, Load]:
+    """A host on which only the guest finds what it needs, and one with a little room."""
+    return loads(host("a", bridges=words("x"), **more), host("b", memory_used_mib=900, bridges=words()))
+
+
+WANTED = guest("big", 950, bridges=words("x"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "expected"),
+    [
+        (WANTED, [guest("o", 100)], True),  # all that is left elsewhere
+        (WANTED, [guest("o", 101)], False),
+        (guest("big", 1000, bridges=words("x")), [guest("o", 100)], True),  # all that there is
+        (guest("big", 100, 10, bridges=words("x")), [guest("o", 100)], True),
+        (guest("big", 1001, bridges=words("x")), [guest("o", 100)], False),
+        (guest("big", 950, bridges=words("y")), [guest("o", 100)], False),
+        (WANTED, [guest("o", 100, host="a")], False),
+        (WANTED, [guest("o", 100, together=words("shop"))], False),
+        (guest("big", 970, bridges=words("x")), [guest("n", 20), guest("o", 70)], True),  # the second frees enough
+        (guest("big", 990, bridges=words("x")), [guest("n", 20), guest("o", 70)], False),
+    ],
+)
+def test_room_is_made(wanted: Guest, others: list[Guest], expected: bool) -> None:
+    work, found = squeezed(wanted, full(), *others)
+    assert found is expected
+    assert len(work._loads["a"].batch) == len(others), "what moved was replaced, or stays"
+
+
+def test_no_room_is_made_for_who_asks_for_a_host_or_stays_with_others() -> None:
+    for more in ({"host": "b"}, {"together": words("shop")}):
+        wanted = guest("big", 950, bridges=words("x"), **more)
+        assert not squeezed(wanted, full(), guest("o", 100))[1]
+
+
+def test_room_is_made_for_others_than_the_one_that_was_refused() -> None:
+    work, found = squeezed(guest("huge", 5000), full(), guest("o", 100))
+    assert not found
+    work.choose(WANTED)
+    assert WANTED not in work.left
+
+
+def test_room_is_made_where_no_host_has_more_than_who_goes_needs() -> None:
+    there = loads(host("a", bridges=words("x")), host("b", memory_used_mib=500, bridges=words()))
+    assert squeezed(guest("big", 1000, bridges=words("x")), there, guest("o", 500))[1]
+
+
+def test_a_guest_is_not_refused_for_the_name_of_another_one() -> None:
+    wanted = [guest(name, 950, bridges=words("x"), uuid=f"u-{name}") for name in ("x", "y")]
+    work, found = squeezed(wanted[0], full(guests={"x": Copy("running", "other")}), guest("o", 100))
+    assert not found
+    work.choose(wanted[1])
+    assert work.left == wanted[:1]
