@@ -11,7 +11,8 @@ Tests are collected once, in one process. Each is run once under coverage, to kn
 of the process, in which the changed statement replaces the original in place, and those tests run, cases of tables
 first, until one fails. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
 test that takes longer than SLOW_S does not count. Seconds are those of the processor, so that a busy machine finds the
-same. No mutant is sampled or left out. Leaves build/mutation.json.
+same. No mutant is sampled or left out; survivors that are listed in equivalents.yml count as equivalent. Leaves
+build/mutation.json.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import typing as t
 from pathlib import Path
 
 import coverage
+import equivalents
 import pytest
 from _pytest.runner import runtestprotocol
 from mutants import Mutant, mutants
@@ -102,7 +104,7 @@ class Outcome:
     """What became of one mutant."""
 
     mutant: Mutant
-    status: str  # killed, timeout, survived, untested; untried when the run was ended before
+    status: str  # killed, timeout, survived, untested, equivalent; untried when the run was ended before
     test: str = ""  # that noticed it
 
 
@@ -475,6 +477,19 @@ class Mutation:
                 noticed[outcome.mutant.file] = [outcome.test, *(name for name in known if name != outcome.test)][:30]
 
         _forked([functools.partial(job, *each) for each in tried], label="tried", done=done)
+        self._excuse()
+
+    def _excuse(self) -> None:
+        """Survivors that do what the original does; who is listed and does not survive is told."""
+        listed = equivalents.read()
+        for outcome in [one for one in self.outcomes if equivalents.key(one.mutant) in listed]:
+            if outcome.status in ("survived", "untested"):
+                outcome.status = "equivalent"
+            elif outcome.status != "untried":
+                print(f"{outcome.mutant} is listed as equivalent, and {outcome.test or 'time'} notices it: remove it")
+
+
+_COUNTED = ("mutants", "killed", "timeouts", "survived", "untested", "equivalent")  # the last is not among the first
 
 
 def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[str, t.Any]:
@@ -485,8 +500,11 @@ def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[st
     outcomes = [outcome for outcome in outcomes if outcome.status != "untried"]
     files: dict[str, dict[str, t.Any]] = {}
     for outcome in outcomes:
-        fresh = {"mutants": 0, "killed": 0, "timeouts": 0, "survived": 0, "untested": 0, "score": 0.0, "survivors": []}
+        fresh: dict[str, t.Any] = {**dict.fromkeys(_COUNTED, 0), "score": 100.0, "survivors": []}
         row = files.setdefault(outcome.mutant.file, fresh)
+        if outcome.status == "equivalent":
+            row["equivalent"] += 1
+            continue
         alive = outcome.status in ("survived", "untested")
         row["mutants"] += 1
         row["killed"] += not alive
@@ -498,11 +516,8 @@ def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[st
             mutant = outcome.mutant
             result = {"line": mutant.line, "before": mutant.before, "after": mutant.after, "status": outcome.status}
             row["survivors"].append({"file": mutant.file, **result})
-    total = {
-        key: sum(row[key] for row in files.values())
-        for key in ("mutants", "killed", "timeouts", "survived", "untested")
-    }
-    score = round(100 * total["killed"] / total["mutants"], 1) if outcomes else None
+    total = {key: sum(row[key] for row in files.values()) for key in _COUNTED}
+    score = round(100 * total["killed"] / total["mutants"], 1) if total["mutants"] else None
     return {"scope": scope, "seconds": round(seconds), "total": {**total, "score": score}, "files": files}
 
 
@@ -512,11 +527,11 @@ def show(result: dict[str, t.Any]) -> None:
         for each in row["survivors"]:
             answer = " (no test runs this line)" if each["status"] == "untested" else ""
             print(f"{each['file']}:{each['line']}: {each['before']} -> {each['after']}{answer}")
-    print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'score':>6}")
+    print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'equivalent':>10} {'score':>6}")
     for file, row in [*result["files"].items(), ("total", result["total"])]:
         name = file.removeprefix("plugins/module_utils/")
         print(
-            f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} "
+            f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} {row['equivalent']:10} "
             f"{'-' if row['score'] is None else row['score']:>6}"
         )
     print(f"{result['scope']}; {result['seconds']} s; {REPORT.relative_to(ROOT)}")
