@@ -295,7 +295,7 @@ def test_the_policy_is_what_the_guide_promises() -> None:
 
 @pytest.mark.parametrize("field", sorted(AT_ONCE[live.SCHEDULER] - {"vcpus.shares"}))
 def test_limits_of_threads_have_libvirts_names(field: str) -> None:
-    who, _, what = field.removeprefix("vcpus.").removesuffix("_us").rpartition("_")
+    who, _dash, what = field.removeprefix("vcpus.").removesuffix("_us").rpartition("_")
     [step], _pending = live.live_steps(now((field, None, 5000)), record_changed=False)
     assert step == parameters("scheduler", {f"{who or 'vcpu'}_{what}": 5000})
 
