@@ -308,6 +308,8 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
     running = domain.graft(found.live_xml, wanted, definition.remember)
     if not running.changes:
         return live.Now(wanted, running, running, {})
+    # A device that is defined already, and that the task only names, is not described by the task alone.
+    running = domain.graft(found.live_xml, domain.as_defined(wanted, definition.stored.xml), definition.remember)
     limits = {**domain.read_fields(found.live_xml), "asked_kib": subject.recorded.get("balloon_kib")}
     asked = record.update(
         found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}

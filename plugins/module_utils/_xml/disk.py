@@ -210,9 +210,9 @@ def _letters(number: int) -> str:
 
 
 def _seat(device: Element, index: Index) -> None:
-    """The first target that no disk has, where the user says none."""
+    """The first target that no disk has, unless this one has such a target already."""
     target = device.find("target")
-    if not target.get("dev"):
+    if not target.get("dev") or index.find([("target", target.get("dev"))]) is not None:
         prefix = _PREFIX[target.get("bus")]
         number = index.first_free(prefix, lambda number: ("target", prefix + _letters(number)))
         target.set("dev", prefix + _letters(number))

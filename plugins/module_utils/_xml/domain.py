@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "SHAPE", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -501,6 +501,9 @@ _SIZES = {
 }
 
 
+_PLUGGED = ("controllers", "disks", "interfaces", "hostdevs")  # what a guest can get while it runs
+
+
 def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
     """Write what the user said and what is to be remembered into libvirt's own document.
 
@@ -524,6 +527,33 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
         root = found
     devices = _devices(changes, root, found)
     return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+
+
+def as_defined(wanted: GuestSpec, definition: str) -> GuestSpec:
+    """The same, where a device that is added begins as the definition has it, in a free place."""
+    root = parse(definition)
+    return wanted.with_fields(
+        **{option: _as_defined(root, option, items) for option in _PLUGGED if (items := wanted.fields.get(option))}
+    )
+
+
+def _as_defined(root: Element, option: str, items: t.Sequence[Item]) -> tuple[Item, ...]:
+    devices = t.cast(Items, DOMAIN[option])
+    index = devices.index(root)
+    pairs = [(item, devices.entry(index, item)) for item in items]
+    return tuple(
+        item if found is None else dataclasses.replace(item, template=text(_unplaced(found, item)))
+        for item, found in pairs
+    )
+
+
+def _unplaced(found: Element, item: Item) -> Element:
+    """A copy without its place on the bus, which something else may have in a guest that runs."""
+    element = copied(found)
+    address = None if item.fields.get("guest_address") else element.find("address")
+    if address is not None:
+        element.remove(address)
+    return element
 
 
 def _devices(changes: t.Iterable[Change], root: Element, found: Element) -> dict[str, str]:

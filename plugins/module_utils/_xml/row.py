@@ -327,10 +327,14 @@ class Items(Row):
         *way, tag = self.path.split("/")
         for step in way:
             root = child(root, step)
-        element = make(root, tag)
-        self._identify(element, item)
+        if item.template:
+            element = parse(item.template)
+            root.append(element)
+        else:
+            element = make(root, tag)
+            self._identify(element, item)
         self.seat(element, index)
-        graft(element, self.table, {**item.when_made, **item.fields})
+        graft(element, self.table, {**({} if item.template else item.when_made), **item.fields})
         self.normalise(element)
         index.put(element, self._known_by(item.name, element))
         return element

@@ -24,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -99,8 +100,9 @@ class Host:
 
 
 def there(**more: t.Any) -> FoundGuest:
-    output: dict[str, t.Any] = {"state": "shutdown", "persistent": True, "autostart": False, **more}
-    return FoundGuest("web1", UUID, xml=(GOLDEN / "found/web1.xml").read_text(), **output)
+    xml = (GOLDEN / "found/web1.xml").read_text()
+    output: dict[str, t.Any] = {"state": "shutdown", "persistent": True, "autostart": False, "xml": xml, **more}
+    return FoundGuest("web1", UUID, **output)
 
 
 def planned(host: Host, **output: t.Any) -> GuestPlan:
@@ -197,3 +199,40 @@ def test_what_was_saved_with_the_former_definition_is_told() -> None:
     plan = planned(Host(there(), kept=["managed_save"]), title="Another")
     assert "virsh managedsave-remove web1" in plan.notes[-1]
     assert not planned(Host(there(), kept=["snapshots"]), title="Another").notes
+
+
+def without_devices(xml: str, *names: str) -> t.Any:
+    """The document without the devices that have these names."""
+    root = parse(xml)
+    for name in names:
+        (device,) = root.xpath(f"devices/*[alias/@name='ua-{name}']")
+        device.getparent().remove(device)
+    return root
+
+
+def attached(defined: str, live: t.Any, **said: t.Any) -> list[str]:
+    """The devices that a running guest gets."""
+    running = there(state="running", live_xml=text(live), xml=defined)
+    return [step.xml for step in planned(Host(running), **said).steps if isinstance(step, steps.Attach)]
+
+
+def test_a_running_guest_gets_a_device_as_it_is_defined() -> None:
+    """An earlier run defined it, for the next boot say; a task that only names it does not describe it."""
+    defined = there().xml.replace("<model type='virtio'/>\n      <alias", "<model type='e1000e'/>\n      <alias")
+    live = without_devices(defined, "data", "eth0")
+    devices = attached(defined, live, disks=[{"name": "data"}], interfaces=[{"name": "eth0"}])
+    places = ("alias", "source", "mac", "model", "target", "driver")
+    for device, name in zip(map(parse, devices), ("data", "eth0"), strict=True):
+        (expected,) = parse(defined).xpath(f"devices/*[alias/@name='ua-{name}']")
+        assert device.find("address") is None
+        assert [text(found) for found in device if found.tag in places] == [
+            text(found) for found in expected if found.tag in places
+        ]
+
+
+def test_its_target_is_a_free_one() -> None:
+    """Somebody else gave the running guest a disk in the meantime."""
+    defined = there().xml
+    live = parse(defined.replace("ua-data", "ua-other"))
+    (device,) = attached(defined, live, disks=[{"name": "data"}])
+    assert parse(device).find("target").get("dev") == "vdc"
