@@ -10,7 +10,7 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
@@ -104,15 +104,29 @@ def test_what_runs_is_updated(host: t.Any) -> None:
 def test_an_update_that_libvirt_refuses_leaves_the_definition(host: t.Any) -> None:
     """Else it would come with the next start, unasked."""
 
-    def kept_for(last: int) -> dict[str, t.Any]:
-        entry = {"ip": f"{GIVEN[:-1]}{last}", "mac": "52:54:00:00:00:10"}
-        return {"ips": [{"address": GIVEN, "dhcp": {"hosts": [entry]}}]}
-
-    run(host, name="default", **kept_for(10))
+    of_the_subnet = {"start": f"{GIVEN[:-1]}0", "end": f"{GIVEN[:-1]}1"}
     before = snapshot(host)
-    with pytest.raises(Failed, match=r"cannot add ips.* of running network default: .*existing"):
-        run(host, name="default", **kept_for(11))
+    with pytest.raises(Failed, match=r"cannot add ips.* of running network default: .*is the network address"):
+        run(host, name="default", ips=[{"address": GIVEN, "dhcp": {"ranges": [of_the_subnet]}}])
     assert snapshot(host) == before
+
+
+def test_a_reservation_moves_to_another_address(host: t.Any) -> None:
+    """In whatever order it is told; a second one of the same client is refused before anything is changed."""
+
+    def kept_for(last: int, **more: t.Any) -> dict[str, t.Any]:
+        return {"ip": f"{GIVEN[:-1]}{last}", "mac": "52:54:00:00:00:10", **more}
+
+    def reserve(*hosts: dict[str, t.Any]) -> None:
+        run(host, name="default", ips=[{"address": GIVEN, "dhcp": {"hosts": list(hosts)}}])
+
+    reserve(kept_for(10))
+    before = snapshot(host)
+    with pytest.raises(BadInput, match=r"hosts\[.*11\] of network default: mac .*:10 has reservation .*10 already"):
+        reserve(kept_for(11))
+    assert snapshot(host) == before
+    reserve(kept_for(11), {"ip": f"{GIVEN[:-1]}10", "state": "absent"})
+    assert snapshot(host) != before
 
 
 @pytest.mark.parametrize("live", NETWORK.live.values(), ids=lambda live: live.section)

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Rule,
     Start,
     Stop,
+    Update,
 )
 
 __all__ = ["LIVE", "RULES"]
@@ -140,14 +141,33 @@ def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
         place, subnet = f"ips[{address['address']}]", _subnet(address)
         given = _given(address)
         for what, ends in given.items() if subnet else ():
-            if subnet and any(ipaddress.ip_address(end) not in subnet for end in ends):
+            first, last = ipaddress.ip_address(ends[0]), ipaddress.ip_address(ends[-1])
+            if subnet and (first not in subnet or last not in subnet):
                 yield _problem(case, f"{place}.dhcp.{what}", f"it is not within {subnet}")
+            elif int(first) > int(last):
+                yield _problem(case, f"{place}.dhcp.{what}", "its end is before its start")
         if given and subnet:
             serving.setdefault(subnet.version, []).append(str(address["address"]))
     for version, addresses in serving.items():
         if len(addresses) > 1:
             reason = f"only one IPv{version} address can have DHCP, not {' and '.join(addresses)}"
             yield _problem(case, "ips", reason)
+
+
+def _reserves_once(case: Case, plan: NounPlan) -> Findings:
+    """A running network takes no second reservation for a client."""
+    added = {step.what for step in plan.steps if isinstance(step, Update) and step.command == "add"}
+    for address in case.stored.after.get("ips", ()) if added else ():
+        place = f"ips[{address['address']}].dhcp.hosts"
+        for field in ("mac", "name"):
+            owners: dict[str, list[str]] = {}
+            for host in address.get("dhcp.hosts", ()):
+                owners.setdefault(str(host.get(field) or "").lower(), []).append(str(host.get("ip")))
+            for client, ips in owners.items():
+                late = [ip for ip in ips if f"{place}[{ip}]" in added]
+                if client and late and len(ips) > 1:
+                    other = next(ip for ip in ips if ip != late[-1])
+                    yield _problem(case, f"{place}[{late[-1]}]", f"{field} {client} has reservation {other} already")
 
 
 def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
@@ -248,6 +268,7 @@ RULES: tuple[Rule, ...] = (
     _takes_no_bridge,
     _is_alone_on_its_subnets,
     _serves_its_subnets,
+    _reserves_once,
     _tags_where_libvirt_does,
     _has_one_default,
     _limits_where_libvirt_does,

@@ -154,7 +154,7 @@ def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
     spec, found, stored = case.spec, case.found, case.stored
     live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
-    steps: list[NounStep] = [] if restart else live
+    steps: list[NounStep] = [] if restart else [*live]
     if found is None or not found.persistent or stored.changes:
         detail = made if found is None else _summary(found, stored.changes)
         steps.append(Define(kind, spec.name, stored.xml, detail))
@@ -206,13 +206,16 @@ def _summary(found: Found, changes: t.Sequence[Change]) -> str:
     return f"({some_of(sorted(change.option for change in changes), 4)})"
 
 
-def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[NounStep], list[str]]:
-    """Steps that update the running object, and the changes that wait for a restart."""
+def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Update], list[str]]:
+    """Steps that update the running object, and the changes that wait for a restart.
+
+    What goes makes room: an entry can get what another one had, such as the client of a DHCP reservation.
+    """
     running = t.cast(Edited, case.running)
     grouped: dict[str, list[Change]] = {}
     for change in running.changes:
         grouped.setdefault(_entry_of(change.where, policy), []).append(change)
-    steps: list[NounStep] = []
+    steps: list[Update] = []
     pending: list[str] = []
     for place, changes in grouped.items():
         live = policy.get(_pattern(place))
@@ -220,7 +223,8 @@ def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[NounStep]
             pending += map(str, changes)
         else:
             steps += _updates(kind, case.spec.name, place, live, running.entries[place])
-    return steps, pending
+    sections = list(dict.fromkeys(step.section for step in steps))
+    return sorted(steps, key=lambda step: (sections.index(step.section), step.command != "delete")), pending
 
 
 def _pattern(place: str) -> str:
@@ -233,8 +237,8 @@ def _entry_of(where: str, policy: Policy) -> str:
     return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
 
 
-def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[NounStep]:
-    def update(command: str, xml: str) -> NounStep:
+def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[Update]:
+    def update(command: str, xml: str) -> Update:
         return Update(kind, name, command, live.section, place, entry.parent, xml)
 
     if entry.xml is None:

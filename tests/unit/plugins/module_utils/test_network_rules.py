@@ -167,6 +167,11 @@ RANGE, HOST = {"start": "192.168.150.10", "end": "192.168.150.20"}, {"mac": "x",
             [f"ips[192.168.150.1].dhcp.ranges[192.168.149.1-192.168.150.20] {OF} it is not within 192.168.150.0/24"],
         ),
         (
+            {"dhcp.ranges": [{**RANGE, "end": "192.168.150.9"}]},
+            [f"ips[192.168.150.1].dhcp.ranges[192.168.150.10-192.168.150.9] {OF} its end is before its start"],
+        ),
+        ({"dhcp.ranges": [{**RANGE, "end": "192.168.150.10"}]}, []),
+        (
             {"dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]},
             [f"ips[192.168.150.1].dhcp.hosts[192.168.151.9] {OF} it is not within 192.168.150.0/24"],
         ),
