@@ -193,7 +193,8 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, File]:
     if disk.pool is None:
         directory = os.path.dirname(disk.path)
         raise Refused(
-            f"disk {disk.target}: the destination has no active storage pool at {directory}; create one there"
+            f"disk {disk.target}: the destination has no active storage pool at {directory}; start the pool of that "
+            "directory there, or create one"
         )
     if disk.taken and not disk.ours:
         raise Refused(

@@ -185,7 +185,7 @@ CACHES: list[tuple[list[MigratingDisk], bool, list[str]]] = [
         [disk(ALONE, pool=None), dataclasses.replace(VOUCHED, target="vdb", cache=None)],
         True,
         [
-            "disk vda: the destination has no active storage pool at /images; create one there",
+            "disk vda: the destination has no active storage pool at /images; start the pool of that directory there, or create one",
             f"disk vdb: the default cache {UNSAFE}",
         ],
     ),
@@ -261,7 +261,11 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
             "the same file, set storage: shared; if it is a leftover, inspect it and remove it there"
         ),
     ),
-    (disk(ALONE, pool=None), True, "the destination has no active storage pool at /images; create one there"),
+    (
+        disk(ALONE, pool=None),
+        True,
+        "the destination has no active storage pool at /images; start the pool of that directory there, or create one",
+    ),
     (
         disk(ALONE, file=None),
         True,
