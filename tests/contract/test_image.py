@@ -631,6 +631,15 @@ def test_packed(place: Place, server: Server, packing: str) -> None:
     assert found.read_bytes() == plain
 
 
+@pytest.mark.parametrize("name", [DISK, f"{DISK}.gz"])
+def test_an_empty_source_is_refused(place: Place, server: Server, name: str) -> None:
+    server.files[name] = b""
+    output = {"path": name, "checksum": f"sha256:{hashlib.sha256(b'').hexdigest()}"}
+    with pytest.raises(Failed, match=rf"^cannot fetch image disk.raw: .*{name} is empty$"):
+        download(place, server, **output)
+    assert place.unfinished() == []
+
+
 @pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "zst"])
 def test_a_damaged_archive_is_refused_and_nothing_of_it_stays(place: Place, server: Server, packing: str) -> None:
     """Its beginning is right, so that a piece of it is unpacked first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import os
@@ -19,7 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import storag
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
-from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
+from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, two_hosts
+from ansible_collections.corral.virt.tests.contract.two_hosts import ends as ends_of
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 PATH = "/var/lib/libvirt/images/box1-system.qcow2"
@@ -147,6 +149,20 @@ def test_what_nobody_can_look_for_stays_recorded(
         return  # the test driver forgets the volumes of a pool that stops
     assert reconcile.cleaned_up(ends, UUID) == [] and made(ends) == ()
     assert storage.volume_at(ends.dest, PATH) is None
+
+
+def test_check_mode_of_an_abort_tells_what_nobody_can_look_for() -> None:
+    """In a pool that is not active."""
+    for source, dest in two_hosts():
+        source.add("web1", UUID, "shutdown")
+        both = ends_of(source, dest)
+        reconcile.begin(source, dataclasses.replace(MOVE, guest="web1"))
+        copy_offline.make(both, UUID, DISK)
+        assert converge(source, dest, check_mode=True, state="aborted") == ""
+        dest.connection.storagePoolLookupByName("default").destroy()
+        told = converge(source, dest, check_mode=True, state="aborted")
+        assert told.startswith(f"cannot look on the destination for files that the migration created there: {PATH}: ")
+        assert converge(source, dest, state="aborted") == told
 
 
 def raising(error: Exception) -> t.Callable[..., t.NoReturn]:

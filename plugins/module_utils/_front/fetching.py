@@ -167,6 +167,7 @@ class Fetching:
                 digest = part.finish()
         with _removed_upon(Failed, path):
             image_checks.refuse_other_bytes(self.image, self.source, Checksum(algorithm, digest))
+        image_checks.refuse_empty(self.image, self.source, part.size)
         return Checksum(algorithm, digest)
 
     def _take(self, part: Part, tell: Tell) -> None:

@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import (
     copy_offline,
     disk_moves,
+    migration_files,
     owned_disks,
     reconcile,
     send_guest,
@@ -94,6 +95,8 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         recorded = _record(found)
         alone = gate.perform(lambda: True, otherwise=lambda: not local.held(move.guest))
         left = plans.clearing(move, recorded.get("moving"), alone=alone)
+        if left:
+            gate.rehearse(lambda: migration_files.check_visible(endpoints.or_none("dest"), recorded))
         gate.run(left, lambda _step: run.reconcile(move.uuid, recorded))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())

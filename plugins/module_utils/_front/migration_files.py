@@ -110,6 +110,17 @@ def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
     return ""
 
 
+def check_visible(dest: t.Any, recorded: t.Mapping[str, t.Any]) -> None:
+    """Raise Failed, as `clear` would, with files that nobody can look for now; a look that makes nothing."""
+    unseen = {}
+    for made in _entries(recorded) if dest else ():
+        directory = os.path.dirname(made.path)
+        inactive = None if directories.pool_at(dest, directory) else directories.inactive_at(dest, directory)
+        if inactive:
+            unseen[made.path] = stopped(inactive)
+    check_seen(unseen)
+
+
 def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
     """Remove what a move made there (of these paths, or all of it); says of the rest why it stays.
 

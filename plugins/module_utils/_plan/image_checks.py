@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import w
 __all__ = [
     "chosen",
     "listed",
+    "refuse_empty",
     "refuse_more_files",
     "refuse_other_bytes",
     "refuse_other_copy",
@@ -90,6 +91,12 @@ def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
             f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the "
             "file was changed or damaged in transit, or the checksum belongs to another version"
         )
+
+
+def refuse_empty(image: Image, source: Source, size_bytes: int) -> None:
+    """Raises Failed where the source has no bytes."""
+    if not size_bytes:
+        raise Failed(f"cannot fetch image {image.name}: {source.shown} is empty")
 
 
 def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Checksum) -> None:
