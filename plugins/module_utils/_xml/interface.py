@@ -117,7 +117,11 @@ INTERFACE: row.Table = {
     "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),
     "address": PciAddress("source/address", k.PCI, valid_with=_HOSTDEV, required_with=_HOSTDEV),
     "managed": Row("./@managed", k.YESNO, same=silent_is(False), valid_with=_HOSTDEV),
-    "model": Row("model/@type", k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e")),
+    "model": Row(
+        "model/@type",
+        k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e"),
+        same=lambda found, wanted: wanted in ("", found),  # libvirt always chooses one
+    ),
     "driver": Row("driver/@name", k.choice("vhost", "qemu"), valid_with=_EMULATED),
     "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
