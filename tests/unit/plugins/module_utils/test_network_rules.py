@@ -10,7 +10,16 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.network import Neighbour, NetworkHost, User
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import network, pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Define, NounPlan, Rule, Start, Stop
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Case,
+    Define,
+    NounPlan,
+    NounStep,
+    Rule,
+    Start,
+    Stop,
+    Update,
+)
 
 Values = dict[str, t.Any]
 THERE = Found("u", persistent=True, autostart=False, xml="<network/>")
@@ -32,7 +41,9 @@ def told(
 ) -> list[str]:
     """What the rules say of a new network; or of one that is there, after those places `changed`."""
     kinds: dict[str, t.Any] = {"start": Start, "stop": Stop}
-    made = [kinds[step]("network", "lab") if step in kinds else Define("network", "lab", "") for step in steps]
+    made: list[NounStep] = [kinds[step]("network", "lab") for step in steps if step in kinds]
+    made += [Define("network", "lab", "") for step in steps if step == "define"]
+    made += [Update("network", "lab", "add", "", place[len("add ") :], 0, "") for place in steps if "add " in place]
     changes = tuple(Change(where, "a", "b") for where in changed)
     stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after)
     runs = None if running is None else Edited("", changes, running, after)
@@ -182,6 +193,36 @@ def test_dhcp_gives_addresses_of_its_subnet(more: Values, problems: list[str]) -
     after = {"mode": "nat", "ips": [{**IP4, **more}]}
     assert told(after) == told(after, "ips[192.168.150.1]", found=THERE) == problems
     assert told(after, "mtu", found=THERE) == [] == told(after, state="absent")
+
+
+AT = "ips[192.168.150.1].dhcp.hosts"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "added", "problem"),
+    [
+        (
+            [{"mac": "aa:b", "ip": "192.168.150.9"}, {"mac": "AA:B", "ip": "192.168.150.8"}],
+            "8",
+            "mac aa:b has reservation 192.168.150.9 already",
+        ),
+        (
+            [{"name": "web", "ip": "192.168.150.8"}, {"name": "web", "ip": "192.168.150.9"}],
+            "8",
+            "name web has reservation 192.168.150.9 already",
+        ),
+        ([{"name": "web", "ip": "192.168.150.8"}, {"name": "db", "ip": "192.168.150.9"}], "8", ""),
+        ([{"mac": "aa:b", "ip": "192.168.150.8"}], "8", ""),
+        # what is there stays as it is
+        ([{"mac": "aa:b", "ip": "192.168.150.9"}, {"mac": "aa:b", "ip": "192.168.150.8"}], "7", ""),
+    ],
+)
+def test_a_client_has_one_reservation(hosts: list[Values], added: str, problem: str) -> None:
+    place = f"{AT}[192.168.150.{added}]"
+    after = {"mode": "nat", "ips": [{**IP4, "dhcp.hosts": hosts}]}
+    expected = [f"{place} {OF} {problem}"] if problem else []
+    assert told(after, place, found=ACTIVE, running=NAT, steps=[f"add {place}"]) == expected
+    assert told(after, place, found=ACTIVE, running=NAT, steps=["define"]) == []
 
 
 def test_one_subnet_of_each_family_has_dhcp() -> None:
@@ -341,6 +382,10 @@ BROKEN: dict[str, dict[str, t.Any]] = {
     },
     "_serves_its_subnets": {
         "after": {"mode": "nat", "ips": [{**IP4, "dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]}]}
+    },
+    "_reserves_once": {
+        "after": {"mode": "nat", "ips": [{**IP4, "dhcp.hosts": [HOST, {**HOST, "ip": "192.168.150.8"}]}]},
+        "steps": [f"add {AT}[192.168.150.8]"],
     },
     "_tags_where_libvirt_does": {"after": {**NAT, "vlan": [5]}},
     "_has_one_default": {"after": {**NAT, "portgroups": [{"name": name, "default": True} for name in "ab"]}},
