@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BadInput", "Failed", "NotFound", "Refused", "Timeout", "Unreachable", "Unsupported", "Unverified"]
+__all__ = [
+    "BadInput",
+    "Failed",
+    "NotFound",
+    "NotMade",
+    "Refused",
+    "Timeout",
+    "Unreachable",
+    "Unsupported",
+    "Unverified",
+]
 __all__ += ["VirtError"]
 
 
@@ -54,6 +64,10 @@ class Failed(VirtError):
     def __init__(self, message: str, done: t.Sequence[str] = ()) -> None:
         self.done = list(done)
         super().__init__(message)
+
+
+class NotMade(Failed):
+    """A file could not be made, and what has its name now, if anything, is somebody else's."""
 
 
 class Unreachable(Failed):

@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import typing as t
@@ -15,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, seeds
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.world import snapshot
@@ -85,6 +87,7 @@ def test_the_seed_is_for_the_interfaces_that_the_copy_has(
     written: list[steps.WriteSeed] = []
     monkeypatch.setattr(seeds, "do", lambda _connection, step: written.append(step))
     monkeypatch.setattr(doers, "do", lambda *_arguments: None)
+    monkeypatch.setattr(metadata, "claimed", lambda *_arguments: contextlib.nullcontext())
     nics = [{"name": "eth0", "mac": "52:54:00:aa:bb:cc"}, {"name": "eth1", "network": "lan"}]
     run(connection, {**COPY, "interfaces": nics})
     [step] = written

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -158,6 +158,73 @@ def test_a_copy_of_an_image_is_made_again(connection: t.Any) -> None:
     assert [step.split()[0] for step in steps_of(connection, copied)] == ["define", "create", "define", "set", "start"]
     guest.converge(connection, domain_options.wanted(copied), Gate(check_mode=False))
     assert steps_of(connection, copied) == []
+
+
+def foreign(connection: t.Any, name: str) -> None:
+    """A volume that somebody else makes."""
+    xml = f"<volume><name>{name}</name><capacity unit='MiB'>7</capacity></volume>"
+    connection.storagePoolLookupByName("default").createXML(xml)
+
+
+GONE = {"name": "box1", "state": "absent", "remove_storage": True}
+REFUSAL = "{} exists already; another run may be creating it"
+
+
+@pytest.mark.parametrize("survived", [1, 2])
+def test_a_file_that_appears_before_its_disk_is_begun_is_somebody_elses(connection: t.Any, survived: int) -> None:
+    with pytest.raises(Killed):
+        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+    foreign(connection, "box1-data.qcow2")
+    before = snapshot(connection)
+    for check_mode in (True, False):
+        with pytest.raises(Refused, match=REFUSAL.format("box1-data.qcow2")):
+            guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=check_mode))
+    assert snapshot(connection) == before
+    guest.converge(connection, domain_options.wanted(GONE), Gate(check_mode=False))
+    names = [volume.name() for volume in volumes(connection)]
+    assert "box1-data.qcow2" in names and "box1-system.qcow2" not in names
+
+
+class CrowdedGate(Gate):
+    """Somebody makes a file of that name just before a disk is made."""
+
+    def __init__(self, connection: t.Any, name: str) -> None:
+        super().__init__(check_mode=False)
+        self.connection, self.name = connection, name
+
+    def run(self, steps: t.Sequence[t.Any], do: t.Callable[[t.Any], object]) -> list[object]:
+        """As the gate, in company."""
+
+        def do_in_company(step: t.Any) -> object:
+            if getattr(step, "path", "").endswith(self.name):
+                foreign(self.connection, self.name)
+            return do(step)
+
+        return super().run(steps, do_in_company)
+
+
+@pytest.mark.parametrize("name", ["box1-system.qcow2", "box1-data.qcow2"])
+def test_a_file_that_comes_first_stays_its_owners(connection: t.Any, name: str) -> None:
+    with pytest.raises(Failed, match=name):
+        guest.converge(connection, domain_options.wanted(GUEST), CrowdedGate(connection, name))
+    with pytest.raises(Refused, match=REFUSAL.format(name)):
+        guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    volume = connection.storagePoolLookupByName("default").storageVolLookupByName(name)
+    assert volume.info()[1] == 7 * 1024**2
+    volume.delete()
+    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    assert steps_of(connection, GUEST) == []
+
+
+def test_what_was_begun_stays_the_guests_when_it_fails(connection: t.Any) -> None:
+    """The test driver makes the seed's volume, and cannot write to it."""
+    seeded = {**GUEST, "cloud_init": {"user_data": {"hostname": "box1"}, "method": "nocloud"}}
+    with pytest.raises(VirtError, match="write volume"):
+        guest.converge(connection, domain_options.wanted(seeded), Gate(check_mode=False))
+    assert "box1-seed.iso" in [volume.name() for volume in volumes(connection)]
+    assert record.read(connection.lookupByName("box1").XMLDesc())["volumes"] == (
+        "/var/lib/libvirt/images/box1-seed.iso",
+    )
 
 
 def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -> None:

@@ -19,7 +19,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 
-__all__ = ["hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
+__all__ = ["appear", "hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -105,7 +105,7 @@ def new(path: str) -> t.Iterator[str]:
         yield unfinished
         os.chmod(unfinished, 0o600)
         fsync(unfinished)
-        _appear(unfinished, path)
+        appear(unfinished, path)
         fsync(os.path.dirname(path))
     except FileExistsError as error:
         raise Failed(
@@ -117,7 +117,7 @@ def new(path: str) -> t.Iterator[str]:
         remove(unfinished)
 
 
-def _appear(unfinished: str, path: str) -> None:
+def appear(unfinished: str, path: str) -> None:
     """Give a file a name that nothing has, in one step; raises FileExistsError."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
     arguments = (_HERE, os.fsencode(unfinished), _HERE, os.fsencode(path), _RENAME_NOREPLACE)

@@ -18,8 +18,8 @@ import subprocess
 import tempfile
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files import durable, private
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotMade, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._files import disk, durable, private
 
 try:
     import pycdlib
@@ -116,8 +116,23 @@ def _ends_with_us() -> t.Sequence[str]:
     return ()
 
 
-def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> None:
-    """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all."""
+_CUSTOMIZER = (
+    "virt-customize",
+    "--quiet",
+    "--no-network",
+    "--no-logfile",
+    "--selinux-relabel",
+    "--format",
+    "qcow2",
+    "-a",
+)
+
+
+def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str, replace: bool = False) -> None:
+    """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all.
+
+    Raises NotMade where something is, unless told to `replace` it.
+    """
     with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as folder:
         arguments = []
         for option, value in commands:
@@ -126,20 +141,9 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
                 with open(script, "w", encoding="utf-8") as handle:
                     handle.write(value)
             arguments += [f"--{option}", script if os.path.exists(script) else value]
-        tool = [
-            "virt-customize",
-            "--quiet",
-            "--no-network",
-            "--no-logfile",
-            "--selinux-relabel",
-            "--format",
-            "qcow2",
-            "-a",
-            path,
-        ]
         try:
             done = subprocess.run(
-                [*_ends_with_us(), *tool, *arguments],
+                [*_ends_with_us(), *_CUSTOMIZER, path, *arguments],
                 env={**os.environ, "LIBGUESTFS_BACKEND": "direct", "LC_ALL": "C.UTF-8"},
                 check=False,
                 stdin=subprocess.DEVNULL,
@@ -153,11 +157,20 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str) -> N
             ) from None
     if done.returncode:
         raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
-    _appear(path, to)
+    _appear(path, to, replace=replace)
 
 
-def _appear(path: str, to: str) -> None:
+def _appear(path: str, to: str, *, replace: bool) -> None:
     try:
-        durable.replace(path, to)
+        if replace:
+            durable.replace(path, to)
+        else:
+            durable.fsync(path)
+            disk.appear(path, to)
+            durable.fsync(os.path.dirname(to))
+    except FileExistsError as error:
+        raise NotMade(
+            f"cannot customize disk {to}: a file with this name appeared in the meantime; inspect it"
+        ) from error
     except OSError as error:
         raise Failed(f"cannot customize disk {to}: {error.strerror}; run again") from error

@@ -137,6 +137,11 @@ class _Host:
 
 def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
     """Pass a step to its doer."""
+    if isinstance(step, steps.MAKING) and step.claim:
+        from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+
+        with metadata.claimed(connection, uuid, step.guest, step.claim):
+            return _do(connection, uuid, dataclasses.replace(step, claim=None))
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds
 

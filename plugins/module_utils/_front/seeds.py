@@ -57,7 +57,7 @@ def do(connection: t.Any, step: steps.GuestStep) -> None:
 
 
 def _customize(connection: t.Any, step: steps.Customize) -> None:
-    seed_files.customize(step.source, step.commands, to=step.path)
+    seed_files.customize(step.source, step.commands, to=step.path, replace=step.replace)
     storage.refresh(connection, step.pool)
 
 

@@ -6,13 +6,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotMade, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 
-__all__ = ["record_addresses"]
+__all__ = ["claimed", "record_addresses"]
+
+
+@contextlib.contextmanager
+def claimed(connection: Connection, uuid: str, guest: str, claim: steps.Claim) -> t.Iterator[None]:
+    """Around the making of a file: the guest's record names it before it exists, and does not when nothing was made.
+
+    What an interrupted run left is replaced by the next one only where the record names it: a file that appeared
+    under that name is somebody else's.
+    """
+    _record(connection, uuid, guest, claim.with_it)
+    try:
+        yield
+    except NotMade:
+        with contextlib.suppress(VirtError):  # without libvirt nobody can tell whether it was made
+            _record(connection, uuid, guest, claim.without)
+        raise
+
+
+def _record(connection: Connection, uuid: str, guest: str, xml: str) -> None:
+    element = (libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, "corral", xml_names.CORRAL)
+    with explained("set metadata of", guest):
+        connection.lookupByUUIDString(uuid).setMetadata(*element, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
 
 
 def record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:

@@ -10,7 +10,7 @@ import os.path
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
@@ -105,31 +105,33 @@ def create(
     copy_of: str | None = None,
     capacity_bytes: int = 0,
 ) -> None:
-    """Make a volume, empty or as a copy of another, that then grows; raises Failed where one is.
+    """Make a volume, empty or as a copy of another, that then grows; raises NotMade where one is.
 
-    With `replace`, a volume of that name is deleted first.
+    With `replace`, a volume of that name is deleted first. A copy is of the size of what it is a copy of, and then
+    grows to its own.
     """
     with explained("create volume", f"{name} in pool {pool}"):
         target = connection.storagePoolLookupByName(pool)
         if replace:
             _delete_if_there(target, name)
-        if copy_of is None:
-            target.createXML(xml)
-        else:
-            _create_from(target, xml, connection.storageVolLookupByPath(copy_of), capacity_bytes)
-
-
-def _create_from(pool: t.Any, xml: str, source: t.Any, capacity_bytes: int) -> None:
-    """The copy is of the size of what it is a copy of, and then grows to its own.
-
-    Blocks are shared where the filesystem can.
-    """
     try:
-        made = pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
+        with explained("create volume", f"{name} in pool {pool}"):
+            made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
+    except VirtError as error:  # libvirt removes what it has made of it
+        raise NotMade(str(error)) from error
+    with explained("grow volume", f"{name} in pool {pool}"):
+        if copy_of is not None and made.info()[1] < capacity_bytes:
+            made.resize(capacity_bytes)
+
+
+def _made(pool: t.Any, xml: str, source: t.Any) -> t.Any:
+    """The new volume; blocks of the `source` are shared where the filesystem can."""
+    if source is None:
+        return pool.createXML(xml)
+    try:
+        return pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
     except libvirt.libvirtError:
-        made = pool.createXMLFrom(xml, source)
-    if made.info()[1] < capacity_bytes:
-        made.resize(capacity_bytes)
+        return pool.createXMLFrom(xml, source)
 
 
 def read(connection: Connection, pool: str, name: str) -> bytes | None:

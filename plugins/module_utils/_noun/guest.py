@@ -99,7 +99,7 @@ def _plan_present(
         found,
         definition.stored,
         now,
-        storage=seed_plan.disks.steps,
+        storage=_claimed(seed_plan.disks.steps, definition.unfinished_xml),
         unfinished_xml=definition.unfinished_xml,
         seed_changed=seed_plan.rewritten,
         record_changed=bool(definition.remember),
@@ -263,9 +263,25 @@ def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
     unfinished = None
     if disks.making:
         copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
-        begun = {**remember, "making": disks.making, **({"copying": copying} if copying else {})}
+        begun = {**remember, **disks.begun(subject.known), **({"copying": copying} if copying else {})}
         unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), begun).xml
     return _Definition(wanted, remember, stored, unfinished)
+
+
+def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> tuple[steps.GuestStep, ...]:
+    """The steps, each with the record that what it makes is the guest's from then on."""
+    if unfinished_xml is None:
+        return tuple(made)
+    claimed: list[steps.GuestStep] = []
+    volumes = tuple(record.read(unfinished_xml).get("volumes") or ())
+    for step in made:
+        if not isinstance(step, steps.MAKING) or step.replace:
+            claimed.append(step)
+            continue
+        without, volumes = record.update(unfinished_xml, {"volumes": volumes}), (*volumes, step.path)
+        claim = steps.Claim(without, record.update(unfinished_xml, {"volumes": volumes}))
+        claimed.append(dataclasses.replace(step, claim=claim))
+    return tuple(claimed)
 
 
 def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[str]:

@@ -55,6 +55,14 @@ class DiskPlan:
         done: dict[str, t.Any] = {"making": self.left} if known.making != self.left else {}
         return {**done, **({"volumes": known.volumes + made} if made else {})}
 
+    def begun(self, known: Known) -> dict[str, t.Any]:
+        """The same before the steps are done: what they replace is ours, what has the name of a new image is not."""
+        made = [step for step in self.steps if isinstance(step, steps.MAKING)]
+        new = {step.path for step in made if not step.replace}
+        replaced = [step.path for step in made if step.replace and step.path in self.making]
+        kept = [path for path in known.volumes if path not in new]
+        return {"making": self.making, "volumes": tuple(dict.fromkeys((*kept, *replaced)))}
+
 
 def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
     """A guest that was made without `disks`, and is described so again, has the one disk of the default profile."""
@@ -108,7 +116,7 @@ def _refuse_start(wanted: GuestSpec, known: Known) -> None:
 # What there is of a disk.
 GIVEN = "given"  # the task names what is there, wants a drive without a medium, or no disk of that name
 DEFINED = "defined"  # the guest has it
-BEGUN = "begun"  # an interrupted run was making it
+BEGUN = "begun"  # an interrupted run had begun to make it
 OURS = "ours"  # a file that was made for this guest, and taken away from it
 FOREIGN = "foreign"  # a file that has the name that it would have
 NOTHING = "nothing"
@@ -195,7 +203,7 @@ def _path(device: Device, answer: Size) -> str:
 
 def _standing(path: str, known: Known, site: Site) -> str:
     """What there is of a disk that the guest does not have."""
-    if path in known.unfinished:
+    if path in known.unfinished and path in known.volumes:
         return BEGUN
     if site.size_bytes is None:
         return NOTHING

@@ -97,7 +97,9 @@ def _seed_disk(wanted: GuestSpec, known: Known, disks: DiskPlan, private: str | 
         check_name(wanted.name, what="a new seed is named after its guest")
     made = (step.volume.pool for step in disks.steps if isinstance(step, steps.CreateVolume))
     pool = next((item.pool for item in disks.disks or () if item.pool), None) or next(made, POOL)
-    return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, device is not None, private)
+    # an interrupted run that had not begun to write it has left none
+    ours = device is not None and (path not in known.making or path in known.volumes)
+    return SeedDisk(pool, os.path.basename(path) or f"{wanted.name}{SEED}", path, ours, private)
 
 
 def plan(
@@ -181,7 +183,7 @@ def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, 
     volume = dataclasses.replace(disk.volume, name=disk.volume.name + UNSEEDED, path=disk.volume.path + UNSEEDED)
     commands = customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": site.host_key[0]})
     made = steps.CreateVolume(wanted.name, volume, new_volume(volume), replace=True)
-    applied = steps.Customize(wanted.name, volume.pool, volume.path, disk.volume.path, commands)
+    applied = steps.Customize(wanted.name, volume.pool, volume.path, disk.volume.path, commands, disk.replace)
     others = tuple(step for step in disks.steps if step is not disk)
     return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _record(wanted, seed, site))
 

@@ -25,7 +25,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps impo
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, mib_text
 
 __all__ = [
+    "MAKING",
     "Attach",
+    "Claim",
     "CreateVolume",
     "Customize",
     "Define",
@@ -82,12 +84,26 @@ class Rename(GuestStep):
 
 
 @dataclasses.dataclass(frozen=True)
+class Claim:
+    """The guest's record, our element of its metadata: without a file that is about to be made, and with it."""
+
+    without: str
+    with_it: str
+
+
+@dataclasses.dataclass(frozen=True)
 class CreateVolume(GuestStep):
     """Make a disk image; `replace` only for one that an interrupted run of ours left."""
 
     volume: Volume
     xml: str = dataclasses.field(repr=False)
     replace: bool = False
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """Of what is made."""
+        return self.volume.path
 
     def __str__(self) -> str:
         volume = self.volume
@@ -104,6 +120,12 @@ class WriteSeed(GuestStep):
     volume: Volume
     files: t.Mapping[str, str] = dataclasses.field(repr=False)
     replace: bool = True
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """Of what is made."""
+        return self.volume.path
 
     def __str__(self) -> str:
         return f"write cloud-init seed {self.volume.path}"
@@ -117,9 +139,14 @@ class Customize(GuestStep):
     source: str
     path: str
     commands: tuple[tuple[str, str], ...] = dataclasses.field(repr=False)
+    replace: bool = False
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"apply cloud-init seed to disk {self.path} (virt-customize)"
+
+
+MAKING = (CreateVolume, WriteSeed, Customize)  # what makes a file of the guest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,7 +105,7 @@ def test_every_case_is_reached_by_what_is_asked_and_answered(monkeypatch: pytest
         known({"data": DATA}),
         known({"data": ""}),
         known(volumes=(DATA,)),
-        known(making=(DATA,)),
+        known(volumes=(DATA,), making=(DATA,)),
         known({"data": DATA}, making=(DATA,), running=frozenset({DATA})),
     )
     makes: tuple[dict[str, t.Any], ...] = (
@@ -216,8 +216,25 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         Site(IMAGES),
         "create disk /images/web1-data.img (8 GiB, raw); at /images/web1-data.img",
     ),
-    ("begun", DATA_2G, known({"data": DATA}, making=(DATA,)), Site(IMAGES, GIB), REMADE),
-    ("begun, no file", DATA_2G, known(making=(DATA,)), Site(IMAGES), REMADE),
+    ("begun", DATA_2G, known({"data": DATA}, volumes=(DATA,), making=(DATA,)), Site(IMAGES, GIB), REMADE),
+    ("begun, no file", DATA_2G, known(volumes=(DATA,), making=(DATA,)), Site(IMAGES), REMADE),
+    (
+        "to be made, not begun",
+        DATA_2G,
+        known({"data": DATA}, making=(DATA,)),
+        Site(IMAGES),
+        f"create disk {DATA} (2 GiB, qcow2); at {DATA}",
+    ),
+    (
+        "to be made, not begun, and something is there",
+        DATA_2G,
+        known({"data": DATA}, making=(DATA,)),
+        Site(IMAGES, GIB),
+        (
+            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it. If not, "
+            f"remove it, or use it as it is with disks[].source: {DATA}"
+        ),
+    ),
     ("ours", Disk("data"), known(volumes=(DATA,)), Site(IMAGES, GIB), f"at {DATA}"),
     (
         "ours, grows",
@@ -532,3 +549,16 @@ def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
 def test_refusals_say_which_kind_they_are() -> None:
     with pytest.raises(BadInput, match="smaller than its image"):
         planned(Disk("system", image="a.qcow2", size_bytes=1), Known(), Site(IMAGES, origin=ORIGIN))
+
+
+def test_before_the_steps_only_what_they_replace_is_ours() -> None:
+    """One of the guest's images that is gone is made anew: until then, what has its name is somebody else's."""
+    made = [
+        steps.CreateVolume("web1", Volume("default", path[8:], path, GIB, "qcow2"), "", replace)
+        for path, replace in ((DATA, False), (SYSTEM, True), (SYSTEM + ".unseeded", True))
+    ]
+    plan = disk.DiskPlan(steps=tuple(made), making=(DATA, SYSTEM))
+    assert plan.begun(known(volumes=(DATA, "/images/old.qcow2"))) == {
+        "making": (DATA, SYSTEM),
+        "volumes": ("/images/old.qcow2", SYSTEM),
+    }
