@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotMade
 from ansible_collections.corral.virt.plugins.module_utils._files import private, seed
 from ansible_collections.corral.virt.roles.console.files.corral_console import durable as console
 
@@ -52,10 +52,25 @@ def _customizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_customizer")
-def test_a_customized_disk_is_on_disk_before_it_has_its_name(folder: Path, calls: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_customized_disk_is_on_disk_before_it_has_its_name(
+    folder: Path, calls: list[tuple[str, str]], *, replace: bool
+) -> None:
     (folder / "unseeded").write_text("whole")
-    seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
-    assert calls == [("fsync", "unseeded"), ("rename", "disk"), ("fsync", "pool")]
+    seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=replace)
+    named = [("rename", "disk")] if replace else []  # where nothing is replaced, by renameat2
+    assert calls == [("fsync", "unseeded"), *named, ("fsync", "pool")]
+    assert (folder / "disk").read_text() == "whole"
+
+
+@pytest.mark.usefixtures("_customizer")
+def test_a_customized_disk_replaces_only_what_it_may(folder: Path) -> None:
+    (folder / "unseeded").write_text("whole")
+    (folder / "disk").write_text("somebody's")
+    with pytest.raises(NotMade, match=r"cannot customize disk .*/disk: a file with this name appeared in the meantime"):
+        seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
+    assert (folder / "disk").read_text() == "somebody's"
+    seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=True)
     assert (folder / "disk").read_text() == "whole"
 
 

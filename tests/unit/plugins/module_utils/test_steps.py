@@ -206,7 +206,7 @@ VOLUME_SHOWN = (
             steps.Customize,
             ["default", "a.making", "/p/a.qcow2", (("write", "secret"),)],
             "apply cloud-init seed to disk /p/a.qcow2 (virt-customize)",
-            "Customize(guest='web1', pool='default', source='a.making', path='/p/a.qcow2')",
+            "Customize(guest='web1', pool='default', source='a.making', path='/p/a.qcow2', replace=False)",
         ),
         (steps.SetMemory, [2048], "set memory of running web1 to 2 MiB", "SetMemory(guest='web1', kib=2048)"),
         (
