@@ -166,7 +166,7 @@ def _reserves_once(case: Case, plan: NounPlan) -> Findings:
             for client, ips in owners.items():
                 late = [ip for ip in ips if f"{place}[{ip}]" in added]
                 if client and late and len(ips) > 1:
-                    other = next(ip for ip in ips if ip != late[-1])
+                    other, *_more = [ip for ip in ips if ip != late[-1]]
                     yield _problem(case, f"{place}[{late[-1]}]", f"{field} {client} has reservation {other} already")
 
 
