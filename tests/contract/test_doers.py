@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 import libvirt
@@ -308,6 +309,22 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     with pytest.raises(NotFound, match=UUID):
         query.keeps(connection, UUID)
     assert other.isActive()
+
+
+def test_an_error_is_not_taken_for_nothing(connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What libvirt keeps of a guest, and whether it migrates, is unknown where libvirt does not answer."""
+
+    def fails(*_arguments: object) -> t.Any:
+        guest.resume()  # a real error of libvirt: it is off
+
+    monkeypatch.setattr(type(guest), "snapshotNum", fails)
+    with pytest.raises(Failed, match=r"^cannot find the snapshots of guest web1: "):
+        query.keeps(connection, UUID)
+    away = types.SimpleNamespace(lookupByUUIDString=fails)
+    with pytest.raises(Failed, match=rf"^cannot find the job of guest {UUID}: "):
+        migrate.job_active(away, UUID)
+    assert migrate.job_active(connection, UUID.replace("1", "2")) is False
+    assert migrate.job_active(None, UUID) is False
 
 
 def test_a_guest_that_powers_off_when_its_time_is_over_is_off(

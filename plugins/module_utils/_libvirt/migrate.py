@@ -248,11 +248,15 @@ def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
 
 
 def job_active(connection: Connection | None, uuid: str) -> bool:
-    """Whether libvirt is at work on the guest."""
-    try:
-        return connection is not None and _active(connection.lookupByUUIDString(uuid))
-    except libvirt.libvirtError:
-        return False  # no such guest
+    """Whether libvirt is at work on the guest; it is on none that is not there, or without a connection.
+
+    Raises Failed.
+    """
+    if connection is None:
+        return False
+    with contextlib.suppress(NotFound), explained("find the job of guest", uuid):
+        return _active(connection.lookupByUUIDString(uuid))
+    return False
 
 
 def _word(code: int, reason: int) -> str:

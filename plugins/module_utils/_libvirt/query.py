@@ -10,7 +10,7 @@ import contextlib
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
@@ -112,7 +112,7 @@ def keeps(connection: Connection, uuid: str) -> tuple[str, ...]:
     }
     kept = []
     for kind, ask in questions.items():
-        with contextlib.suppress(libvirt.libvirtError):
+        with contextlib.suppress(Unsupported), explained(f"find the {kind.replace('_', ' ')} of guest", domain.name()):
             if ask():
                 kept.append(kind)
     return tuple(kept)

@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
@@ -22,7 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import (
     guest_options,
     live,
     power,
-    removal,
     rename,
     steps,
 )
@@ -62,7 +62,7 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
     recorded = record.read(found.xml) if found else {}
     power.check_state(wanted, found, moving=bool(recorded.get("moving")))
-    plan_state = _plan_absent if wanted.state == "absent" else _plan_present
+    plan_state = guest_removal.plan if wanted.state == "absent" else _plan_present
     result = plan_state(wanted, found, recorded, host)
     if step is None:
         return result
@@ -81,7 +81,7 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
 
 
-# Any state but absent: defaults, disks and seed, definition, checks, running definition, plan.
+# The stages: defaults, disks and seed, definition, checks, running definition, plan.
 
 
 def _plan_present(
@@ -331,46 +331,3 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
         found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
     )
     return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
-
-
-# State absent.
-
-
-def _plan_absent(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
-    if found is None:
-        left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri)
-    unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
-    volumes = recorded.get("volumes", ())
-    disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
-    owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
-    in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}
-    keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
-    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, disks=disks, uri=host.uri)
-
-
-def _disks_not_owned(xml: str) -> dict[str, str]:
-    """Disks that the guest does not own alone: shareable or read-only ones, but for its seed."""
-    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
-    disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
-    return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
-
-
-def _image_users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
-    """What else uses images, by path: other guests (running or defined), and images that are based on them."""
-    users: dict[str, str] = {}
-    for other in host.guests():
-        if other.uuid != uuid:
-            paths = {*sources(other.xml), *(sources(other.live_xml) if other.live_xml else ())}
-            users.update(dict.fromkeys(paths, f"guest {other.name}"))
-    for volume in host.volumes():
-        if volume["backing_path"] in owned and volume["path"] not in owned:
-            users[volume["backing_path"]] = f"image {volume['path']}"
-    return users
-
-
-def _left_over_images(guest: str, host: Host) -> list[str]:
-    """Images that are named like the guest's and that nothing uses."""
-    paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
-    users = _image_users(None, paths, host) if paths else {}
-    return [path for path in paths if path not in users]

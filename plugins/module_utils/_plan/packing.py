@@ -173,6 +173,7 @@ class _Packing:
         self._done: dict[str, Placement] = {}
         self.left: list[Guest] = []
         self._choices: _Choices | None = None
+        self._refused: tuple[t.Any, ...] | None = None  # needs that nobody makes room for; until a guest is put
 
     def choose(self, guest: Guest) -> None:
         """Put the guest on a host."""
@@ -186,6 +187,7 @@ class _Packing:
             return
         self._loads[name].put(guest)
         self._choices.changed(name)
+        self._refused = None
         chosen = "the only one with room" if count == 1 else f"least loaded with it, of {count}"
         self._done[guest.name] = Placement(guest.name, name, "requested" if guest.host else chosen)
 
@@ -200,13 +202,14 @@ class _Packing:
         return self._done
 
     def _squeeze_in(self, guest: Guest) -> None:
-        """Where a guest with the same needs has just been refused, nothing has changed since."""
-        again = bool(self.left) and not guest.uuid and self.left[-1].needs == guest.needs
+        """Put the guest where a smaller one of the batch can go elsewhere, or leave it."""
+        again = guest.needs == self._refused and not guest.uuid
         name = None if guest.host or guest.together or again else self._make_room(guest)
         if name is None:
             self.left.append(guest)
+            self._refused = None if guest.uuid else guest.needs
             return
-        self._choices = None
+        self._choices = self._refused = None
         self._done[guest.name] = Placement(guest.name, name, "made room by placing a smaller new guest elsewhere")
 
     def _make_room(self, guest: Guest) -> str | None:
