@@ -17,9 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._front import (
     clone,
     disk_moves,
     domain_options,
+    file_users,
     guest,
     image,
-    pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -236,7 +236,7 @@ def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
 ) -> None:
     path = qcow2(pool / "evil.img", named(pool, below, nbd))
     connection.defineXML(GUEST.format(form=form, path=path))
-    assert pool_directory.users(connection, str(pool)).get("evil.img") == "guest web1"
+    assert file_users.users(connection).inside(str(pool)).get("evil.img") == "guest web1"
     untouched(nbd)
 
 
@@ -254,7 +254,7 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
     qcow2(pool / "base.qcow2")
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
-    assert pool_directory.users(connection, str(pool)) == {"base.qcow2": "guest web1"}
+    assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
 
 
 @pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import directories, migration_files, pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
@@ -51,7 +52,8 @@ def disks(
         storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
     ]
     seen = [dataclasses.replace(reader.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
-    waiting = set(sources(found.xml)) - set(sources(document))
+    located = functools.partial(storage.path_in, endpoints.source)
+    waiting = set(sources(found.xml, located)) - set(sources(document, located))
     moves = ways(
         found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
     )
@@ -62,16 +64,9 @@ def disks(
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        folders.setdefault(os.path.dirname(path), set()).add(path)
-    used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
-    return {
-        path
-        for folder, inside in folders.items()
-        for path in inside
-        if os.path.basename(os.path.realpath(path)) not in used[folder]
-    }
+    wanted = set(paths)
+    used = file_users.users(source, but=uuid) if wanted else None
+    return {path for path in wanted if used and used.of(path) is None}
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:

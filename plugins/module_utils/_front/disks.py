@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os.path
 import typing as t
 
@@ -92,5 +93,6 @@ def _guest_with(connection: t.Any, path: str) -> str | None:
     """The guest whose disk a file is. Contents are immutable: nobody's disk."""
     if CONTENT_NAME.search(path):
         return None
+    located = functools.partial(storage.path_in, connection)
     guests = query.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))
-    return next((name for name, xml in guests if path in sources(xml)), None)
+    return next((name for name, xml in guests if path in map(os.path.realpath, sources(xml, located))), None)

@@ -20,8 +20,8 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_at", "pool_xml", "read", "receive", "refresh",
-    "send", "volume_at", "volume_in", "write",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "path_in", "pool_at", "pool_xml", "read", "receive",
+    "refresh", "send", "volume_at", "volume_in", "write",
 ]  # fmt: skip
 
 
@@ -84,6 +84,19 @@ def volume_at(connection: Connection, path: str) -> str | None:
             return None
         with explained("find volume", path):
             raise
+
+
+def path_in(connection: Connection, pool: str, name: str) -> str | None:
+    """The path of a volume in a pool, active or not; None where no pool with that name has files."""
+    try:
+        with explained("find volume", f"{name} in pool {pool}"):
+            found = connection.storagePoolLookupByName(pool)
+            if found.isActive() and name in found.listVolumes():
+                return t.cast(str, found.storageVolLookupByName(name).path())
+            directory = brief.directory(found.XMLDesc())
+    except NotFound:
+        return None
+    return os.path.join(directory, name) if directory else None
 
 
 def all_volumes(connection: Connection) -> list[str]:

@@ -151,7 +151,7 @@ def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[st
 
 
 def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: Host) -> _Subject:
-    running = sources(found.live_xml) if found.live_xml else ()
+    running = sources(found.live_xml, host.located) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
     original = None
     if recorded.get("copying"):

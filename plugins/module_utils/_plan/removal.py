@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Gu
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
-__all__ = ["absent", "named_after"]
+__all__ = ["absent", "named_after", "shared"]
 
 
 def absent(
@@ -70,6 +70,13 @@ def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
         for path, disk in disks.items()
         if not (disk.volume or disk.gone or disk.pool or disk.exists)
     ]
+
+
+def shared(disks: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Of a guest's disks those that it does not own alone, but for its seed: path -> who does."""
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
+    own = [item for item in disks if item.get("source") and item["name"] != "seed"]
+    return {item["source"]: reason for field, reason in why.items() for item in own if item.get(field)}
 
 
 def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:

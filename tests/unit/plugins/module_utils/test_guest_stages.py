@@ -45,10 +45,6 @@ class Host:
         self.asked.add("find")
         return self.known.get(name)
 
-    def guests(self) -> list[FoundGuest]:
-        self.asked.add("guests")
-        return list(self.known.values())
-
     def keeps(self, _uuid: str) -> t.Sequence[str]:
         self.asked.add("keeps")
         return self.kept
@@ -89,9 +85,17 @@ class Host:
         self.asked |= {"seed"} if question is None else {"seed", "a seed's place"}
         return None
 
-    def volumes(self) -> list[dict[str, t.Any]]:
+    def located(self, pool: str, volume: str) -> str | None:
+        self.asked.add("located")
+        return f"/{pool}/{volume}"
+
+    def volumes(self) -> list[str]:
         self.asked.add("volumes")
-        return [{"path": "/var/lib/libvirt/images/web9-system.qcow2", "backing_path": None}]
+        return ["/var/lib/libvirt/images/web9-system.qcow2"]
+
+    def users(self, _paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
+        self.asked.add("users")
+        return {}
 
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if paths:
@@ -122,7 +126,7 @@ def planned(host: Host, **output: t.Any) -> GuestPlan:
             {"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]},
             {"filters", "bridge_calls", "keeps"},
         ),
-        ({"state": "absent"}, {"keeps", "guests", "volumes"}),
+        ({"state": "absent"}, {"keeps", "users"}),
     ],
 )
 def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
@@ -149,7 +153,7 @@ def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
 def test_one_that_is_gone_may_have_left_files() -> None:
     host = Host()
     plan = guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
-    assert host.asked == {"find", "volumes", "guests"} and not plan.steps
+    assert host.asked == {"find", "volumes", "users"} and not plan.steps
     assert "web9-system.qcow2 may be left over" in plan.notes[0]
     host = Host()
     assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
