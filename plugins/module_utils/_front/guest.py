@@ -76,8 +76,8 @@ class _Host:
     def find(self, name: str) -> FoundGuest | None:
         return query.find(self._connection, name)
 
-    def keeps(self, uuid: str) -> tuple[str, ...]:
-        return query.keeps(self._connection, uuid)
+    def managed_state(self, uuid: str) -> tuple[str, ...]:
+        return query.managed_state(self._connection, uuid)
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
+from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import removal
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
@@ -19,21 +19,25 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 __all__ = ["plan"]
 
 
-def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
+def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost) -> GuestPlan:
     """The plan that removes the guest, and its disks if wanted; raises a refusal."""
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri)
+        return removal.absent(
+            wanted, None, managed_state=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri
+        )
     unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
     volumes = recorded.get("volumes", ())
     disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
     owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
     in_use = {**host.users(owned, but=found.uuid), **removal.shared(disk.read_all(parse(found.xml)))} if owned else {}
-    keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
-    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, disks=disks, uri=host.uri)
+    managed_state = (*host.managed_state(found.uuid), *domain.managed_state(found.xml))
+    return removal.absent(
+        wanted, found, managed_state=managed_state, owned=owned, in_use=in_use, disks=disks, uri=host.uri
+    )
 
 
-def _left_over_images(guest: str, host: Host) -> list[str]:
+def _left_over_images(guest: str, host: GuestHost) -> list[str]:
     """Images that are named like the guest's and that nothing uses."""
     paths = removal.named_after(guest, host.volumes())
     users = host.users(paths)
