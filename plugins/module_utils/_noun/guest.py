@@ -14,7 +14,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
@@ -189,18 +188,10 @@ def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
         virt_type=virt_type,
         arch=arch,
         machine=machine,
-        without=new.brought(wanted.xml) | _unwanted_devices(wanted),
+        without=new.brought(wanted.xml) | guest_options.unwanted_devices(wanted),
         ports=ports,
     )
     return _Subject(_with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
-
-
-def _unwanted_devices(wanted: GuestSpec) -> set[str]:
-    """Default devices that this guest must not have."""
-    names = {"serials": {"0": "serial"}, "channels": {AGENT_CHANNEL: AGENT_CHANNEL}}
-    gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
-    rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
-    return {names[option][name] for option, name in gone if name in names[option]} | rng
 
 
 def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
@@ -291,7 +282,7 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
 def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
-    connected = _newly_connected(wanted, stored) if found else []
+    connected = guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:
         guest_options.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
@@ -302,13 +293,6 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
         notes.append(plans.saved(wanted.name))
     return notes
-
-
-def _newly_connected(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
-    """Interfaces that are new, or get another bridge or network."""
-    places = {change.where for change in stored.changes}
-    at = ("", ".bridge", ".network")
-    return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
 
 
 def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: GuestHost) -> None:

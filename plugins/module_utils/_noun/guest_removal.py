@@ -23,14 +23,12 @@ def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t
     """The plan that removes the guest, and its disks if wanted; raises a refusal."""
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.absent(
-            wanted, None, managed_state=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri
-        )
+        return removal.gone(wanted.name, left_over, uri=host.uri)
     unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
     volumes = recorded.get("volumes", ())
     disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
     owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
-    in_use = {**host.users(owned, but=found.uuid), **removal.shared(disk.read_all(parse(found.xml)))} if owned else {}
+    in_use = {**host.users(owned, but=found.uuid), **removal.shared(disk.read_all(parse(found.xml)))}
     managed_state = (*host.managed_state(found.uuid), *domain.managed_state(found.xml))
     return removal.absent(
         wanted, found, managed_state=managed_state, owned=owned, in_use=in_use, disks=disks, uri=host.uri

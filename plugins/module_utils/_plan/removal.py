@@ -20,31 +20,26 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Gu
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
-__all__ = ["absent", "named_after", "shared"]
+__all__ = ["absent", "gone", "named_after", "shared"]
 
 
 def absent(
     wanted: GuestSpec,
-    found: FoundGuest | None,
+    found: FoundGuest,
     *,
     managed_state: t.Sequence[str],
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     disks: t.Mapping[str, OwnedDisk],
-    left_over: t.Sequence[str] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
     `disks` is what there is of those that are to be removed.
 
-    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is.
-    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody
-    knows afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is. Nobody knows
+    afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
     delete = functools.partial(_deletion, uri)
-    if found is None:
-        note = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
-        return GuestPlan(notes=tuple(f"disk {path} {note.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
     removed = {path: disks[path] for path in owned if wanted.remove_storage and path not in in_use}
     _refuse_unreachable(wanted.name, removed, uri)
@@ -60,6 +55,12 @@ def absent(
     ]
     notes += _unknown(wanted.name, removed)
     return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+
+
+def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestPlan:
+    """No guest; but files that may be left of it, by a run that ended between its removal and theirs."""
+    note = "disk {} may be left over from {}: no guest uses it; inspect it; to delete it: {}"
+    return GuestPlan(notes=tuple(note.format(path, guest, _deletion(uri, path)) for path in left_over))
 
 
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:

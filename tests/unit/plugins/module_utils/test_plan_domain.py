@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, gone
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
@@ -271,7 +271,6 @@ def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
 @pytest.mark.parametrize(
     ("here", "remove", "in_use", "expected", "warnings"),
     [
-        (None, True, {}, [], 0),
         (found(OFF), False, {}, ["undefine web1"], 2),
         (found(OFF), True, {}, ["undefine web1", "delete disk /a", "delete disk /b"], 0),
         (found(OFF), True, {"/a": "web2"}, ["undefine web1", "delete disk /b"], 1),
@@ -286,9 +285,7 @@ def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
         (FoundGuest("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
     ],
 )
-def test_absent(
-    here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int
-) -> None:
+def test_absent(here: FoundGuest, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
     result = absent(
         GuestSpec("web1", state="absent", remove_storage=remove),
         here,
@@ -301,8 +298,7 @@ def test_absent(
 
 
 def test_absent_tells_of_files_left_over() -> None:
-    wanted = GuestSpec("web1", state="absent", remove_storage=True)
-    result = absent(wanted, None, managed_state=(), owned=(), in_use={}, disks={}, left_over=["/web1-data.qcow2"])
+    result = gone("web1", ["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
     assert result.notes == (
