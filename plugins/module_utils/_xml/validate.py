@@ -192,7 +192,8 @@ _NO_CELL = "there is no such cell; define it in numa.cells"
 def _nodes(_root: Element, values: Values) -> Problems:
     mode, auto, nodes = values.get("numa.mode"), values.get("numa.placement") == "auto", values.get("numa.nodes", ())
     if mode and not values.get("numa.nodeset") and not auto:
-        yield "numa.mode", "it requires nodes of the host; set numa.nodeset, or numa.placement: auto"
+        remedy = "set numa.nodeset, or numa.placement: auto; to remove both, set only numa.nodeset: ''"
+        yield "numa.mode", f"it requires nodes of the host; {remedy}"
     cells = {cell["id"] for cell in values.get("numa.cells", ())}
     for node in nodes:
         place = f"numa.nodes[{node['cell']}]"

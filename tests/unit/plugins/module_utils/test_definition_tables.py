@@ -399,6 +399,10 @@ def tuned(memory: str, *nodes: str) -> str:
 
 
 NODE, NODE_7 = "cellid='0' mode='strict' nodeset='0'", "cellid='7' mode='strict' nodeset='0'"
+NO_NODES = (
+    "numa.mode of web1: it requires nodes of the host; set numa.nodeset, or numa.placement: auto; to remove both, set "
+    "only numa.nodeset: ''"
+)
 RESTRICTIVE = "cellid='0' mode='restrictive' nodeset='0'"
 
 
@@ -410,8 +414,12 @@ RESTRICTIVE = "cellid='0' mode='restrictive' nodeset='0'"
         (
             tuned(""),
             {"numa": {"mode": "strict"}},
-            ["numa.mode of web1: it requires nodes of the host; set numa.nodeset, or numa.placement: auto"],
+            [NO_NODES],
         ),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"mode": "strict", "nodeset": ""}}, [NO_NODES]),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"mode": "preferred", "nodeset": ""}}, [NO_NODES]),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"nodeset": ""}}, []),
+        (tuned("mode='strict' placement='auto'"), {"numa": {"nodeset": ""}}, []),
         (tuned("", NODE), {"numa": {"nodes": [{"cell": 0, "nodeset": 1}]}}, []),
         (tuned("", NODE_7), {"numa": {"nodes": [{"cell": 7, "nodeset": 1}]}}, [f"numa.nodes[7] of web1: {GONE}"]),
         (
