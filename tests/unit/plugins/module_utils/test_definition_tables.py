@@ -300,7 +300,7 @@ DIMM = "<memory model='dimm'><target><size unit='KiB'>524288</size></target></me
         (
             guest(top=EVEN),
             {"memory": {"maximum": "2GiB"}},
-            [("numa.cells of web1: the cells have 1024 MiB together, and memory.maximum is 2048 MiB; make them equal")],
+            [("numa.cells of web1: the cells have 1GiB together, and memory.maximum is 2GiB; make them equal")],
         ),
         (guest(DIMM, top=EVEN), {"memory": {"maximum": "2GiB"}}, []),
         (guest(top=cells("id='0' cpus='0-3'")), {"memory": {"maximum": "2GiB"}}, []),
@@ -325,7 +325,7 @@ ROOM = "<maxMemory slots='2' unit='KiB'>{}</maxMemory>"
         (guest(top=ROOM.format(2097152)), []),
         (
             guest(top=ROOM.format(524288)),
-            ["memory.hotplug_maximum of web1: 512 MiB is below memory.maximum, 1024 MiB; set more"],
+            ["memory.hotplug_maximum of web1: 512MiB is below memory.maximum, 1GiB; set more"],
         ),
         (guest(top=ROOM.format(524288)).replace("<memory unit='KiB'>1048576</memory>", ""), []),
     ],
