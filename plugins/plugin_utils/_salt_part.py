@@ -11,6 +11,8 @@ import dataclasses
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
+
 __all__ = ["SaltNote", "SaltPart", "merged", "present"]
 
 NO_COUNTERPART = "it has no counterpart"
@@ -95,7 +97,7 @@ class SaltPart:
         if not size:
             self._note_wrong_type(key, "a size")
             return None
-        return _size(size)
+        return size_text(-(-size // 1024))
 
     def rows(self, texts: str = "", numbers: str = "", truths: str = "") -> dict[str, t.Any]:
         """Keys that both sides call the same, as far as they are there."""
@@ -205,10 +207,3 @@ def _bytes(text: str) -> int:
         return 0
     number, letter, ending = found.groups()
     return int(float(number) * (1000 if ending == "b" else 1024) ** " kmgtpe".index(letter or "m"))
-
-
-def _size(size_bytes: int) -> str:
-    for unit, bytes_ in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes % bytes_ == 0:
-            return f"{size_bytes // bytes_}{unit}"
-    return f"{-(-size_bytes // 1024)}KiB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing as t
 
@@ -213,7 +214,7 @@ def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) ->
         grows = entry == {"size": 2}  # which the test driver cannot do
         told.append(guests.converge(connection, wanted, Gate(check_mode=grows))["steps"])
     assert told[1:] == [[], [f"grow disk {POOL}/a.qcow2 to 2 GiB"]]
-    with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 0.5 GiB"):
+    with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 512 MiB"):
         guests.converge(
             connection,
             domain_options.wanted({**box, "disks": [{"name": "data", "size": "512MiB"}]}),
@@ -409,6 +410,44 @@ def test_no_such_pool(connection: t.Any) -> None:
             call(connection, "fast")
     with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or choose another"):
         storage.volume_in(connection, "fast", "a")
+
+
+def questions_to(connection: t.Any, pool: str) -> dict[str, t.Callable[[], object]]:
+    """All that is asked of a pool, and done in it."""
+    volume = Volume(pool, "a", f"{POOL}/a", 1024**2, "raw")
+    return {
+        "its document": lambda: storage.pool_xml(connection, pool),
+        "its content again": lambda: storage.refresh(connection, pool),
+        "a volume": lambda: storage.volume_in(connection, pool, "a"),
+        "a small file": lambda: storage.read(connection, pool, "a"),
+        "a large file": lambda: storage.receive(connection, pool, "a", 0, lambda _piece: None, lambda _size: None),
+        "a new volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a"),
+        "another volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a", replace=True),
+        "to write": lambda: storage.write(connection, pool, "a", b""),
+    }
+
+
+def test_a_pool_that_is_not_active_is_to_be_started(connection: t.Any) -> None:
+    connection.storagePoolLookupByName("default").destroy()
+    start = f"virsh --connect {connection.getURI()} pool-start default"
+    message = f"cannot use storage pool default: it is not active; start it with virt_pool (state: active) or `{start}`"
+    exactly = f"^{re.escape(message)}$"
+    for what, ask in questions_to(connection, "default").items():
+        with pytest.raises(Failed, match=exactly):
+            assert ask() is None, what
+
+
+@pytest.mark.parametrize(
+    "disk", [{"volume": "default/a.qcow2"}, {"size": 1}, {"image": "debian-12.qcow2"}], ids=["volume", "new", "image"]
+)
+def test_a_disk_in_a_pool_that_is_not_active(connection: t.Any, disk: dict[str, t.Any]) -> None:
+    """Refused before anything is done, in check mode too."""
+    connection.storagePoolLookupByName("default").destroy()
+    box = {"name": "box1", "vcpus": 1, "memory": 256, "interfaces": [], "disks": [{"name": "data", **disk}]}
+    box["state"] = "running"
+    with pytest.raises(Failed, match=r"^cannot use storage pool default: it is not active; start it") as told:
+        guests.converge(connection, domain_options.wanted(box), Gate(check_mode=True))
+    assert str(told.value).count("not active") == 1
 
 
 def test_no_such_daemon() -> None:

@@ -42,6 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     domain,
     graphics,
     host_xml,
+    hotplug,
     interface,
     new,
     nwfilter,
@@ -318,4 +319,6 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
     asked = record.update(
         found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
     )
-    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
+    updated = domain.graft(found.live_xml, live.updates(wanted))
+    plugs = {place: hotplug.plug(running.devices[place]) for place in live.comes_and_goes(running.changes)}
+    return live.Now(wanted, running, updated, limits, asked, plugs, hotplug.buses(found.live_xml) if plugs else None)

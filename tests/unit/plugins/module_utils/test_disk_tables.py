@@ -29,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files impor
 GIB = 1024**3
 IMAGES = PoolDirectory("default", "dir", "/images", here=True)
 SYSTEM, DATA = "/images/web1-system.qcow2", "/images/web1-data.qcow2"
+IN_A_POOL = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
 ORIGIN = DiskOrigin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qcow2", 3 * GIB, Header("qcow2"))
 
 
@@ -155,7 +156,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         DATA_2G,
         VOLUME,
         Size(None),
-        "NotFound: cannot read the size of disk data of web1: fast/a is in no active storage pool",
+        f"NotFound: cannot read the size of disk data of web1: fast/a is in no active storage pool; {IN_A_POOL}",
     ),
     ("block device, same", DATA_2G, known({"data": "/dev/vg/a"}), Size(2 * GIB), "at None"),
     (
@@ -205,7 +206,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         DATA_2G,
         known({"data": DATA}),
         Size(None),
-        f"NotFound: cannot read the size of disk data of web1: {DATA} is in no active storage pool",
+        f"NotFound: cannot read the size of disk data of web1: {DATA} is in no active storage pool; {IN_A_POOL}",
     ),
     ("new", DATA_2G, known(), Site(IMAGES), f"create disk {DATA} (2 GiB, qcow2); at {DATA}"),
     ("new, default size", Disk("data"), Known(), Site(IMAGES), f"create disk {DATA} (8 GiB, qcow2); at {DATA}"),
@@ -297,6 +298,26 @@ QUESTIONS: list[tuple[Disk, Known, object]] = [
 @pytest.mark.parametrize(("item", "of", "question"), QUESTIONS)
 def test_no_more_is_asked_than_is_needed(item: Disk, of: Known, question: object) -> None:
     assert disk.questions(wanted(item), of).get("data") == question
+
+
+def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
+    """It does so through the pool, which must be active: when the guest starts, or gets the volume while it runs."""
+    item, has_it = Disk("data", fields={"volume": "fast/a"}), dataclasses.replace(VOLUME, active=True)
+    asked = {"data": SizeOf("", ("fast", "a"))}
+    for of, more, questions in (
+        (Known(), {"state": "running"}, asked),
+        (VOLUME, {"state": "running"}, asked),
+        (known({"data": DATA}, active=True), {}, asked),
+        (known(active=True), {}, asked),
+        (known(active=True), {"apply": "next_boot"}, {}),
+        (has_it, {"state": "running"}, {}),
+        (VOLUME, {}, {}),
+    ):
+        assert disk.questions(wanted(item, **more), of) == questions, (of, more)
+    absent = dataclasses.replace(item, state="absent")
+    assert disk.questions(wanted(absent), has_it) == {}
+    [kept] = disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
+    assert kept == item
 
 
 def test_disks_that_nobody_speaks_of_stay() -> None:

@@ -237,6 +237,6 @@ def test_a_running_guest_gets_a_device_as_it_is_defined() -> None:
 def test_its_target_is_a_free_one() -> None:
     """Somebody else gave the running guest a disk in the meantime."""
     defined = there().xml
-    live = parse(defined.replace("ua-data", "ua-other"))
+    live = without_devices(defined.replace("ua-data", "ua-other"), "eth0")
     (device,) = attached(defined, live, disks=[{"name": "data"}])
     assert parse(device).find("target").get("dev") == "vdc"

@@ -177,7 +177,7 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     [item] = place([guest], hosts)
     assert item.host is None
     assert item.why == (
-        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits: hyper1: 1024 MiB of memory left; hyper2: 1 vcpus left; "
+        "it needs 2 vcpus and 2 GiB, and no hypervisor fits: hyper1: 1 GiB of memory left; hyper2: 1 vcpus left; "
         "hyper3: has no bridge br0; hyper4: has a guest of group db, whose guests stay apart; hyper5: has no active storage "
         "pool default"
     )
@@ -282,7 +282,7 @@ def test_what_is_off_takes_no_room_from_what_runs() -> None:
     hosts = [Host("old", 8, 9000, guests={"big": OFF, "small": ON}), Host("new", 8, 2048)]
     big, small = place([Guest("big", 1, 2000), Guest("small", 1, 1024)], hosts, leave=["old"])
     assert (big.host, small.host) == (None, "new")
-    assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1024 MiB of memory left"
+    assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1 GiB of memory left"
 
 
 def test_what_is_off_here_and_may_run_on_an_unseen_host_stays() -> None:

@@ -579,8 +579,8 @@ def test_of_many_hosts_is_told_what_they_lack_not_each() -> None:
     busy, bare = host("busy", 2, 9000, vcpus_used=7), host("bare", 64, 9000, bridges=frozenset())
     [one] = place([guest(memory_mib=2048, bridges=BRIDGES)], [*full, *fans, busy, bare])
     assert one.why == (
-        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits, of 101: h000, h001, h002 and 93 more: lacks memory "
-        "(most left: 1024 MiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
+        "it needs 2 vcpus and 2 GiB, and no hypervisor fits, of 101: h000, h001, h002 and 93 more: lacks memory "
+        "(most left: 1 GiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
         "(most left: 1 on busy)"
     )
     several = place([guest(f"web{number}", memory_mib=900_000) for number in range(20)], [*full, *fans])

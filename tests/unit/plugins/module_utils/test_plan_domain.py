@@ -205,8 +205,8 @@ def test_devices_come_and_go_live() -> None:
         "define web1 (disks to be created)",
         "create disk /a (1 B, qcow2)",
         "define web1 (complete)",
-        "attach disks[new] to running web1",
         "detach disks[old] from running web1",
+        "attach disks[new] to running web1",
     ]
 
 
