@@ -80,17 +80,22 @@ class Certifier:
             check()
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
-        result = self.gate.perform(
-            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)),
-            otherwise=lambda: result,
+        return self.gate.perform(
+            lambda: self._complete(
+                authorities, self._agreed(authorities, goals, result, call, check=check, again=bool(done)), done
+            ),
+            otherwise=lambda: self._complete(authorities, result, done),
         )
+
+    def _complete(self, authorities: Authorities, result: Variables, done: t.Sequence[str]) -> Variables:
+        """The result of the host with that of the controller, which had `done` some steps before."""
         if result.get("failed"):
             return result
-        if params["controller"]:
+        if self.params["controller"]:
             self._certify_controller(authorities, result)
         result["changed"] = result["changed"] or bool(done)
         result["steps"] = [*done, *result["steps"]]
-        result["rolling"] = authorities.rolling(name=params["name"])
+        result["rolling"] = authorities.rolling(name=self.params["name"])
         return {key: value for key, value in result.items() if key not in ("crl", "held", "requests")}
 
     def _elsewhere(self) -> bool:
@@ -174,7 +179,7 @@ class Certifier:
             ]
         self.gate.run(new_steps, lambda step: authorities.make(step, within=self._constraints(step.authority)))
         protecting = authorities.unprotected()
-        self.gate.run(protecting, authorities.protect)
+        self.gate.after(new_steps).run(protecting, authorities.protect)
         return [*map(str, new_steps), *map(str, protecting)]
 
     def _constraints(self, authority: str) -> list[str]:

@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 __all__ = [
     "Install",
     "Load",
+    "Reading",
     "Remember",
     "Request",
     "SetMode",
@@ -119,6 +120,13 @@ class TlsPlan(step.Plan[Step]):
     """What is to be done for identities, and how that shows."""
 
 
+class Reading(t.NamedTuple):
+    """Steps that let the daemon read what is in place: `later`, when certificates come with another call."""
+
+    now: tuple[Step, ...] = ()
+    later: tuple[Step, ...] = ()
+
+
 def check_state(state: str) -> None:
     """Raises BadInput for what only the controller does."""
     if state == "revoked":
@@ -146,11 +154,14 @@ def plan(
     )
 
 
-def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> tuple[Step, ...]:
+def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> Reading:
     """What lets libvirt's daemon, if one is `serving`, read what is in place after the steps."""
     if serving is None:
-        return (Remember(),)
-    return (Load(serving),) if any(map(_is_libvirts, steps)) or (has_files and not is_loaded) else ()
+        read: tuple[Step, ...] = (Remember(),)
+    else:
+        read = (Load(serving),) if any(map(_is_libvirts, steps)) or (has_files and not is_loaded) else ()
+    comes = any(isinstance(step, Request) for step in steps)
+    return Reading(later=read) if comes else Reading(now=read)
 
 
 def _is_libvirts(step: Step) -> bool:
