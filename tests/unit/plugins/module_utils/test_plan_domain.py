@@ -216,6 +216,9 @@ def test_devices_come_and_go_live() -> None:
         ("running", ON, ["shut down web1", "start web1"]),
         ("present", ON, ["shut down web1", "start web1"]),
         ("running", PAUSED, ["resume web1", "shut down web1", "start web1"]),
+        ("rebooted", PAUSED, ["resume web1", "shut down web1", "start web1"]),
+        ("present", PAUSED, ["resume web1", "shut down web1", "start web1 paused"]),
+        ("paused", PAUSED, ["resume web1", "shut down web1", "start web1 paused"]),
         ("paused", ON, ["shut down web1", "start web1 paused"]),
     ],
 )
