@@ -287,7 +287,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, Identity, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
@@ -336,8 +336,8 @@ class _Host:
 _DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
     Request: lambda host, step: host.request(step.identity),
     Remember: lambda host, _step: daemon.remember(host.root, host.goals["libvirt"].trust),
-    Install: lambda host, step: files.install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
-    SetTrust: lambda host, step: files.install(step.wanted, host.root),
+    Install: lambda host, step: install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
+    SetTrust: lambda host, step: install(step.wanted, host.root),
     SetMode: lambda host, step: files.set_mode(
         f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
     ),

@@ -12,7 +12,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, trust_options, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import (
+    install,
+    renew_before,
+    trust_options,
+    trusts,
+    wanted,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
@@ -298,12 +304,12 @@ class _Controller(t.NamedTuple):
 def _renew(controller: _Controller, _step: Request) -> None:
     root, authorities, wish, days = controller
     csr = files.request(CONTROLLER, root, subject=wish.subject)
-    files.install(wish, root, certificate=authorities.sign(csr, wish, days=days))
+    install(wish, root, certificate=authorities.sign(csr, wish, days=days))
 
 
 _ON_CONTROLLER: dict[type[Step], t.Callable[[_Controller, t.Any], None]] = {
     Request: _renew,
-    SetTrust: lambda controller, step: files.install(step.wanted, controller.root),
+    SetTrust: lambda controller, step: install(step.wanted, controller.root),
     SetMode: lambda controller, step: files.set_mode(
         f"{controller.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
     ),

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     File,
     FoundTls,
     Identity,
+    NewSet,
     TlsFile,
     TlsSpec,
     usages,
@@ -36,6 +37,7 @@ __all__ = [
     "SetMode",
     "SetTrust",
     "TlsPlan",
+    "check_set",
     "check_state",
     "decide",
     "plan",
@@ -186,6 +188,31 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
         return TlsPlan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
+
+
+def check_set(wanted: TlsSpec, new: NewSet, *, now: datetime.datetime | None = None) -> None:
+    """Raises Refused for a set in which a file is missing, is not for its key, is not from that authority, or is not
+    valid `now`.
+    """
+    for reason in _set_problems(wanted, new, now):
+        raise Refused(f"cannot install the {wanted.identity.name} certificates: {reason}")
+
+
+def _set_problems(wanted: TlsSpec, new: NewSet, now: datetime.datetime | None) -> t.Iterator[str]:
+    for purpose in new.unsigned:
+        yield f"none of the given ones is for {purpose}Auth"
+    for start, end in new.validity:
+        if now and not start <= now <= end:
+            yield (
+                f"they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and it is "
+                f"{now:%Y-%m-%d %H:%M} here; set the clocks of this host and of the controller"
+            )
+    for place in wanted.identity.places:
+        if place.path not in new.contents and place.kind != "crl":
+            yield f"{place.name} is missing"
+        fault = new.faults.get(place.path) or ("is not signed by this authority" if place.path in new.foreign else None)
+        if fault:
+            yield f"{place.name} {fault}; another run may be in progress"
 
 
 def renewal(
