@@ -106,8 +106,8 @@ def test_shutdown_of_a_deaf_guest(
     connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     step = steps.Shutdown("web1", timeout_s=1, force=force)
     if force:
         do(connection, step)
@@ -124,11 +124,11 @@ def test_a_guest_that_does_not_hear_is_asked_again(
     connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest, hears_again=True)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest, hears_again=True)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     monkeypatch.setattr(wait, "_ASK_AGAIN_S", 0.01)
     do(connection, steps.Shutdown("web1", timeout_s=60))
-    assert (deaf.asked, guest.isActive()) == (2, 0)
+    assert (ports_filtered.asked, guest.isActive()) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_a_guest_that_does_not_hear_is_asked_again(
 )
 def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     do(connection, step)
-    assert deaf.asked == int(not isinstance(step, steps.Reboot))
+    assert ports_filtered.asked == int(not isinstance(step, steps.Reboot))
     assert guest.isActive()
 
 
@@ -307,7 +307,7 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     with pytest.raises(NotFound, match=UUID):
         blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
     with pytest.raises(NotFound, match=UUID):
-        query.keeps(connection, UUID)
+        query.managed_state(connection, UUID)
     assert other.isActive()
 
 
@@ -319,7 +319,7 @@ def test_an_error_is_not_taken_for_nothing(connection: t.Any, guest: t.Any, monk
 
     monkeypatch.setattr(type(guest), "snapshotNum", fails)
     with pytest.raises(Failed, match=r"^cannot find the snapshots of guest web1: "):
-        query.keeps(connection, UUID)
+        query.managed_state(connection, UUID)
     away = types.SimpleNamespace(lookupByUUIDString=fails)
     with pytest.raises(Failed, match=rf"^cannot find the job of guest {UUID}: "):
         migrate.job_active(away, UUID)

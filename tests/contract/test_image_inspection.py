@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
@@ -283,8 +283,8 @@ def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.
 
 def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
     """Else its move makes an overlay on a file that the guest chose."""
-    probed = File("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
-    assert disk_moves._as_defined(probed, {"format": "raw"}) == File(
+    probed = VolumeFile("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
+    assert disk_moves._as_defined(probed, {"format": "raw"}) == VolumeFile(
         "/srv/a.img", "raw", 4096, 512, physical_bytes=4096
     )
     assert disk_moves._as_defined(probed, {"format": "qcow2"}) == probed

@@ -193,7 +193,7 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
         found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
         if stored and not now:
-            saved = not guest.active and "managed_save" in query.keeps(connection, guest.uuid)
+            saved = not guest.active and "managed_save" in query.managed_state(connection, guest.uuid)
             found.append(Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget))
     return tuple(found)
 

@@ -79,8 +79,8 @@ class _Host:
     def guests(self) -> list[FoundGuest]:
         return query.of_all(self._connection, query.found)
 
-    def keeps(self, uuid: str) -> tuple[str, ...]:
-        return query.keeps(self._connection, uuid)
+    def managed_state(self, uuid: str) -> tuple[str, ...]:
+        return query.managed_state(self._connection, uuid)
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())

@@ -24,10 +24,10 @@ def directory(connection: t.Any, pool: str, what: str) -> str:
     return pool_files.directory(pool_of(connection, pool), what)
 
 
-def pool_of(connection: t.Any, name: str) -> pool_files.Pool:
+def pool_of(connection: t.Any, name: str) -> pool_files.PoolDirectory:
     """The pool of that name."""
     found = host_xml.pool(storage.pool_xml(connection, name))
-    return pool_files.Pool(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))
+    return pool_files.PoolDirectory(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))
 
 
 def users(connection: t.Any, place: str, *, but: str = "") -> dict[str, str]:

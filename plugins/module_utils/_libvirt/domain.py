@@ -52,7 +52,7 @@ _TPM_FLAG = 8_009_000
 
 def _undefine(domain: t.Any, step: steps.Undefine) -> None:
     flags = 0
-    for kind in step.keeps:
+    for kind in step.managed_state:
         if kind == "tpm" and domain.connect().getLibVersion() < _TPM_FLAG:
             continue  # older ones remove the state unasked
         flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)

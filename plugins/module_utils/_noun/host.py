@@ -19,10 +19,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedSite,
 )
 
-__all__ = ["Host"]
+__all__ = ["GuestHost"]
 
 
-class Host(t.Protocol):
+class GuestHost(t.Protocol):
     """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
 
     @property
@@ -35,7 +35,7 @@ class Host(t.Protocol):
     def guests(self) -> t.Sequence[FoundGuest]:
         """All guests."""
 
-    def keeps(self, uuid: str) -> t.Sequence[str]:
+    def managed_state(self, uuid: str) -> t.Sequence[str]:
         """What libvirt keeps beside the guest's definition."""
 
     def new_uuid(self) -> str:

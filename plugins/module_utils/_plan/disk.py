@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SEED,
     UNMADE,
     Answer,
-    Device,
+    DiskDevice,
     Known,
     Question,
     Site,
@@ -159,7 +159,7 @@ class _Sight:
 
     guest: str
     item: Disk
-    device: Device  # where it is, or would be
+    device: DiskDevice  # where it is, or would be
     volume: Volume | None = None  # as it would be made
     has_bytes: int | None = None
     running: bool = False  # the guest has it, and runs
@@ -186,17 +186,17 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         volume = new_disk.volume(guest, item, answer)
         there, sight = (
             _standing(volume.path, known, answer),
-            _Sight(guest, item, Device(volume.path), volume, answer.size_bytes),
+            _Sight(guest, item, DiskDevice(volume.path), volume, answer.size_bytes),
         )
     elif isinstance(answer, Size) and device:
         device = dataclasses.replace(device, path=_path(device, answer))
         there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
     else:
-        there, sight = GIVEN, _Sight(guest, item, device or Device(""))
+        there, sight = GIVEN, _Sight(guest, item, device or DiskDevice(""))
     return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
 
 
-def _path(device: Device, answer: Size) -> str:
+def _path(device: DiskDevice, answer: Size) -> str:
     """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
     return answer.path or device.path or "/".join(device.volume or ())
 
@@ -215,7 +215,7 @@ def _given(item: Disk) -> bool:
     return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
 
 
-def _defined(item: Disk, known: Known) -> Device | None:
+def _defined(item: Disk, known: Known) -> DiskDevice | None:
     """The disk as the guest has it, if that is complete."""
     device = known.devices.get(item.name)
     return None if device is None or device.path in known.unfinished else device

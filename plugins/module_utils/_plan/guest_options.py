@@ -248,8 +248,8 @@ def implied_graphics(graphics: Graphics) -> Graphics:
 
 
 def _vcpus_of_topology(fields: Fields) -> int | None:
-    spoken = [field for field in fields if field.startswith("vcpus.topology.")]
-    return math.prod(fields.get(field, 1) for field in {*_TOPOLOGY, *spoken}) if spoken else None
+    stated = [field for field in fields if field.startswith("vcpus.topology.")]
+    return math.prod(fields.get(field, 1) for field in {*_TOPOLOGY, *stated}) if stated else None
 
 
 _TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}

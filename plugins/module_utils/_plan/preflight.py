@@ -32,17 +32,17 @@ def check(
     dest: MigrationHost,
     *,
     lacks: str | None = None,
-    deaf: str | None = None,
+    ports_filtered: str | None = None,
 ) -> None:
     """Raise Refused with all of it.
 
-    `lacks` says why the destination cannot give it its processor, `deaf` why its ports cannot be reached.
+    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached.
     """
     problems = findings(move, guest, source, dest)
     if lacks:
         problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
-    if deaf:
-        problems.append(deaf)
+    if ports_filtered:
+        problems.append(ports_filtered)
     if problems:
         raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
 
@@ -115,7 +115,7 @@ def _what_it_is_tied_to(
             f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
             "the guest while it is off"
         )
-    for kept in guest.keeps:
+    for kept in guest.managed_state:
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:
         yield (

@@ -27,7 +27,7 @@ def absent(
     wanted: GuestSpec,
     found: FoundGuest | None,
     *,
-    keeps: t.Sequence[str],
+    managed_state: t.Sequence[str],
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     disks: t.Mapping[str, OwnedDisk],
@@ -50,7 +50,7 @@ def absent(
     _refuse_unreachable(wanted.name, removed, uri)
     made: list[GuestStep] = power_off(wanted, found) if found.active else []
     if found.persistent:
-        made.append(steps.Undefine(wanted.name, tuple(keeps)))
+        made.append(steps.Undefine(wanted.name, tuple(managed_state)))
     made += [steps.DeleteVolume(wanted.name, path) for path, disk in removed.items() if disk.volume or disk.active]
     notes = [
         f"kept disk {path} of {wanted.name}"

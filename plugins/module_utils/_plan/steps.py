@@ -324,10 +324,10 @@ class SetAutostart(GuestStep):
 class Undefine(GuestStep):
     """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
 
-    keeps: tuple[str, ...] = ()
+    managed_state: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"undefine {self.guest}" + (f" with its {', '.join(self.keeps)}" if self.keeps else "")
+        return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
-from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, Plug, forget_source
+from ansible_collections.corral.virt.plugins.module_utils._xml.interface import PciAddress, PlugRow, forget_source
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
@@ -114,10 +114,10 @@ _PCI, _USB = {"type": ("pci",)}, {"type": ("usb",)}
 HOSTDEV: row.Table = {
     "type": Row("./@type", k.choice("pci", "usb"), on_change=forget_source),
     "address": PciAddress("source/address", k.PCI, valid_with=_PCI, required_with=_PCI),
-    "vendor": Plug("source/vendor/@id", _USB_ID, valid_with={**_USB, "product": ANY}),
-    "product": Plug("source/product/@id", _USB_ID, valid_with={**_USB, "vendor": ANY}),
-    "bus": Plug("source/address/@bus", k.integer(1, 255), valid_with={**_USB, "device": ANY}),
-    "device": Plug("source/address/@device", k.integer(1, 255), valid_with={**_USB, "bus": ANY}),
+    "vendor": PlugRow("source/vendor/@id", _USB_ID, valid_with={**_USB, "product": ANY}),
+    "product": PlugRow("source/product/@id", _USB_ID, valid_with={**_USB, "vendor": ANY}),
+    "bus": PlugRow("source/address/@bus", k.integer(1, 255), valid_with={**_USB, "device": ANY}),
+    "device": PlugRow("source/address/@device", k.integer(1, 255), valid_with={**_USB, "bus": ANY}),
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional"), valid_with=_USB),
     "managed": Row("./@managed", k.YESNO),
     "boot_order": Row("boot/@order", k.integer(1, 1000)),

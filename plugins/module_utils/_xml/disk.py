@@ -53,7 +53,7 @@ def _url_of(value: t.Any) -> str:
 _URL_PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69, "nbd": 10809, "iscsi": 3260}
 
 
-class Source(Row):
+class SourceRow(Row):
     """Where the bytes are, told in one of three ways; telling it anew takes away all that belonged to the old place."""
 
     def write(self, element: Element, value: t.Any) -> None:
@@ -123,11 +123,11 @@ _SCSI = {"bus": ("scsi",), "device": ("disk", "cdrom")}
 DISK: row.Table = {
     "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
     "format": Row("driver/@type", k.choice("qcow2", "raw", "vmdk", "vdi", "vpc")),
-    "source": Source("source/@file", k.PATH),
-    "volume": Source(
+    "source": SourceRow("source/@file", k.PATH),
+    "volume": SourceRow(
         "source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")
     ),
-    "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
+    "url": SourceRow("source/@protocol", k.Kind({"type": "str"}, _url_of)),
     **remote.NETWORK,
     **remote.NVME,
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),

@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "managed_state", "read_fields", "renamed", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -653,7 +653,7 @@ def _one_console(root: Element) -> None:
             console.extend(copied(part) for part in serial.findall(tag))
 
 
-def keeps(xml: str) -> tuple[str, ...]:
+def managed_state(xml: str) -> tuple[str, ...]:
     """What the definition makes libvirt store beside it: UEFI variables, TPM state."""
     root = parse(xml)
     nvram = root.find("os/nvram") is not None or root.find("os").get("firmware") == "efi"

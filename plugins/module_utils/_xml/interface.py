@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDW
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "Plug", "filters", "forget_source", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forget_source", "read_all"]
 
 
 def forget_source(device: Element) -> None:
@@ -30,7 +30,7 @@ def forget_source(device: Element) -> None:
         device.remove(place)  # on a bus of the guest that the new type may not be on
 
 
-class Plug(Row):
+class PlugRow(Row):
     """What a device is plugged into, which a device of another type tells in the same place in other words."""
 
     def read(self, element: Element) -> t.Any:
@@ -38,7 +38,7 @@ class Plug(Row):
         return super().read(element) if element.get("type") in self.valid_with["type"] else None
 
 
-class PciAddress(Plug):
+class PciAddress(PlugRow):
     """`0000:06:00.0` for the four attributes of an address element."""
 
     _PARTS = (("domain", 4), ("bus", 2), ("slot", 2), ("function", 1))
@@ -110,11 +110,11 @@ INTERFACE: row.Table = {
         "./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source
     ),
     "mac": Row("mac/@address", k.MAC, same=same_mac),
-    "bridge": Plug("source/@bridge", k.NIC, valid_with=_BRIDGE, required_with=_BRIDGE),
-    "network": Plug("source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK),
-    "portgroup": Plug("source/@portgroup", k.NAME, valid_with=_NETWORK),
-    "device": Plug("source/@dev", k.NIC, valid_with=_DIRECT, required_with=_DIRECT),
-    "mode": Plug("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),
+    "bridge": PlugRow("source/@bridge", k.NIC, valid_with=_BRIDGE, required_with=_BRIDGE),
+    "network": PlugRow("source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK),
+    "portgroup": PlugRow("source/@portgroup", k.NAME, valid_with=_NETWORK),
+    "device": PlugRow("source/@dev", k.NIC, valid_with=_DIRECT, required_with=_DIRECT),
+    "mode": PlugRow("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),
     "address": PciAddress("source/address", k.PCI, valid_with=_HOSTDEV, required_with=_HOSTDEV),
     "managed": Row("./@managed", k.YESNO, same=silent_is(False), valid_with=_HOSTDEV),
     "model": Row(

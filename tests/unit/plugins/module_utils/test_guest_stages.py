@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Size,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
@@ -49,8 +49,8 @@ class Host:
         self.asked.add("guests")
         return list(self.known.values())
 
-    def keeps(self, _uuid: str) -> t.Sequence[str]:
-        self.asked.add("keeps")
+    def managed_state(self, _uuid: str) -> t.Sequence[str]:
+        self.asked.add("managed_state")
         return self.kept
 
     def new_uuid(self) -> str:
@@ -82,7 +82,7 @@ class Host:
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
         self.asked |= {"disks", *(f"disk {name}" for name in questions)}
-        pool = Pool("default", "dir", "/var/lib/libvirt/images", here=True)
+        pool = PoolDirectory("default", "dir", "/var/lib/libvirt/images", here=True)
         return {name: Site(pool) if isinstance(one, SiteOf) else Size(8 * 1024**3) for name, one in questions.items()}
 
     def seed(self, _guest: str, question: object) -> SeedSite | None:
@@ -115,14 +115,14 @@ def planned(host: Host, **output: t.Any) -> GuestPlan:
         ({}, set()),
         ({"title": "Web", "interfaces": [{"name": "eth0", "bridge": "br0"}]}, set()),
         ({"disks": [{"name": "system", "size": "8GiB"}]}, {"disk system"}),
-        ({"disks": [{"name": "more"}]}, {"disk more", "keeps"}),
-        ({"title": "Another"}, {"keeps"}),
-        ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "keeps"}),
+        ({"disks": [{"name": "more"}]}, {"disk more", "managed_state"}),
+        ({"title": "Another"}, {"managed_state"}),
+        ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "managed_state"}),
         (
             {"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]},
-            {"filters", "bridge_calls", "keeps"},
+            {"filters", "bridge_calls", "managed_state"},
         ),
-        ({"state": "absent"}, {"keeps", "guests", "volumes"}),
+        ({"state": "absent"}, {"managed_state", "guests", "volumes"}),
     ],
 )
 def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:

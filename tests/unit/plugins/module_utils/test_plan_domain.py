@@ -112,7 +112,7 @@ def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: s
 def test_removal_and_restart_always_wait() -> None:
     """What follows must not meet a guest that still runs."""
     wanted = GuestSpec("web1", state="absent", wait=False)
-    assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={}, disks={})) == [
+    assert texts(absent(wanted, found(), managed_state=(), owned=(), in_use={}, disks={})) == [
         "shut down web1",
         "undefine web1",
     ]
@@ -141,7 +141,7 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
         planned(GuestSpec("web1", state=state), crashed)
     with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
-        absent(GuestSpec("web1", state="absent"), crashed, keeps=(), owned=(), in_use={}, disks={})
+        absent(GuestSpec("web1", state="absent"), crashed, managed_state=(), owned=(), in_use={}, disks={})
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_absent(
     result = absent(
         GuestSpec("web1", state="absent", remove_storage=remove),
         here,
-        keeps=(),
+        managed_state=(),
         owned=("/a", "/b"),
         in_use=in_use,
         disks=dict.fromkeys(("/a", "/b"), OwnedDisk(volume=True)),
@@ -305,7 +305,7 @@ def test_absent(
 
 def test_absent_tells_of_files_left_over() -> None:
     wanted = GuestSpec("web1", state="absent", remove_storage=True)
-    result = absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=["/web1-data.qcow2"])
+    result = absent(wanted, None, managed_state=(), owned=(), in_use={}, disks={}, left_over=["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
     assert result.notes == (
@@ -432,6 +432,6 @@ def test_a_namesake_is_not_removed() -> None:
     with pytest.raises(
         Refused, match=f"cannot remove web1: the guest with this name has UUID {here.uuid}, not {other.uuid}"
     ):
-        absent(other, here, keeps=(), owned=(), in_use={}, disks={})
+        absent(other, here, managed_state=(), owned=(), in_use={}, disks={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
-    assert texts(absent(same, here, keeps=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"
+    assert texts(absent(same, here, managed_state=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"
