@@ -36,7 +36,8 @@ renamed_from:
   - The module checks only this host for the new name. The playbook C(corral.virt.rename) checks all hosts, and also
     renames the guest's key in C(known_hosts).
 state:
-  - V(present) creates or changes the definition. A running guest keeps running, and a stopped guest stays stopped.
+  - V(present) creates or changes the definition. A running guest keeps running, a paused guest stays paused, and a
+    stopped guest stays stopped. That also holds after a restart (O(allow_restart)).
   - V(running), V(paused) and V(shutdown) also bring the guest into that state. V(shutdown) asks the guest to shut down
     (by ACPI, then by its agent) and waits O(wait_timeout) seconds.
   - V(destroyed) powers the guest off at once, without a shutdown.

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
@@ -23,6 +24,13 @@ class Gate:
 
     def __init__(self, *, check_mode: bool) -> None:
         self._check_mode = check_mode
+        self._before: list[str] = []  # steps that are done already
+
+    def after(self, steps: t.Sequence[Step]) -> Gate:
+        """The gate for what follows these steps: when that fails, the message lists them, too."""
+        following = copy.copy(self)
+        following._before = [*self._before, *map(str, steps)]
+        return following
 
     def hold(
         self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[object]]
@@ -40,6 +48,17 @@ class Gate:
         """What doing it gives; in check mode what is known without doing it."""
         return otherwise() if self._check_mode else do()
 
+    def foretell(self, steps: t.Sequence[S]) -> t.Sequence[S]:
+        """Steps that a later call plans and carries out: check mode makes no such call, and reports them now."""
+        return steps if self._check_mode else ()
+
+    def assumes(self, look: t.Callable[[], bool]) -> bool:
+        """Whether a plan may assume what `look` says of a check run: there others do first what this one waits for.
+
+        A real run assumes nothing.
+        """
+        return self._check_mode and look()
+
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
         """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.
 
@@ -47,7 +66,7 @@ class Gate:
         """
         if self._check_mode:
             return []
-        done: list[str] = []
+        done = [*self._before]
         results: list[object] = []
         for step in steps:
             try:

@@ -468,7 +468,8 @@ options:
     default: false
   force:
     description:
-      - Stop or restart the network even if running guests lose their connection to it.
+      - Stop or restart the network even if running guests lose their connection to it. Guests whose interface names the
+        bridge that libvirt creates for the network count, too.
       - They are connected again when they are next started. Without this option such a run is refused, and the error
         names the guests.
     type: bool

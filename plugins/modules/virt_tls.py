@@ -287,7 +287,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, Identity, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
@@ -336,8 +336,8 @@ class _Host:
 _DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
     Request: lambda host, step: host.request(step.identity),
     Remember: lambda host, _step: daemon.remember(host.root, host.goals["libvirt"].trust),
-    Install: lambda host, step: files.install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
-    SetTrust: lambda host, step: files.install(step.wanted, host.root),
+    Install: lambda host, step: install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
+    SetTrust: lambda host, step: install(step.wanted, host.root),
     SetMode: lambda host, step: files.set_mode(
         f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
     ),
@@ -351,7 +351,8 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
     host = _Host(params, clock)
     states = host.found()
     plan = plans.plan(host.goals, states, params["certificates"] or {}, now=clock())
-    steps = [*plan.steps, *_reading(params, host, states, plan.steps, gate)]
+    reading = _reading(params, host, states, plan.steps)
+    steps = [*plan.steps, *reading.now, *gate.foretell(reading.later)]
     results = gate.run(steps, host.do)
     states, changed = host.found(), [step for step in steps if step.changes]
     return {
@@ -374,12 +375,11 @@ def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetim
 
 
 def _reading(
-    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, FoundTls], steps: t.Sequence[Step], gate: Gate
-) -> t.Sequence[Step]:
-    """Steps that let the daemon read what is in place, unless certificates come with another call."""
-    comes = gate.perform(lambda: any(isinstance(step, Request) for step in steps), otherwise=lambda: False)
-    if host.root != daemon.SYSTEM or "libvirt" not in host.goals or comes:
-        return ()
+    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, FoundTls], steps: t.Sequence[Step]
+) -> plans.Reading:
+    """Steps that let the daemon read what is in place."""
+    if host.root != daemon.SYSTEM or "libvirt" not in host.goals:
+        return plans.Reading()
     serving = daemon.serving(params["daemon"])
     is_loaded = serving is None or daemon.is_loaded(host.root)
     return plans.reading(steps, serving, has_files=bool(states["libvirt"].files), is_loaded=is_loaded)

@@ -12,7 +12,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import renew_before, trust_options, trusts, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import (
+    install,
+    renew_before,
+    trust_options,
+    trusts,
+    wanted,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
@@ -80,17 +86,22 @@ class Certifier:
             check()
         # Only now: a host that belongs to another authority is refused before there is one here.
         done = self._keep(authorities, goals)
-        result = self.gate.perform(
-            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(done)),
-            otherwise=lambda: result,
+        return self.gate.perform(
+            lambda: self._complete(
+                authorities, self._agreed(authorities, goals, result, call, check=check, again=bool(done)), done
+            ),
+            otherwise=lambda: self._complete(authorities, result, done),
         )
+
+    def _complete(self, authorities: Authorities, result: Variables, done: t.Sequence[str]) -> Variables:
+        """The result of the host with that of the controller, which had `done` some steps before."""
         if result.get("failed"):
             return result
-        if params["controller"]:
+        if self.params["controller"]:
             self._certify_controller(authorities, result)
         result["changed"] = result["changed"] or bool(done)
         result["steps"] = [*done, *result["steps"]]
-        result["rolling"] = authorities.rolling(name=params["name"])
+        result["rolling"] = authorities.rolling(name=self.params["name"])
         return {key: value for key, value in result.items() if key not in ("crl", "held", "requests")}
 
     def _elsewhere(self) -> bool:
@@ -174,7 +185,7 @@ class Certifier:
             ]
         self.gate.run(new_steps, lambda step: authorities.make(step, within=self._constraints(step.authority)))
         protecting = authorities.unprotected()
-        self.gate.run(protecting, authorities.protect)
+        self.gate.after(new_steps).run(protecting, authorities.protect)
         return [*map(str, new_steps), *map(str, protecting)]
 
     def _constraints(self, authority: str) -> list[str]:
@@ -293,12 +304,12 @@ class _Controller(t.NamedTuple):
 def _renew(controller: _Controller, _step: Request) -> None:
     root, authorities, wish, days = controller
     csr = files.request(CONTROLLER, root, subject=wish.subject)
-    files.install(wish, root, certificate=authorities.sign(csr, wish, days=days))
+    install(wish, root, certificate=authorities.sign(csr, wish, days=days))
 
 
 _ON_CONTROLLER: dict[type[Step], t.Callable[[_Controller, t.Any], None]] = {
     Request: _renew,
-    SetTrust: lambda controller, step: files.install(step.wanted, controller.root),
+    SetTrust: lambda controller, step: install(step.wanted, controller.root),
     SetMode: lambda controller, step: files.set_mode(
         f"{controller.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
     ),

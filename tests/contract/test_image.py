@@ -579,6 +579,16 @@ def test_a_new_version_in_the_list_is_fetched_and_the_old_one_pruned(place: Plac
     assert {path.name for path in place.pool.iterdir()} == {"disk.raw", third, ".disk.raw.json", f".{third}.json"}
 
 
+def test_a_failure_to_prune_lists_what_was_done(place: Place, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = download(place, server)["content"]
+    server.files[DISK] = b"2" * 512
+    monkeypatch.setattr(image, "remove", lambda path: Path(path, "x").unlink())
+    with pytest.raises(Failed, match=rf"^cannot remove {old}: Not a directory: .*{old}/x \(already done: ") as caught:
+        download(place, server, prune=True)
+    new = place.files()["disk.raw"]
+    assert len(caught.value.done) == 2 and new in caught.value.done[1] and new != old
+
+
 def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server) -> None:
     contents = []
     for number in (b"1", b"2", b"3", b"4"):

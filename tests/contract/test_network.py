@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import libvirt
 import pytest
@@ -145,6 +146,54 @@ def test_guests_are_not_cut_off(host: t.Any) -> None:
     result = run(host, name="default", state="inactive", force=True)
     assert result["notes"] == ["guests lose network default until they are restarted: test"]
     assert not host.networkLookupByName("default").isActive()
+
+
+def guest(name: str, plugged: str) -> str:
+    """The document of one with an interface."""
+    nic = f"<devices><interface {plugged}</interface></devices>"
+    return f"<domain type='test'><name>{name}</name><memory>1</memory><os><type>hvm</type></os>{nic}</domain>"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[t.Any]:
+    """A network that runs, and no guest."""
+    (tmp_path / "node.xml").write_text(
+        "<node><network><name>default</name><forward/><bridge name='virbr0'/>"
+        f"<ip address='{GIVEN}' netmask='255.255.255.0'/></network></node>"
+    )
+    with opened(f"test://{tmp_path / 'node.xml'}") as connection:
+        yield connection
+
+
+@pytest.mark.parametrize(
+    "plugged",
+    [
+        "type='bridge'><source bridge='virbr0'/>",
+        "type='direct'><source dev='virbr0' mode='bridge'/>",
+        "type='network'><source network='default'/>",
+    ],
+)
+def test_a_guest_on_the_bridge_of_a_network_is_on_the_network(alone: t.Any, plugged: str) -> None:
+    """Whatever it calls it."""
+    alone.defineXML(guest("off", plugged))
+    for output in ({"state": "inactive"}, {"mode": "isolated", "allow_restart": True}):
+        assert run(alone, check_mode=True, name="default", **output)["changed"], "nobody is cut off"
+    notes = run(alone, check_mode=True, name="default", state="absent")["notes"]
+    assert notes == ["guests that use network default cannot start without it: off"]
+    alone.createXML(guest("on", plugged))
+    with pytest.raises(Refused, match="running guests would lose it: on; "):
+        run(alone, check_mode=True, name="default", state="inactive")
+    forced = run(alone, name="default", state="inactive", force=True)
+    assert forced["notes"] == ["guests lose network default until they are restarted: on"]
+
+
+def test_a_guest_on_another_bridge_is_not_on_the_network(alone: t.Any) -> None:
+    """Of a network that uses a bridge of the host, only guests that name the network are."""
+    for bridge in ("br0", "virbr1"):
+        alone.createXML(guest(bridge, f"type='bridge'><source bridge='{bridge}'/>"))
+    assert run(alone, name="default", state="inactive")["notes"] == []
+    run(alone, name="lan", mode="bridge", bridge="br0")
+    assert run(alone, name="lan", state="absent")["notes"] == []
 
 
 def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:

@@ -164,6 +164,42 @@ def test_a_guest_on_it_is_not_cut_off(lab: Hypervisors) -> None:
     assert "mtu 1400" in lab.on("hyper1", "ip link show virbr-lab")
 
 
+def test_a_guest_on_its_bridge_is_not_cut_off(lab: Hypervisors) -> None:
+    """Neither one that names the bridge, nor one that is to be elsewhere at its next boot."""
+    nics = {
+        "bridge": {"name": "eth0", "type": "bridge", "bridge": "virbr-lab"},
+        "moves": {"name": "eth0", "type": "network", "network": "lab"},
+    }
+    shape: dict[str, t.Any] = {"vcpus": 1, "memory": "64MiB", "disks": [], "state": "running"}
+    for name, nic in nics.items():
+        lab.module("corral.virt.virt_domain", name=name, interfaces=[nic], **shape)
+    lab.on("hyper1", "virsh detach-interface moves network --config")
+    ports = lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif")
+    assert ports.count("vnet") == 2
+    for output in ({"state": "inactive"}, {"state": "absent"}, {"mtu": 1390, "allow_restart": True}):
+        result = lab.module("corral.virt.virt_network", ok=False, name="lab", **output)
+        assert "running guests would lose it: bridge, moves; shut them down" in result
+    assert lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif") == ports
+    for name in nics:
+        lab.on("hyper1", f"virsh destroy {name}; virsh undefine {name}")
+
+
+def test_a_mode_that_waits_cuts_nobody_off(lab: Hypervisors) -> None:
+    """The definition says that guests are on a bridge of the host; what runs is as it was started."""
+    before, uuid = document(lab, "--inactive"), lab.on("hyper1", "virsh net-uuid lab")
+    bridged = f"<network><name>lab</name><uuid>{uuid}</uuid><forward mode='bridge'/><bridge name='br7'/></network>"
+    lab.on("hyper1", "cat >lab.xml && virsh net-define lab.xml", given=bridged)
+    assert "mode='bridge'" in document(lab, "--inactive") and "mode='nat'" in document(lab)
+    lab.on("hyper1", "virsh start box")
+    assert "vnet" in lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif")
+    for state in ("inactive", "absent"):
+        for flags in (("--check",), ()):
+            result = lab.module("corral.virt.virt_network", *flags, ok=False, name="lab", state=state)
+            assert "running guests would lose it: box; shut them down" in result
+    assert "vnet" in lab.on("hyper1", "ls /sys/class/net/virbr-lab/brif")
+    lab.on("hyper1", "virsh destroy box; cat >lab.xml && virsh net-define lab.xml", given=before)
+
+
 def test_what_is_there_is_described(lab: Hypervisors) -> None:
     lab.on("hyper1", "virsh net-update lab delete dns-txt '<txt name=\"site.lab.example\"/>' --live --config")
     found = lab.tell(

@@ -165,6 +165,18 @@ def test_paused_guest_hears(plain: str) -> None:
     assert state(plain) == "shut off (shutdown)"
 
 
+def test_paused_guest_is_paused_after_a_restart() -> None:
+    """Who has paused it did not ask for it to run."""
+    define("kept", boot_sector())
+    on("virsh -q start kept; sleep 1; virsh -q suspend kept")
+    output = module(name="kept", memory="65MiB", allow_restart=True)
+    assert "resume kept" in output and "start kept paused" in output
+    assert state("kept").startswith("paused") and on("virsh dominfo kept | grep Max").endswith("66560 KiB")
+    output = module(name="kept", memory="66MiB", allow_restart=True, state="running")
+    assert state("kept") == "running (booted)"
+    on("virsh -q destroy kept; virsh -q undefine kept")
+
+
 def test_guest_that_hears_late_is_asked_again() -> None:
     define("late", boot_sector(deaf_s=4))
     on("virsh -q start late")

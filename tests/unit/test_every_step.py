@@ -31,7 +31,6 @@ WITH_THEIR_DOER = {
     "_authorities.MakeAuthority": "the CA's directory is the state of the object that does it",
     "_authorities.ProtectKey": "the same",
     "_records.Revoke": "the same",
-    "_plan.daemon_steps.RestartDaemons": "it tells which jobs kept it from restarting; others tell nothing",
     "_plan.migrate.Abort": "it is done beside the run that it ends, which has the table",
     "_plan.migrate.Clear": "it needs what was seen before it",
     "_plan.migrate.Reconcile": "the same",

@@ -202,6 +202,8 @@ def is_call_of_gate(node: ast.AST, *methods: str) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     owner = node.func.value
+    if is_call_of_gate(owner, "after"):
+        return not methods or node.func.attr in methods
     name = owner.id if isinstance(owner, ast.Name) else getattr(owner, "attr", "")
     return name.lstrip("_") == "gate" and (not methods or node.func.attr in methods)
 
@@ -225,18 +227,45 @@ def decisions(function: ast.AST) -> list[ast.expr]:
     return found
 
 
+PLANNED = ("after", "assumes", "foretell")  # a plan or a report is made of what they return
+
+
+def of_the_gate(function: ast.AST) -> set[str]:
+    """Variables that hold what the gate has returned, or something made of that."""
+    assigned = [node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.NamedExpr, ast.AnnAssign))]
+    made: set[str] = set()
+    given: set[str] = set()
+    for _turn in assigned:
+        for node in assigned:
+            parts = list(ast.walk(node.value)) if node.value else []
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+            if any(isinstance(part, ast.Name) and part.id in made for part in parts) or any(
+                is_call_of_gate(part) and not is_call_of_gate(part, *PLANNED) for part in parts
+            ):
+                made |= names
+            elif node.value and is_call_of_gate(node.value):
+                given |= names
+    return made | given
+
+
+def reveals_check_mode(node: ast.AST) -> bool:
+    """Whether code lets the gate call something that answers yes or no by itself."""
+    functions = [*node.args, *(one.value for one in node.keywords)] if isinstance(node, ast.Call) else []
+    bodies = [one.body for one in functions if isinstance(one, ast.Lambda)]
+    answers = any(isinstance(body, ast.Constant) and isinstance(body.value, bool) for body in bodies)
+    return answers and is_call_of_gate(node, "perform")
+
+
 def asks_the_gate(tree: ast.AST) -> set[str]:
-    """Functions that decide by what the gate returns, or by a variable that holds what it has run."""
+    """Functions that decide by what the gate returns, or by a variable that holds it, or that only ask it."""
     found = set()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
-        assigned = [node for node in ast.walk(function) if isinstance(node, (ast.Assign, ast.NamedExpr, ast.AnnAssign))]
-        of_run = [node for node in assigned if node.value and is_call_of_gate(node.value, "run", "hold", "rehearse")]
-        targets = [node.targets if isinstance(node, ast.Assign) else [node.target] for node in of_run]
-        names = {
-            part.id for each in targets for target in each for part in ast.walk(target) if isinstance(part, ast.Name)
-        }
+        names = of_the_gate(function)
         parts = [part for decision in decisions(function) for part in ast.walk(decision)]
-        if any(is_call_of_gate(part) or (isinstance(part, ast.Name) and part.id in names) for part in parts):
+        if any(map(reveals_check_mode, ast.walk(function))) or any(
+            is_call_of_gate(part) or (isinstance(part, ast.Name) and part.id in names) for part in parts
+        ):
             found.add(function.name)
     return found
 
@@ -251,16 +280,58 @@ def asks_the_gate(tree: ast.AST) -> set[str]:
         "x = steps and gate.run(steps, do)",
         "done = gate.run(steps, do)\n    return [1 for x in y if done]",
         "mine = gate.hold(stack, make)\n    return mine is not None",
+        "comes = gate.perform(look, otherwise=look)\n    return 1 if here or comes else 2",
+        "ran = gate.after(steps).run(more, do)\n    left = [x for y in ran for x in y]\n    return [1] if left else []",
+        "return move(alone=gate.perform(lambda: True, otherwise=look))",
+        "return not gate.assumes(look)",
+        "held = gate.assumes(look)\n    return 1 if held else 2",
     ],
 )
 def test_a_decision_by_the_gate_is_seen(code: str) -> None:
     assert asks_the_gate(ast.parse(f"def f():\n    {code}")) == {"f"}
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "return plan(held=gate.assumes(look))",
+        "left = plan(gate.assumes(look))\n    return 1 if left else 2",
+        "steps = [*first, *gate.foretell(later)]\n    return [1 for step in steps if step.changes]",
+        "return gate.perform(lambda: f(1), otherwise=lambda: f(2))",
+    ],
+)
+def test_what_a_plan_is_made_of_is_no_decision(code: str) -> None:
+    assert asks_the_gate(ast.parse(f"def f():\n    {code}")) == set()
+
+
 def test_nobody_asks_the_gate() -> None:
     """That is check mode under another name: the gate calls what differs, `perform(do, otherwise=...)`."""
     found = {label(path): asks_the_gate(payload.tree(path)) for path in FILES if label(path) != "module_utils/_run.py"}
     assert {path: functions for path, functions in found.items() if functions} == {}
+
+
+def blind_runs(tree: ast.AST) -> set[str]:
+    """Functions in which a later run of the gate does not know of the first."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    runs = {
+        function.name: [part for part in ast.walk(function) if is_call_of_gate(part, "run")] for function in functions
+    }
+    return {
+        name
+        for name, calls in runs.items()
+        if sum("after" not in names_in(t.cast(ast.Call, call).func) for call in calls) > 1
+    }
+
+
+def test_a_run_that_does_not_know_of_the_first_is_seen() -> None:
+    code = "def f():\n    gate.run(a, do)\n    {}.run(b, do)"
+    assert blind_runs(ast.parse(code.format("self.gate"))) == {"f"}
+    assert blind_runs(ast.parse(code.format("self.gate.after(a)"))) == set()
+
+
+def test_a_failure_lists_all_that_was_done() -> None:
+    found = {label(path): blind_runs(payload.tree(path)) for path in FILES}
+    assert {path: names for path, names in found.items() if names} == {}, "carry them out `after` the first ones"
 
 
 # What changes one thing, with a connection and plain values: other programs use it without Ansible. So is what only

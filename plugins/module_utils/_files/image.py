@@ -13,6 +13,7 @@ debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -28,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import Im
 __all__ = [
     "CHUNK",
     "digest_of",
+    "explained",
     "look",
     "manifest_of",
     "point",
@@ -39,6 +41,15 @@ __all__ = [
 ]
 
 CHUNK = 1024 * 1024
+
+
+@contextlib.contextmanager
+def explained(what: str) -> t.Iterator[None]:
+    """Translate the system's exception: what was tried, why it failed."""
+    try:
+        yield
+    except OSError as error:
+        raise Failed(f"cannot {what}: {error.strerror}: {error.filename}") from error
 
 
 def look(image: Image) -> Present:

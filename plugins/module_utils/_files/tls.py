@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import functools
 import grp
 import hashlib
@@ -32,7 +31,7 @@ import stat
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
     extension,
     parsed,
@@ -48,6 +47,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     FoundTls,
     FoundTlsFile,
     Identity,
+    NewSet,
     TlsFile,
     TlsSpec,
     Trust,
@@ -66,6 +66,7 @@ __all__ = [
     "LOADED",
     "current",
     "describe",
+    "gather",
     "general",
     "group",
     "install",
@@ -143,53 +144,53 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
     return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def install(
-    wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None
-) -> None:
-    """Put in place, all at once: whom the authority trusts and refuses, signed certificates (PEM), and the key kept
-    aside for them.
+def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> NewSet:
+    """The set that is to be put in place: whom the authority trusts and refuses, signed certificates (PEM), and the key
+    kept aside for them.
 
-    Without certificates, those in place stay, and their key. Raises Refused when a certificate is not for that key, not
-    from that authority, or not valid at the moment, Failed without a key.
+    Without certificates, those in place stay, and their key. Raises Failed without a key.
     """
     need_library()
-    identity, store, trust = wanted.identity, Path(root, wanted.identity.store), wanted.trust
-    what = f"cannot install the {wanted.identity.name} certificates"
-    contents = _signed(identity, store, certificate, what) if certificate else {}
-    if now:
-        _refuse_clocks(contents, now, what)
-    for place in identity.places:
-        with contextlib.suppress(FileNotFoundError):
-            contents.setdefault(place.path, Path(root, place.path).read_bytes())
-    for place in identity.places:
-        text = {"ca": trust.text, "crl": trust.crl}.get(place.kind)
-        if text:
-            contents[place.path] = text.encode()
-    ours = _own_authorities(trust)
-    for place in identity.places:
-        if place.path not in contents and place.kind != "crl":
-            raise Refused(f"{what}: {place.name} is missing")
-        fault = _fault(place, contents, identity) if place.path in contents else None
-        if not fault and place.kind == "cert" and _foreign(place, contents[place.path], ours):
-            fault = "is not signed by this authority"
-        if fault:
-            raise Refused(f"{what}: {place.name} {fault}; another run may be in progress")
-    _exchange(wanted, root, contents)
+    identity, trust = wanted.identity, wanted.trust
+    signed = _signed(identity, Path(root, identity.store), certificate) if certificate else {}
+    texts = {"ca": trust.text, "crl": trust.crl}
+    says = {place.path: text.encode() for place in identity.places if (text := texts.get(place.kind))}
+    contents = {**_in_place(identity, root), **signed, **says}
+    places, ours = [place for place in identity.places if place.path in contents], _own_authorities(trust)
+    return NewSet(
+        contents=contents,
+        faults={place.path: fault for place in places if (fault := _fault(place, contents, identity))},
+        foreign=frozenset(
+            place.path for place in places if place.kind == "cert" and _foreign(place, contents[place.path], ours)
+        ),
+        unsigned=tuple(
+            place.purpose
+            for place in identity.places
+            if certificate and place.kind == "cert" and place.path not in signed
+        ),
+        validity=tuple(validity(one) for one in map(parsed, signed.values()) if one),
+        is_signed=bool(certificate),
+    )
+
+
+def install(wanted: TlsSpec, root: str, new: NewSet) -> None:
+    """Put a set in place, all at once."""
+    store = Path(root, wanted.identity.store)
+    _exchange(wanted, root, new.contents)
     # From here on the new set is in use; what follows is tidying.
-    used = current(identity, root)
+    used = current(wanted.identity, root)
     for path in store.iterdir():
-        if path.name not in (used, "current", LOADED) and (certificate or path.name != "pending.pem"):
+        if path.name not in (used, "current", LOADED) and (new.is_signed or path.name != "pending.pem"):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def _refuse_clocks(contents: t.Mapping[str, bytes], now: datetime.datetime, what: str) -> None:
-    for certificate in filter(None, map(parsed, contents.values())):
-        start, end = validity(certificate)
-        if not start <= now <= end:
-            raise Refused(
-                f"{what}: they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and it is "
-                f"{now:%Y-%m-%d %H:%M} here; set the clocks of this host and of the controller"
-            )
+def _in_place(identity: Identity, root: str) -> dict[str, bytes]:
+    """What is in place, by path."""
+    found = {}
+    for place in identity.places:
+        with contextlib.suppress(FileNotFoundError):
+            found[place.path] = Path(root, place.path).read_bytes()
+    return found
 
 
 def current(identity: Identity, root: str) -> str:
@@ -198,13 +199,15 @@ def current(identity: Identity, root: str) -> str:
     return os.readlink(path) if path.is_symlink() else ""
 
 
-def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dict[str, bytes]:
-    """Certificates and key by place; one certificate for each purpose."""
+def _signed(identity: Identity, store: Path, certificate: str) -> dict[str, bytes]:
+    """Certificates and key by place; one certificate for each purpose that one of those given is for."""
     pending = store / "pending.pem"
     try:
         key = pending.read_bytes()
     except FileNotFoundError:
-        raise Failed(f"{what}: there is no pending key for them in {pending}; run again") from None
+        raise Failed(
+            f"cannot install the {identity.name} certificates: there is no pending key for them in {pending}; run again"
+        ) from None
     given = {text: describe(_pem(text)).usages if _pem(text) else () for text in each(certificate)}
     contents = {}
     for place in identity.places:
@@ -214,9 +217,8 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
             found = [
                 text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)
             ]
-            if not found:
-                raise Refused(f"{what}: none of the given ones is for {place.purpose}Auth")
-            contents[place.path] = found[0].encode()
+            if found:
+                contents[place.path] = found[0].encode()
     return contents
 
 

@@ -63,11 +63,15 @@ def converge(
         )
         left = workplace.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
-        note = workplace.path(wanted, "progress")
-        if plan.steps or left:
-            plan = gate.perform(
-                lambda: _done(connection, wanted, params["pool"], gate, progress, stack), otherwise=lambda: plan
-            )
+        if not plan.steps and not left:
+            return _result(wanted, plan)
+        return gate.perform(
+            lambda: _result(wanted, _done(connection, wanted, params["pool"], gate, progress, stack)),
+            otherwise=lambda: {**_result(wanted, plan), **_progress(wanted, plan)},
+        )
+
+
+def _result(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, t.Any]:
     return {
         "changed": bool(plan.steps),
         "steps": [str(step) for step in plan.steps],
@@ -76,8 +80,12 @@ def converge(
         "path": wanted.path,
         "size_bytes": plan.size_bytes,
         "backing_file": plan.backing_file,
-        **gate.perform(dict, otherwise=lambda: {"progress": note} if any(step.doing for step in plan.steps) else {}),
     }
+
+
+def _progress(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, str]:
+    """Where long work tells how far it is."""
+    return {"progress": workplace.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
 
 
 def _done(

@@ -40,10 +40,6 @@ OPTIONS: dict[str, t.Any] = {
     "restart_timeout": {"type": "int", "default": RESTART_TIMEOUT_S},
 }
 _POLL_S = 0.5
-_DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
-    WriteFile: lambda step: configuration.write(step.path, step.content, mode=step.mode),
-    EnableSockets: lambda step: systemd.enable(step.units),
-}
 
 
 def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
@@ -53,24 +49,48 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     there = plan.daemons(units, modular=wanted.modular)
     steps, restart, changes = plan.decide(wanted, there, _facts(there, units))
     jobs = daemon.jobs() if restart and restart.breaks_jobs else []
-    gate.run(steps, lambda step: _DOERS[type(step)](step))
-    restarted = gate.run([restart] if restart else [], lambda step: _restart(step, params["restart_timeout"]))
-    left = [job for busy in restarted for job in t.cast("list[str]", busy)]
-    done = [str(step) for step in steps] + ([str(restart)] if restart and not left else [])
-    # whether the daemon has read its files then
-    has_read = gate.perform(lambda: not left, otherwise=lambda: restart is None)
+    host = _Host(params["restart_timeout"])
+    gate.run([*steps, *([restart] if restart else [])], host.do)
+    done = [str(step) for step in steps] + ([str(restart)] if restart and not host.busy else [])
     installed = plan.installed(units)
     return {
         "changed": bool(done),
         "diff": _changes.diff(changes),
         "steps": done,
         "restart": restart.what if restart else None,
-        "jobs": gate.perform(lambda: left, otherwise=lambda: jobs),
+        "jobs": gate.perform(lambda: host.busy, otherwise=lambda: jobs),
         "installed": installed,
         "server": there.server,
-        "security_drivers": daemon.security_drivers() if installed and has_read else None,
-        **({"failed": True, "msg": plan.late(restart, left)} if restart and left else {}),
+        # of a daemon that has read its files
+        "security_drivers": gate.perform(
+            lambda: daemon.security_drivers() if installed and not host.busy else None,
+            otherwise=lambda: daemon.security_drivers() if installed and not restart else None,
+        ),
+        **({"failed": True, "msg": plan.late(restart, host.busy)} if restart and host.busy else {}),
     }
+
+
+class _Host:
+    """How each step is done, and what was seen there."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.busy: list[str] = []  # jobs that a restart would have broken, so that it was not made
+
+    def do(self, step: HostStep) -> None:
+        """Hand a step to the room that knows how."""
+        _DOERS[type(step)](self, step)
+
+    def restart(self, step: RestartDaemons) -> None:
+        """Restart, or learn why not."""
+        self.busy = _restart(step, self.timeout_s)
+
+
+_DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], None]] = {
+    WriteFile: lambda _host, step: configuration.write(step.path, step.content, mode=step.mode),
+    EnableSockets: lambda _host, step: systemd.enable(step.units),
+    RestartDaemons: lambda host, step: host.restart(step),
+}
 
 
 def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> DaemonFacts:

@@ -65,9 +65,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     image = Image(spec.name, directory, spec.format, spec.source, checksum, current=spec.current, doubt=doubt)
     work = _Work(connection, spec, Fetching(image, spec, world), gate)
     steps = work.plan()
-    if steps:
-        steps = gate.perform(work.carry_out, otherwise=lambda: steps)
-    return work.result(steps)
+    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
 
 
 class _Work:
@@ -105,7 +103,7 @@ class _Work:
             steps = self.bringing()
             self.gate.run(steps, self.do)
             gone = self.removing([], stack)
-            self.gate.run(gone, self.do)
+            self.gate.after(steps).run(gone, self.do)
             workplace.tidy(self.image)
         storage.refresh(self.connection, self.spec.pool)
         return [*steps, *gone]
@@ -184,7 +182,8 @@ class _Work:
 
     def do(self, step: plans.ImageStep) -> None:
         """Hand a step to the room that knows how."""
-        _DOERS[type(step)](self, step)
+        with files.explained(str(step)):
+            _DOERS[type(step)](self, step)
 
     def fetch(self) -> None:
         """Bring the content, and tell how far that is; a part that another run could go on with stays."""

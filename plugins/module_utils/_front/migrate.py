@@ -93,11 +93,11 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         gate.hold(stack, lambda: watch)
         found = query.find_by_uuid(endpoints.source, move.uuid)
         recorded = _record(found)
-        alone = gate.perform(lambda: True, otherwise=lambda: not local.held(move.guest))
-        left = plans.clearing(move, recorded.get("moving"), alone=alone)
+        held = gate.assumes(lambda: local.held(move.guest))
+        left = plans.clearing(move, recorded.get("moving"), held=held)
         if left:
             gate.rehearse(lambda: migration_files.check_visible(endpoints.or_none("dest"), recorded))
-        gate.run(left, lambda _step: run.reconcile(move.uuid, recorded))
+        gate.after(steps).run(left, lambda _step: run.reconcile(move.uuid, recorded))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
 
@@ -181,7 +181,7 @@ class _Run:
         if task == "move":
             return self._moved(scene, before)
         steps = self._left(scene, verdict) if task == "finish" else []
-        self.gate.run(steps, self._do)
+        self.gate.after(before).run(steps, self._do)
         changes = [Change("unfinished migration", "yes", "no")] if task == "finish" else ()
         return _result(self.params, [*before, *steps], changes)
 
@@ -210,7 +210,7 @@ class _Run:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
         steps, wanted = plans.steps(move), disk_moves.images(self.endpoints.source, move.disks)
-        self.gate.run(steps, self._do)
+        self.gate.after(before).run(steps, self._do)
         shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
         return {
@@ -246,7 +246,7 @@ class _Run:
                 self.params,
                 found,
                 dest,
-                assumed=self.gate.perform(lambda: False, otherwise=lambda: bool(self.params["assume_images"])),
+                assumed=self.gate.assumes(lambda: bool(self.params["assume_images"])),
             ),
             files=() if found.active else tuple(copy_offline.files(found)),
         )

@@ -72,7 +72,7 @@ def converge(
     """Bring one object to what the parameters say, and return the result."""
     wanted = spec(noun, params)
     found = stored.find(connection, library, wanted.name)
-    host = noun.host(library.host(connection, wanted.name), wanted.name)
+    host = noun.host(library.host(connection, wanted.name), wanted.name, found)
     done = plan(noun, wanted, Facts(found, host))
     gate.run(done.steps, stored.doer(connection, library, found))
     states = {change.where: change.after for change in done.changes}

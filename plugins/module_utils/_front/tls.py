@@ -12,14 +12,15 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
+from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import renewal
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import check_set, renewal
 
-__all__ = ["OPTIONS", "renew_before", "trust_options", "trusts", "wanted"]
+__all__ = ["OPTIONS", "install", "renew_before", "trust_options", "trusts", "wanted"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "revoked"], "default": "present"},
@@ -108,3 +109,14 @@ def renew_before(params: t.Mapping[str, t.Any], identity: str) -> datetime.timed
     """How long before its end this host's certificate is renewed."""
     before, days = (datetime.timedelta(days=params[option]) for option in ("renew_before", "days"))
     return renewal(identity, params["name"], renew_before=before, days=days)
+
+
+def install(
+    wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None
+) -> None:
+    """Put signed certificates (PEM), or those in place, with whom the authority trusts and refuses, in place; raises
+    Refused for a set that would not serve.
+    """
+    new = files.gather(wanted, root, certificate=certificate)
+    check_set(wanted, new, now=now)
+    files.install(wanted, root, new)

@@ -204,6 +204,19 @@ class FoundTls:
 
 
 @dataclasses.dataclass(frozen=True)
+class NewSet:
+    """Files of an identity that are to be put in place together, and what was found in them; all by path."""
+
+    contents: t.Mapping[str, bytes] = dataclasses.field(repr=False)
+    faults: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # what is wrong with the content
+    foreign: frozenset[str] = frozenset()  # certificates of another authority
+    unsigned: tuple[str, ...] = ()  # purposes that none of the certificates that were signed for the set is for
+    # first and last moment (UTC) of each certificate that was
+    validity: tuple[tuple[datetime.datetime, datetime.datetime], ...] = ()
+    is_signed: bool = False  # else with the certificates and keys that were in place before
+
+
+@dataclasses.dataclass(frozen=True)
 class TlsSpec:
     """What an identity's files shall be."""
 

@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Policy, Rule
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
@@ -38,7 +38,8 @@ class Noun:
     without_option: tuple[str, ...] = ()  # fields that rules look at and no option has
     shown: tuple[str, ...] = ()  # fields that stand for it in the diff of its removal
 
-    host: t.Callable[[t.Any, str], t.Any] = lambda raw, _name: raw  # facts, of what the host told
+    # facts, of what the host told and what libvirt has under that name
+    host: t.Callable[[t.Any, str, Found | None], t.Any] = lambda raw, _name, _found: raw
 
     @property
     def options(self) -> Table:
@@ -61,13 +62,14 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
 def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
     """The documents that there are, with the user's wishes in them."""
     found = facts.found
+    live = document.values(found.live_xml, noun.table) if found and found.live_xml else None
     if spec.state == "absent":
         before = document.values(found.xml, noun.table) if found else {}
-        return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before))
+        return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before), live=live)
     stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
     goes_on = found is not None and found.live_xml and spec.state != "inactive"
     running = _edited(noun, spec, found.live_xml) if found and found.live_xml and goes_on else None
-    return Case(spec, facts, stored, running)
+    return Case(spec, facts, stored, running, live)
 
 
 def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:

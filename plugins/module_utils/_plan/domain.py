@@ -107,7 +107,7 @@ def changes(
         made = [Change(change.where, None, change.after) for change in made]
     if seed_plan.rewritten and wanted.seed:
         made.append(Change("cloud_init", str(recorded)[:12], wanted.seed.digest[:12]))
-    return (*made, *state_change(wanted, found, plan.steps), *_autostart_change(found, plan))
+    return (*made, *state_change(found, plan.steps), *_autostart_change(found, plan))
 
 
 def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change], plan: GuestPlan) -> list[Change]:
@@ -211,8 +211,12 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
 
 
 def _restart(wanted: GuestSpec, found: FoundGuest) -> list[GuestStep]:
-    """Shut down and start: the definition holds everything, so live steps would be work for nothing."""
-    return [*power_off(wanted, found), steps.Start(wanted.name, paused=wanted.state == "paused")]
+    """Shut down and start: the definition holds everything, so live steps would be work for nothing.
+
+    A guest that somebody has paused is paused again, unless it is to run.
+    """
+    paused = wanted.state == "paused" or (wanted.state == "present" and found.state == "paused")
+    return [*power_off(wanted, found), steps.Start(wanted.name, paused=paused)]
 
 
 def _summary(changes: t.Sequence[Change]) -> str:

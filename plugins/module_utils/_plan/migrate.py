@@ -205,11 +205,11 @@ def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
     return [Abort(move)] if job_active else []
 
 
-def clearing(move: Move, moving: str | None, *, alone: bool) -> list[MigrateStep]:
-    """What is left to who is `alone` with a guest whose record says that it moves there: a run that moves it clears
-    away what it made.
+def clearing(move: Move, moving: str | None, *, held: bool) -> list[MigrateStep]:
+    """What is left of a guest's move there, by its record: a run that moves it, and has it `held`, clears away what it
+    made.
     """
-    return [Clear(move)] if moving == move.dest and alone else []
+    return [Clear(move)] if moving == move.dest and not held else []
 
 
 def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:

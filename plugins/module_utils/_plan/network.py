@@ -90,8 +90,9 @@ def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
     if not bridge or after["mode"] not in OWN or not _new_or_changed(case, "mode", "bridge"):
         return
     of = [one.name for one in host.neighbours if one.bridge == bridge]
-    running = case.running.before.get("bridge") if case.running else None
-    if of or (bridge in (host.bridges or ()) and running != bridge):
+    live = case.live or {}
+    is_ours = live.get("mode") in OWN and live.get("bridge") == bridge
+    if of or (bridge in (host.bridges or ()) and not is_ours):
         owner = f"network {of[0]} has" if of else "this host already has"
         yield Refused(
             f"cannot create bridge {bridge} for network {case.spec.name}: {owner} one with this name; choose another, "
@@ -240,7 +241,7 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
     users, name = _host(case).users, case.spec.name
     if any(isinstance(step, Stop) for step in plan.steps):
         running = ", ".join(sorted(user.name for user in users if user.running))
-        before = case.running.before if case.running else case.stored.before
+        before = case.live or case.stored.before  # the definition may have another mode by now
         if running and before["mode"] in OWN:
             yield _cut_off(case, plan, running)
         elif running:
@@ -278,10 +279,9 @@ RULES: tuple[Rule, ...] = (
 
 def _of_a_free_pool(case: Case, changes: t.Sequence[Change]) -> bool:
     """libvirt keeps a device that a guest uses."""
-    running = case.running.before if case.running else {}
     goes = any(change.after is None for change in changes)
     used = any(user.running for user in _host(case).users)
-    return running.get("mode") in DIRECT and not case.changed("mode") and not (goes and used)
+    return (case.live or {}).get("mode") in DIRECT and not case.changed("mode") and not (goes and used)
 
 
 def _is_no_default(_case: Case, changes: t.Sequence[Change]) -> bool:

@@ -110,6 +110,7 @@ class Case:
     facts: Facts
     stored: Edited  # the definition
     running: Edited | None = None  # the running object, if it stays running
+    live: t.Mapping[str, t.Any] | None = None  # fields of the running object, whether or not it stays
 
     @property
     def found(self) -> Found | None:

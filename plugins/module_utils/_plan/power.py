@@ -32,7 +32,7 @@ def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
         )
     check_state(wanted, found, moving=found.moving)
     made = state_steps(wanted, found)
-    return step.Plan(tuple(made), tuple(state_change(wanted, found, made)))
+    return step.Plan(tuple(made), tuple(state_change(found, made)))
 
 
 def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | None) -> t.Iterator[str]:
@@ -123,16 +123,20 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Gue
     return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
 
 
-def state_change(wanted: GuestSpec, found: Found | None, made: t.Sequence[GuestStep]) -> list[Change]:
+def state_change(found: Found | None, made: t.Sequence[GuestStep]) -> list[Change]:
     """How the steps show in a diff."""
     after = {
-        steps.Start: "paused" if wanted.state == "paused" else "running",
+        steps.Start: "running",
         steps.Resume: "running",
         steps.Suspend: "paused",
         steps.Destroy: "shutdown",
         steps.Shutdown: "shutdown",
     }
-    states = [after[type(step)] for step in made if type(step) in after]
+    states = [
+        "paused" if isinstance(step, steps.Start) and step.paused else after[type(step)]
+        for step in made
+        if type(step) in after
+    ]
     before = found.state if found else "absent"
     if not states:
         return [] if found else [Change("state", "absent", "shutdown")]

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     FoundTls,
     FoundTlsFile,
     Identity,
+    NewSet,
     TlsFile,
     TlsSpec,
     usages,
@@ -30,11 +31,13 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 __all__ = [
     "Install",
     "Load",
+    "Reading",
     "Remember",
     "Request",
     "SetMode",
     "SetTrust",
     "TlsPlan",
+    "check_set",
     "check_state",
     "decide",
     "plan",
@@ -119,6 +122,13 @@ class TlsPlan(step.Plan[Step]):
     """What is to be done for identities, and how that shows."""
 
 
+class Reading(t.NamedTuple):
+    """Steps that let the daemon read what is in place: `later`, when certificates come with another call."""
+
+    now: tuple[Step, ...] = ()
+    later: tuple[Step, ...] = ()
+
+
 def check_state(state: str) -> None:
     """Raises BadInput for what only the controller does."""
     if state == "revoked":
@@ -146,11 +156,14 @@ def plan(
     )
 
 
-def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> tuple[Step, ...]:
+def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> Reading:
     """What lets libvirt's daemon, if one is `serving`, read what is in place after the steps."""
     if serving is None:
-        return (Remember(),)
-    return (Load(serving),) if any(map(_is_libvirts, steps)) or (has_files and not is_loaded) else ()
+        read: tuple[Step, ...] = (Remember(),)
+    else:
+        read = (Load(serving),) if any(map(_is_libvirts, steps)) or (has_files and not is_loaded) else ()
+    comes = any(isinstance(step, Request) for step in steps)
+    return Reading(later=read) if comes else Reading(now=read)
 
 
 def _is_libvirts(step: Step) -> bool:
@@ -175,6 +188,31 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
         return TlsPlan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
+
+
+def check_set(wanted: TlsSpec, new: NewSet, *, now: datetime.datetime | None = None) -> None:
+    """Raises Refused for a set in which a file is missing, is not for its key, is not from that authority, or is not
+    valid `now`.
+    """
+    for reason in _set_problems(wanted, new, now):
+        raise Refused(f"cannot install the {wanted.identity.name} certificates: {reason}")
+
+
+def _set_problems(wanted: TlsSpec, new: NewSet, now: datetime.datetime | None) -> t.Iterator[str]:
+    for purpose in new.unsigned:
+        yield f"none of the given ones is for {purpose}Auth"
+    for start, end in new.validity:
+        if now and not start <= now <= end:
+            yield (
+                f"they are valid from {start:%Y-%m-%d %H:%M} until {end:%Y-%m-%d %H:%M} UTC, and it is "
+                f"{now:%Y-%m-%d %H:%M} here; set the clocks of this host and of the controller"
+            )
+    for place in wanted.identity.places:
+        if place.path not in new.contents and place.kind != "crl":
+            yield f"{place.name} is missing"
+        fault = new.faults.get(place.path) or ("is not signed by this authority" if place.path in new.foreign else None)
+        if fault:
+            yield f"{place.name} {fault}; another run may be in progress"
 
 
 def renewal(

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.network import 
     RawNetworkHost,
     User,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.address import ADDRESSES, IP, ROUTES
@@ -210,25 +210,35 @@ def finish(network: Element) -> None:
     normalise_vlan(network)
 
 
-def host(raw: RawNetworkHost, name: str) -> NetworkHost:
-    """Other networks, and the guests with an interface on this one."""
+def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
+    """Other networks, and the guests with an interface on this one, or on the bridge that libvirt makes for it."""
+    known = map(parse, filter(None, (found.xml, found.live_xml))) if found else ()
+    own = {bridge for bridge in map(_own_bridge, known) if bridge}
     users = [
         User(guest, running)
         for guest, running, documents in raw.guests
-        if any(_plugged(document, name) for document in documents)
+        if any(_plugged(document, name, own) for document in documents)
     ]
     neighbours = [_neighbour(*network) for network in raw.networks]
     return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version)
 
 
-def _plugged(document: str, network: str) -> bool:
-    sources = parse(document).findall("devices/interface[@type='network']/source")
-    return any(source.get("network") == network for source in sources)
+def _plugged(document: str, network: str, bridges: t.AbstractSet[str]) -> bool:
+    """By the network's name, or by the name of its bridge: as a port, or with a macvtap device above it.
+
+    libvirt gives an interface that runs the type of what it is plugged into; its source keeps the network's name.
+    """
+    sources = parse(document).findall("devices/interface/source")
+    return any(one.get("network") == network or bridges & {one.get("bridge"), one.get("dev")} for one in sources)
 
 
 def _neighbour(name: str, active: bool, xml: str) -> Neighbour:
     root = parse(xml)
-    own = _mode(root) in OWN
-    addresses = row.read(root, {"ips": NETWORK["ips"]}).get("ips", ()) if own else ()
+    addresses = row.read(root, {"ips": NETWORK["ips"]}).get("ips", ()) if _mode(root) in OWN else ()
     subnets = tuple(f"{one['address']}/{one['prefix']}" for one in addresses if "prefix" in one)
-    return Neighbour(name, active, NETWORK["bridge"].read(root) if own else None, subnets)
+    return Neighbour(name, active, _own_bridge(root), subnets)
+
+
+def _own_bridge(root: Element) -> str | None:
+    """The bridge that libvirt makes for a network."""
+    return t.cast("str | None", NETWORK["bridge"].read(root)) if _mode(root) in OWN else None

@@ -537,6 +537,17 @@ def test_it_is_restarted_once(host: Systemd) -> None:
     assert not again["changed"] and again["restart"] is None and host.calls == ["start again"]
 
 
+def test_a_restart_that_fails_lists_what_was_written(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_each: Due) -> t.NoReturn:
+        raise Failed("it does not start")
+
+    monkeypatch.setattr(systemd, "start_again", fail)
+    monkeypatch.setattr(configuration, "write", lambda *_arguments, **_more: None)
+    with pytest.raises(Failed, match=r"^it does not start \(already done: write .*\)$") as caught:
+        converge(daemon_settings={"max_clients": 10})
+    assert len(caught.value.done) == 1
+
+
 def test_it_waits_for_jobs_and_tells_them_when_it_is_late(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
     copying = [Domain(blockJobInfo={"type": 2})]
     Libvirt(copying).connect(monkeypatch)

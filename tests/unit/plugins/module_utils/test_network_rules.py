@@ -34,6 +34,7 @@ def told(
     found: Found | None = None,
     before: Values | None = None,
     running: Values | None = None,
+    live: Values | None = None,
     host: NetworkHost | None = None,
     steps: t.Sequence[str] = (),
     state: str = "active",
@@ -47,7 +48,7 @@ def told(
     changes = tuple(Change(where, "a", "b") for where in changed)
     stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after)
     runs = None if running is None else Edited("", changes, running, after)
-    case = Case(Spec("lab", state, force=force), Facts(found, host), stored, runs)
+    case = Case(Spec("lab", state, force=force), Facts(found, host), stored, runs, live or running)
     plan = NounPlan(tuple(made))
     return [str(finding) for rule in rules for finding in rule(case, plan)]
 
@@ -139,6 +140,9 @@ def test_a_bridge_that_libvirt_makes_is_nobody_elses() -> None:
     assert told(after, host=here) == taken
     assert told(after, "mode", found=ACTIVE, host=here, running={"mode": "nat", "bridge": "virbr1"}) == []
     assert told(after, "mode", found=ACTIVE, host=here, running={"mode": "nat", "bridge": "virbr9"}) == taken
+    assert told(after, "mode", found=ACTIVE, host=here, running={"mode": "bridge", "bridge": "virbr1"}) == taken
+    off: Values = {"found": ACTIVE, "host": here, "state": "inactive"}
+    assert told(after, "mode", **off, live={"mode": "nat", "bridge": "virbr1"}) == [], "it goes with the network"
 
 
 def test_of_two_networks_with_the_same_addresses_one_runs() -> None:
@@ -327,6 +331,11 @@ def test_nobody_is_cut_off_without_a_word() -> None:
     stay = ["running guests stay on their devices while network lab is off: web1, web2"]
     assert told(BRIDGED, steps=["stop"], **{**live, "running": BRIDGED}) == stay
     assert told(NAT, steps=["stop"], found=ACTIVE, host=users, before=BRIDGED) == stay, "what it was is what is lost"
+    for state in ("inactive", "absent"):
+        waits: Values = {"found": ACTIVE, "host": users, "steps": ["stop"], "state": state}
+        stopped = told(BRIDGED, before=BRIDGED, live={"mode": "nat"}, **waits)
+        assert stopped[0] == f"cannot stop network lab: {mend}", "a definition that waits says nothing of what runs"
+        assert told(NAT, before=NAT, live=BRIDGED, **waits)[0] == stay[0]
     assert told(NAT, steps=["define"], **live) == []
     off = NetworkHost(users=(User("db1", False),))
     assert told(NAT, steps=["stop"], **{**live, "host": off}) == []

@@ -216,6 +216,9 @@ def test_devices_come_and_go_live() -> None:
         ("running", ON, ["shut down web1", "start web1"]),
         ("present", ON, ["shut down web1", "start web1"]),
         ("running", PAUSED, ["resume web1", "shut down web1", "start web1"]),
+        ("rebooted", PAUSED, ["resume web1", "shut down web1", "start web1"]),
+        ("present", PAUSED, ["resume web1", "shut down web1", "start web1 paused"]),
+        ("paused", PAUSED, ["resume web1", "shut down web1", "start web1 paused"]),
         ("paused", ON, ["shut down web1", "start web1 paused"]),
     ],
 )
@@ -399,6 +402,24 @@ def test_the_gate() -> None:
     with pytest.raises(Failed, match=r"^no \(already done: suspend a; suspend b\)$") as caught:
         Gate(check_mode=False).run([a, b, bad, c], do)
     assert caught.value.done == ["suspend a", "suspend b"]
+    for gate in (Gate(check_mode=False).after([a, b]), Gate(check_mode=False).after([a]).after([b])):
+        with pytest.raises(Failed, match=r"^no \(already done: suspend a; suspend b\)$") as caught:
+            gate.run([bad], do)
+        assert caught.value.done == ["suspend a", "suspend b"]
+    gate = Gate(check_mode=False)
+    gate.after([a]).run([b], do)
+    with pytest.raises(Refused, match=r"^no$"):
+        gate.run([bad], do)
+    assert Gate(check_mode=True).after([a]).run([bad], do) == []
+
+
+def test_the_gate_tells_plans_what_only_a_check_run_has() -> None:
+    later = [steps.Suspend("a")]
+    assert Gate(check_mode=True).foretell(later) == later
+    assert list(Gate(check_mode=False).foretell(later)) == []
+    for answer in (True, False):
+        assert Gate(check_mode=True).assumes(lambda answer=answer: answer) is answer  # type: ignore[misc]
+    assert Gate(check_mode=False).assumes(lambda: 1 / 0 > 0) is False, "a real run does not even look"
 
 
 def test_a_namesake_is_not_removed() -> None:

@@ -8,6 +8,7 @@ import datetime
 import grp
 import itertools
 import os
+import re
 import shutil
 import stat
 import typing as t
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, trust
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,
     IDENTITIES,
@@ -27,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     FoundTls,
     FoundTlsFile,
     Identity,
+    NewSet,
     TlsSpec,
     Trust,
     check_names,
@@ -38,6 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
     Request,
     SetMode,
     SetTrust,
+    check_set,
     check_state,
     decide,
     reading,
@@ -452,9 +455,61 @@ LOADED: dict[str, bool] = {"has_files": True, "is_loaded": True}
 def test_a_daemon_that_serves_reads_what_is_new_to_it(
     steps: list[Step], serving: str | None, state: dict[str, bool], told: list[str]
 ) -> None:
-    found = reading(steps, serving, **state)
+    now, later = reading(steps, serving, **state)
+    found = [*now, *later]
+    assert not (now if any(isinstance(step, Request) for step in steps) else later), "certificates come first"
     assert [str(step) for step in found] == told
     assert all(step.changes is (serving is not None) for step in found), "only what a daemon reads is a change"
+
+
+COMPLETE = {place.path: b"x" for place in LIBVIRT.places}
+SERVER_CERT, SERVER_KEY = (place.path for place in LIBVIRT.places[2:4])
+HOUR = datetime.timedelta(hours=1)
+MEANWHILE = "; another run may be in progress"
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"),
+    [
+        ({}, ""),
+        ({"validity": ((NOW, NOW + HOUR), (NOW - HOUR, NOW))}, ""),
+        ({"contents": {**COMPLETE, "CA/cacrl.pem": b""}}, ""),
+        ({"contents": {path: text for path, text in COMPLETE.items() if path != "CA/cacrl.pem"}}, ""),
+        (
+            {"contents": {path: text for path, text in COMPLETE.items() if path != SERVER_KEY}},
+            "serverkey.pem is missing",
+        ),
+        ({"contents": {}}, "cacert.pem is missing"),
+        ({"unsigned": ("client",)}, "none of the given ones is for clientAuth"),
+        ({"faults": {SERVER_KEY: "does not match x"}}, f"serverkey.pem does not match x{MEANWHILE}"),
+        ({"foreign": frozenset({SERVER_CERT})}, f"servercert.pem is not signed by this authority{MEANWHILE}"),
+        (
+            {"foreign": frozenset({SERVER_CERT}), "faults": {SERVER_CERT: "is not a certificate"}},
+            f"servercert.pem is not a certificate{MEANWHILE}",
+        ),
+        *(
+            (
+                {"validity": ((NOW - HOUR, NOW + HOUR), (NOW + start, NOW + end))},
+                f"they are valid from {NOW + start:%Y-%m-%d %H:%M} until {NOW + end:%Y-%m-%d %H:%M} UTC, and it is 2026-11-21",
+            )
+            for start, end in ((HOUR, 2 * HOUR), (-2 * HOUR, -HOUR))
+        ),
+    ],
+    ids=str,
+)
+def test_a_set_that_would_not_serve_is_refused(state: dict[str, t.Any], problem: str) -> None:
+    new = NewSet(**{"contents": COMPLETE, **state})
+    if problem:
+        with pytest.raises(
+            Refused,
+            match=re.escape(f"cannot install the libvirt certificates: {problem}")
+            + "( 00:00 here; set the clocks.*)?$",
+        ):
+            check_set(GOAL, new, now=NOW)
+    else:
+        check_set(GOAL, new, now=NOW)
+    if "validity" in state:
+        check_set(GOAL, new)  # on the controller, whose clock has just signed them
 
 
 def test_every_problem_of_the_input_is_told_at_once() -> None:
@@ -514,7 +569,7 @@ def goal(authority: Signer, identity: str = "libvirt", **fields: t.Any) -> TlsSp
 
 def issue(authority: Signer, wanted: TlsSpec, root: Path) -> None:
     csr = files.request(wanted.identity, str(root), subject=wanted.subject)
-    files.install(wanted, str(root), certificate=authority.sign(csr, wanted))
+    install(wanted, str(root), certificate=authority.sign(csr, wanted))
 
 
 def read(authority: Signer, wanted: TlsSpec, root: Path) -> FoundTls:
@@ -550,7 +605,7 @@ def test_others_are_trusted_with_the_same_key(authority: Signer, tmp_path: Path)
     before = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
     both = trust(authority.trust.text + Signer().trust.text, authority.trust.crl)
     files.request(LIBVIRT, str(root), subject="CN=x")  # another run waits for its certificates
-    files.install(goal(authority, trust=both), str(root))
+    install(goal(authority, trust=both), str(root))
     after = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
     assert {path for path in after if after[path] != before[path]} == {"CA/cacert.pem"}
     assert after["CA/cacert.pem"].decode() == both.text
@@ -581,7 +636,7 @@ def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: P
     signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
     files.request(LIBVIRT, root, subject=goal(authority).subject)  # another run
     with pytest.raises(Refused, match="does not match"):
-        files.install(goal(authority), root, certificate=signed)
+        install(goal(authority), root, certificate=signed)
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
 
 
@@ -589,7 +644,7 @@ def test_a_certificate_for_one_purpose_alone_is_refused(authority: Signer, tmp_p
     root = str(tmp_path / "pki")
     signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
     with pytest.raises(Refused, match="none of the given ones is for clientAuth"):
-        files.install(goal(authority), root, certificate=each(signed)[0])
+        install(goal(authority), root, certificate=each(signed)[0])
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
 
 
@@ -662,7 +717,7 @@ def test_a_power_cut_leaves_the_old_set_or_the_new(
         with monkeypatch.context() as patch:
             reached = powerless_after(cut, patch)
             with contextlib.suppress(PowerCut):
-                files.install(goal(authority), str(root), certificate=signed)
+                install(goal(authority), str(root), certificate=signed)
         now = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places if (root / place.path).exists()}
         whole = not any(file.fault or file.foreign for file in read(authority, goal(authority), root).files.values())
         assert now == old or (whole and len(now) == len(LIBVIRT.places)), f"write {cut} left halves"

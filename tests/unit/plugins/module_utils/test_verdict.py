@@ -432,11 +432,11 @@ def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
         verdicts.check_abort("web1", "postcopy")
 
 
-def test_who_is_alone_clears_away_what_moves_there() -> None:
+def test_what_moves_there_is_cleared_away_unless_its_run_does() -> None:
     move = Move("web1", "aaaa", "hyper2", "")
     assert [step.verb for step in aborting(move, job_active=True)] == ["abort"] and not aborting(move, job_active=False)
-    cases = [("hyper2", True, 1), ("hyper2", False, 0), ("hyper3", True, 0), (None, True, 0), ("", True, 0)]
-    assert [len(clearing(move, moving, alone=alone)) for moving, alone, _steps in cases] == [
+    cases = [("hyper2", False, 1), ("hyper2", True, 0), ("hyper3", False, 0), (None, False, 0), ("", False, 0)]
+    assert [len(clearing(move, moving, held=held)) for moving, held, _steps in cases] == [
         steps for *_case, steps in cases
     ]
     assert (
