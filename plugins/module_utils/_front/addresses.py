@@ -110,6 +110,7 @@ def changes(outcomes: t.Mapping[str, Outcome]) -> dict[steps.RecordAddresses, st
 
 
 def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
+    """Record with each guest, given by its UUID, the addresses it was seen at; a guest that is gone has none."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
             metadata.record_addresses(query.by_uuid(connection, uuid), step)

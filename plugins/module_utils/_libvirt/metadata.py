@@ -40,6 +40,7 @@ def _record(connection: Connection, uuid: str, guest: str, xml: str) -> None:
 
 
 def record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
+    """Record the addresses the guest was seen at, in what is stored and in what runs; an empty text removes them."""
     element = (
         libvirt.VIR_DOMAIN_METADATA_ELEMENT,
         step.xml or None,
