@@ -197,6 +197,79 @@ def test_fronts_put_no_problem_into_words() -> None:
     assert found == set(IN_WORDS), "decide it in a plan, or take what is gone out of the list"
 
 
+# What tells the user to do something. BadInput names the option and what it must be: that is its remedy.
+REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported", "Unverified"}
+
+# Functions whose remedy stands in what they put together. The list only gets shorter.
+REMEDY_ELSEWHERE = {
+    "module_utils/_noun/noun.py:_refuse": "it joins refusals, each with its own",
+    "module_utils/_plan/bridge.py:port": "it joins what `_unfit` finds",
+    "module_utils/_plan/clone.py:_refuse_full": "`FreeSpace.problem` says it",
+    "module_utils/_plan/ownership.py:check_seen": "it joins what `stopped` says, and errors",
+    "module_utils/_plan/preflight.py:check": "it joins its findings",
+    "module_utils/_plan/verdict.py:check": "the table of what was seen says it",
+    "module_utils/_plan/verdict.py:check_arrived": "the same",
+    "module_utils/_plan/verdict.py:check_reconciled": "the same",
+}
+
+
+def literals(expression: ast.AST, assigned: t.Mapping[str, t.Sequence[ast.AST]], depth: int = 3) -> str:
+    """All text that stands in an expression, and in what is assigned to the names that it holds; not what joins others."""
+    parts, text = list(ast.walk(expression)), ""
+    joiners = [part.value for part in parts if isinstance(part, ast.Attribute)]
+    for part in parts:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part not in joiners:
+            text += part.value
+        elif isinstance(part, ast.Name) and depth:
+            text += "".join(literals(value, assigned, depth - 1) for value in assigned.get(part.id, ()))
+    return text
+
+
+def assignments(nodes: t.Iterable[ast.AST]) -> dict[str, list[ast.AST]]:
+    """What is assigned to names."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                for name in names_in(target):
+                    found.setdefault(name, []).append(node.value)
+    return found
+
+
+def without_remedy(tree: ast.Module) -> set[str]:
+    """Functions that make an exception whose text has no `;`, after which the remedy stands."""
+    found = set()
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        assigned = assignments([*tree.body, *ast.walk(function)])
+        for call in [node for node in ast.walk(function) if isinstance(node, ast.Call) and node.args]:
+            named = isinstance(call.func, ast.Name) and call.func.id in REMEDIED
+            if named and ";" not in literals(call.args[0], assigned):
+                found.add(function.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "remedied"),
+    [
+        ("raise Refused(f'cannot start {x}: it is held')", False),
+        ("raise Refused(f'cannot start {x}: it is held; release it')", True),
+        ("why = 'it is held; release it'\n    return Failed(f'cannot start {x}: {why}')", True),
+        ("raise Refused('; '.join(problems))", False),
+        ("raise Refused(f'cannot start {x}: {why}; {remedy}')", True),
+        ("raise BadInput('name: must be short')", True),
+    ],
+)
+def test_a_text_without_remedy_is_seen(code: str, *, remedied: bool) -> None:
+    assert without_remedy(ast.parse(f"def f():\n    {code}")) == (set() if remedied else {"f"})
+
+
+def test_every_refusal_says_what_to_do() -> None:
+    """What failed, on which object, why; and the command or the option that mends it."""
+    plans = [path for path in FILES if label(path).startswith(("module_utils/_plan/", "module_utils/_noun/"))]
+    found = {f"{label(path)}:{name}" for path in plans for name in without_remedy(payload.tree(path))}
+    assert found == set(REMEDY_ELSEWHERE), "append the remedy after `;`, or take what is gone out of the list"
+
+
 def is_call_of_gate(node: ast.AST, *methods: str) -> bool:
     """Whether code calls one of these methods, or any, of something called gate."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -350,6 +423,38 @@ def test_doers_choose_by_no_text() -> None:
     doers = [path for path in FILES if label(path).startswith(DOERS)]
     found = {f"{label(path)}:{name}" for path in doers for name in choices_by_text(payload.tree(path))}
     assert found == set(CHOSEN_BY_TEXT), "let it raise an exception of its own, or take what is gone out of the list"
+
+
+# Plans that look for words in the text of an error. The list only gets shorter.
+HINTED_BY_TEXT = {
+    "module_utils/_plan/migrate.py:remedy": "only a hint behind the text itself: a move is judged by what both hosts show",
+}
+
+
+def words_sought(tree: ast.AST) -> set[str]:
+    """Functions that search what is called a reason or an error."""
+    found = set()
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        for node in ast.walk(function):
+            searched: list[ast.expr] = []
+            if isinstance(node, ast.Compare) and any(isinstance(sign, (ast.In, ast.NotIn)) for sign in node.ops):
+                searched = node.comparators
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                searched = [node.func.value, *node.args] if node.func.attr in ("search", "match", "startswith") else []
+            if any(isinstance(one, ast.Name) and one.id in ("error", "message", "reason", "why") for one in searched):
+                found.add(function.name)
+    return found
+
+
+@pytest.mark.parametrize("search", ["x in reason", "re.search(x, error)", "why.startswith(x)"])
+def test_a_search_in_a_reason_is_seen(search: str) -> None:
+    assert words_sought(ast.parse(f"def f(): return {search}")) == {"f"}
+
+
+def test_plans_decide_by_no_text() -> None:
+    plans = [path for path in FILES if label(path).startswith("module_utils/_plan/")]
+    found = {f"{label(path)}:{name}" for path in plans for name in words_sought(payload.tree(path))}
+    assert found == set(HINTED_BY_TEXT), "decide by what is seen, or take what is gone out of the list"
 
 
 LONGEST_FUNCTION = 40  # lines

@@ -107,5 +107,5 @@ def _program() -> str:
     loader: t.Any = bridge_switch.__loader__
     source = loader.get_source(bridge_switch.__name__)
     if not source:
-        raise Failed("cannot switch to a bridge: the source of the service cannot be read")
+        raise Failed("cannot switch to a bridge: the source of the service cannot be read; install the collection anew")
     return str(source)

@@ -168,7 +168,7 @@ def install(
     ours = _own_authorities(trust)
     for place in identity.places:
         if place.path not in contents and place.kind != "crl":
-            raise Refused(f"{what}: {place.name} is missing")
+            raise Refused(f"{what}: {place.name} is missing; run again to have it issued")
         fault = _fault(place, contents, identity) if place.path in contents else None
         if not fault and place.kind == "cert" and _foreign(place, contents[place.path], ours):
             fault = "is not signed by this authority"
@@ -215,7 +215,9 @@ def _signed(identity: Identity, store: Path, certificate: str, what: str) -> dic
                 text for text, usage in given.items() if any(word.startswith(f"{place.purpose}Auth") for word in usage)
             ]
             if not found:
-                raise Refused(f"{what}: none of the given ones is for {place.purpose}Auth")
+                raise Refused(
+                    f"{what}: none of the given ones is for {place.purpose}Auth; issue one for that purpose too"
+                )
             contents[place.path] = found[0].encode()
     return contents
 
