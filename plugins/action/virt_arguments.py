@@ -15,7 +15,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
@@ -25,7 +25,7 @@ display = Display()
 Variables = t.Mapping[str, t.Any]
 
 
-def _check_collections(action: Action) -> None:
+def _check_collections(action: PlaybookAction) -> None:
     """Raises BadInput where a collection is not installed that the action needs."""
     missing = [name for name in action.collections if not _is_installed(name)]
     if missing:

@@ -101,7 +101,7 @@ def _planned(
     }
 
 
-def _described(move: balance.Move) -> dict[str, t.Any]:
+def _described(move: balance.SuggestedMove) -> dict[str, t.Any]:
     return {
         "name": move.guest,
         "source": move.source,
@@ -125,7 +125,7 @@ def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counti
     ]
 
 
-def _plan_text(moves: t.Sequence[balance.Move], before: float, after: float) -> str:
+def _plan_text(moves: t.Sequence[balance.SuggestedMove], before: float, after: float) -> str:
     """A line for each move, and one for all."""
     if not moves:
         return f"imbalance {before:.1f}: no move is worth it"

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {
@@ -65,7 +65,7 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
 
 
 def _domains(
-    action: Action, arguments: Arguments, hit: t.Sequence[selection.HostedGuest]
+    action: PlaybookAction, arguments: Arguments, hit: t.Sequence[selection.HostedGuest]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:

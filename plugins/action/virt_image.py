@@ -20,6 +20,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
@@ -132,9 +133,7 @@ class ActionModule(WatchedAction):
         """
         path, total = shlex.quote(part["path"]), local.stat().st_size
         if total > part["max_bytes"]:
-            fits = (
-                f"it is {total / _MIB:.1f} MiB, and max_size and reserve allow {part['max_bytes'] / _MIB:.1f} MiB there"
-            )
+            fits = f"it is {bytes_text(total)}, and max_size and reserve allow {bytes_text(part['max_bytes'])} there"
             raise AnsibleActionFail(
                 f"cannot send {what}: {fits}; make room there, or set a larger max_size or a smaller reserve"
             )

@@ -60,7 +60,7 @@ class ActionModule(ActionBase):
         }
 
 
-def _simulated(options: t.Mapping[str, t.Any]) -> simulation.Outcome:
+def _simulated(options: t.Mapping[str, t.Any]) -> simulation.SimulationOutcome:
     """Raises BadInput, and Failed where the file cannot be read."""
     path = options["cluster"]
     if not os.path.isfile(path):
@@ -131,7 +131,7 @@ def _figures(host: placement.Host) -> dict[str, t.Any]:
     }
 
 
-def _lines(outcome: simulation.Outcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+def _lines(outcome: simulation.SimulationOutcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """What happens, step by step, and the hosts at the end."""
     if options["lose"]:
         yield f"loss of {', '.join(options['lose'])}: {_counted(outcome.moved, 'find room elsewhere')}"

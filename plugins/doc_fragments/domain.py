@@ -84,9 +84,9 @@ vcpus.emulator_period_us: Period for QEMU's own threads
 vcpus.emulator_quota_us: Quota for QEMU's own threads
 vcpus.iothread_period_us: Period for IO threads
 vcpus.iothread_quota_us: Quota for IO threads
-vcpus.pinning: vCPU pinning, each entry with C(vcpu) and C(cpuset)
-vcpus.emulator_cpuset: Host CPUs for QEMU's own threads
-vcpus.iothread_pinning: IO thread pinning, each entry with C(iothread) and C(cpuset)
+vcpus.pinning: vCPU pinning, each entry with C(vcpu) and C(cpuset); a C(cpuset) of V('') removes the pin
+vcpus.emulator_cpuset: Host CPUs for QEMU's own threads; V('') removes the pin
+vcpus.iothread_pinning: IO thread pinning, each entry with C(iothread) and C(cpuset), which may be V('') as above
 memory:
   - Memory in MiB, or with a unit (V(512MiB), V(4GiB)), or a dictionary with the keys below. Required for a new guest.
   - The sizes below use the same notation.
@@ -137,7 +137,7 @@ numa.cells[].distances: Distances to other nodes.
 numa.cells[].distances[].id: Number of the other node.
 numa.cells[].distances[].value: Distance; 10 is the distance of a node to itself.
 numa.mode: How strictly the memory must come from O(numa.nodeset).
-numa.nodeset: Host nodes that provide the memory.
+numa.nodeset: Host nodes that provide the memory. V('') removes them, and O(numa.mode) with them.
 numa.placement: V(auto) lets numad choose the nodes.
 numa.nodes: Memory placement for individual nodes of the guest.
 numa.nodes[].cell: Node of the guest.

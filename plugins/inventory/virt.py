@@ -336,7 +336,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._check_names(self._read_config_data(path))
         self._sources = [*inventory.processed_sources, path]
         self._known_hosts: dict[str, str] = {}
-        self._named: dict[str, _known_hosts.Names] = {}
+        self._named: dict[str, _known_hosts.KeyedNames] = {}
         self._added_groups: dict[str, str] = {}
         self._jumps: dict[str, str] = {}
         self._variables_of_groups: dict[frozenset[str], Facts] = {}
@@ -687,13 +687,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._known_hosts[hypervisor] = self.loader.path_dwim(path) if path else ""
         return self._known_hosts[hypervisor]
 
-    def _names_in(self, path: str) -> _known_hosts.Names:
+    def _names_in(self, path: str) -> _known_hosts.KeyedNames:
         """Whom a file of host keys names; nobody where none can be read."""
         if path not in self._named:
             try:
-                self._named[path] = _known_hosts.Names(configuration.read(path))
+                self._named[path] = _known_hosts.KeyedNames(configuration.read(path))
             except VirtError:
-                self._named[path] = _known_hosts.Names("")
+                self._named[path] = _known_hosts.KeyedNames("")
         return self._named[path]
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:

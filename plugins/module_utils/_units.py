@@ -27,11 +27,12 @@ __all__ = [
     "format_of",
     "kib_of",
     "mac_of",
-    "mib_text",
     "uuid_of",
     "written",
 ]
 
+_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+_LARGEST_TENTHS = 102400  # 10240 of a unit: larger numbers are no longer read at a glance
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _MOST_BYTES = 2**63 - 1  # what libvirt, QEMU and file systems count sizes with
 _LONG = 100  # characters of a value in a message
@@ -85,18 +86,21 @@ def kib_of(value: int | str, *, what: str) -> int:
     return (bytes_of(value, bare="M", what=what) + 1023) // 1024
 
 
-def mib_text(kib: int) -> str:
-    """`512 MiB` for 524288 KiB; rounded down."""
-    return f"{kib // 1024} MiB"
-
-
 def bytes_text(size_bytes: int) -> str:
-    """`8 GiB`, `1.5 GiB`, `14.6 MiB`: short, for messages."""
-    for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes >= size / 10 or not size_bytes:
-            amount = size_bytes / size
-            return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
-    return f"{size_bytes} B"
+    """`8 GiB`, `1.5 GiB`, `128 MiB`: short, for messages.
+
+    In the largest unit that needs at most one decimal. A size that is no such number is rounded: `14.6 MiB`.
+    """
+    units = [unit for unit in _UNITS if size_bytes >= unit[1]]
+    for unit, size in units:
+        tenths, rest = divmod(size_bytes * 10, size)
+        if not rest and tenths < _LARGEST_TENTHS:
+            return f"{tenths // 10} {unit}" if tenths % 10 == 0 else f"{tenths / 10} {unit}"
+    if not size_bytes:
+        return "0 MiB"
+    unit, size = units[0] if units else ("B", 1)
+    amount = size_bytes / size
+    return f"{amount:.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"
 
 
 def check_name(name: object, *, what: str) -> str:

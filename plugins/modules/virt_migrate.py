@@ -218,7 +218,7 @@ measures:
 import contextlib
 
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
@@ -234,7 +234,7 @@ def main() -> None:
         detach("virt_migrate")
         there = dest_uri(module.params)
         ends = Endpoints(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
-        watch = Watch(module.params["name"])
+        watch = ProgressWatch(module.params["name"])
         result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
     module.exit_json(**result)
 

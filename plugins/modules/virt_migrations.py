@@ -72,7 +72,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
@@ -88,7 +88,7 @@ def main() -> None:
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
     verified: set[tuple[t.Any, ...]] = set()  # the guests of one run often have the same base
 
-    def move(wish: migrations.Wish, watch: Watch) -> migrations.Wish:
+    def move(wish: migrations.Wish, watch: ProgressWatch) -> migrations.Wish:
         if interrupted := watch.interrupted():
             watch.interrupted.remove()
         check_begun(wish["name"], interrupted=interrupted)
@@ -104,7 +104,7 @@ def main() -> None:
         # before there are threads: one loop watches the connections of all
         stack.enter_context(reached(uri, watched=True))
         # Of all of them, before the first moves: what is left there from now on is meant.
-        watches = {wish["name"]: Watch(wish["name"]) for wish in wanted}
+        watches = {wish["name"]: ProgressWatch(wish["name"]) for wish in wanted}
         results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, watches[wish["name"]]))
     module.exit_json(**migrations.summary(results))
 

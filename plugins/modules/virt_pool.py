@@ -24,6 +24,8 @@ options:
   path:
     description:
       - The directory. It is created if it does not exist.
+      - An existing pool keeps its path. If that leads over a symbolic link, name it as the pool does, because libvirt
+        knows the disks in it by this path.
       - Required for a new pool.
     type: path
   state:

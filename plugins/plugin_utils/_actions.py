@@ -15,8 +15,8 @@ from ansible.module_utils.common.yaml import yaml_load
 
 __all__ = [
     "FILE",
-    "Action",
     "Argument",
+    "PlaybookAction",
     "action",
     "elsewhere",
     "names",
@@ -82,7 +82,7 @@ class Argument:
 
 
 @dataclasses.dataclass(frozen=True)
-class Action:
+class PlaybookAction:
     """A playbook."""
 
     name: str
@@ -160,12 +160,12 @@ def elsewhere() -> dict[str, dict[str, str]]:
 
 
 @functools.cache
-def action(name: str) -> Action:
+def action(name: str) -> PlaybookAction:
     """The action of that name; KeyError for any other."""
     entry = _catalogue()["actions"][name]
     module = entry.get("options_of") or {}
     given = {"virt_group": None, **(entry.get("arguments") or {})}
-    return Action(
+    return PlaybookAction(
         name=name,
         description=entry["description"],
         kind=entry["kind"],

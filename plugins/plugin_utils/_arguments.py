@@ -18,9 +18,9 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction
 
-__all__ = ["BadArguments", "Problem", "asked", "converted", "withheld"]
+__all__ = ["ArgumentProblem", "BadArguments", "asked", "converted", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")
@@ -33,7 +33,7 @@ _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 Given = t.Mapping[str, t.Any]
 
 
-class Problem(t.NamedTuple):
+class ArgumentProblem(t.NamedTuple):
     """What is wrong with an argument, or with all together (no `argument`)."""
 
     argument: str
@@ -54,12 +54,12 @@ class Problem(t.NamedTuple):
 class BadArguments(BadInput):
     """Arguments of a playbook that are wrong."""
 
-    def __init__(self, found: t.Sequence[Problem]) -> None:
+    def __init__(self, found: t.Sequence[ArgumentProblem]) -> None:
         super().__init__([str(problem) for problem in found])
         self.found = tuple(found)
 
 
-def asked(action: Action, given: Given, known: t.Callable[[], t.Collection[str]] = tuple) -> dict[str, t.Any]:
+def asked(action: PlaybookAction, given: Given, known: t.Callable[[], t.Collection[str]] = tuple) -> dict[str, t.Any]:
     """The arguments, converted, with defaults; raises BadArguments with every problem.
 
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
@@ -81,12 +81,12 @@ def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-def withheld(action: Action, arguments: Given) -> list[str]:
+def withheld(action: PlaybookAction, arguments: Given) -> list[str]:
     """Names of arguments that may hold a secret, and so are not shown."""
     return sorted(name for name in arguments if action.arguments[name].confidential)
 
 
-def converted(action: Action, given: Given) -> dict[str, t.Any]:
+def converted(action: PlaybookAction, given: Given) -> dict[str, t.Any]:
     """Convert arguments that `asked` accepted; raises BadArguments for what cannot be converted."""
     values, problems = _converted(action, given)
     if problems:
@@ -95,8 +95,8 @@ def converted(action: Action, given: Given) -> dict[str, t.Any]:
 
 
 def _strangers(
-    action: Action, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]
-) -> t.Iterator[Problem]:
+    action: PlaybookAction, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]
+) -> t.Iterator[ArgumentProblem]:
     """Problems of variables that are not arguments; variables that the inventory or a role has are none."""
     passing = _actions.role_variables()
     unclear = [problem for name in strange if name not in passing and (problem := _meant(action, name))]
@@ -104,11 +104,11 @@ def _strangers(
     yield from (problem for problem in unclear if problem.argument not in theirs)
 
 
-def _meant(action: Action, name: str) -> Problem | None:
+def _meant(action: PlaybookAction, name: str) -> ArgumentProblem | None:
     """The problem of a name that is no argument; None if it seems to be a variable of somebody else."""
     if name in action.only_inside:
         inside = f"""write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
-        return Problem(name, "Ansible reserves that name", remedy=inside)
+        return ArgumentProblem(name, "Ansible reserves that name", remedy=inside)
     if name.startswith(_PRIVATE):
         return None
     if name.startswith(_PASSING):
@@ -116,19 +116,19 @@ def _meant(action: Action, name: str) -> Problem | None:
     if other := _actions.elsewhere().get(name):
         takers = _takers(other["argument"])
         whose = "" if action.name in takers else f"it belongs to {', '.join(takers)}: "
-        return Problem(name, f"{action.name} does not take it; {whose}write {other['write']}")
+        return ArgumentProblem(name, f"{action.name} does not take it; {whose}write {other['write']}")
     near = _near(name, list(action.arguments))
     if near is None and (takers := _takers(name)):
-        return Problem(name, f"{action.name} does not take it; it belongs to {', '.join(takers)}")
+        return ArgumentProblem(name, f"{action.name} does not take it; it belongs to {', '.join(takers)}")
     meant = near or next(iter(difflib.get_close_matches(name, _actions.role_variables(), 1, _NEAR)), None)
-    return Problem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
+    return ArgumentProblem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
 
 
-def _mistyped(action: Action, name: str) -> Problem | None:
+def _mistyped(action: PlaybookAction, name: str) -> ArgumentProblem | None:
     """The problem of a name with a prefix that variables of others have, too."""
     ours = [one for one in (*action.arguments, *_actions.role_variables()) if one.startswith(_PASSING)]
     meant = next(iter(difflib.get_close_matches(name, ours, 1, _MISTYPED)), None)
-    return Problem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
+    return ArgumentProblem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
 
 
 def _takers(argument: str) -> list[str]:
@@ -160,7 +160,7 @@ def _read(text: str) -> object:
     return None
 
 
-def _converted(action: Action, given: Given) -> tuple[dict[str, t.Any], list[Problem]]:
+def _converted(action: PlaybookAction, given: Given) -> tuple[dict[str, t.Any], list[ArgumentProblem]]:
     """Converted values with the catalogue's defaults, and what cannot be converted.
 
     Values that a module checks itself stay as they are.
@@ -171,7 +171,7 @@ def _converted(action: Action, given: Given) -> tuple[dict[str, t.Any], list[Pro
     result = ArgumentSpecValidator(flat).validate(dict(provided))
     values = {name: value for name, value in result.validated_parameters.items() if value is not None}
     deep = {name: value for name, value in provided.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])}
-    return {**values, **deep}, [Problem("", message) for message in result.error_messages]
+    return {**values, **deep}, [ArgumentProblem("", message) for message in result.error_messages]
 
 
 def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -183,55 +183,57 @@ def _is_deep(spec: t.Mapping[str, t.Any]) -> bool:
     return bool(spec.get("options")) or spec.get("type") in ("dict", "raw")
 
 
-def _misfits(action: Action, argument: Argument, value: t.Any) -> t.Iterator[Problem]:
+def _misfits(action: PlaybookAction, argument: Argument, value: t.Any) -> t.Iterator[ArgumentProblem]:
     if argument.minimum is not None and isinstance(value, int) and value < argument.minimum:
-        yield Problem(argument.name, f"must be at least {argument.minimum}, not {value}")
+        yield ArgumentProblem(argument.name, f"must be at least {argument.minimum}, not {value}")
     if argument.options_of and isinstance(value, dict):
         options = _actions.options(argument.options_of)
         for key in map(str, value):
             if key in action.refused:
-                yield Problem(argument.name, f"{action.name} does not take it", option=key)
+                yield ArgumentProblem(argument.name, f"{action.name} does not take it", option=key)
             elif key not in options:
                 near = _near(key, list(options))
                 meant = f"; did you mean {near}?" if near else ""
-                yield Problem(argument.name, f"{argument.options_of} has no such option{meant}", option=key)
+                yield ArgumentProblem(argument.name, f"{argument.options_of} has no such option{meant}", option=key)
     if argument.kind == "guest":
         yield from _misnamed(argument, value)
 
 
-def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[Problem]:
+def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[ArgumentProblem]:
     """Problems of guest names. An argument that takes several names also takes patterns."""
     check = _units.check_given_name if argument.existing else _units.check_name
     for name in value if isinstance(value, list) else [value]:
         if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):
                 why = f"{name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
-                yield Problem(argument.name, why)
+                yield ArgumentProblem(argument.name, why)
             continue
         try:
             check(name, what=argument.name)
         except BadInput as error:
-            yield Problem(argument.name, str(error).removeprefix(f"{argument.name}: "))
+            yield ArgumentProblem(argument.name, str(error).removeprefix(f"{argument.name}: "))
 
 
-def _says_options(action: Action, values: Given) -> bool:
+def _says_options(action: PlaybookAction, values: Given) -> bool:
     return bool(values.get("domain")) or any(action.arguments[name].option for name in values)
 
 
-def _missing(action: Action, values: Given) -> t.Iterator[Problem]:
+def _missing(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProblem]:
     for name, argument in action.arguments.items():
         if argument.required and values.get(name) in (None, ""):
-            yield Problem(name, f"{action.name} requires this argument", remedy=f"write -e {name}={name.upper()}")
+            yield ArgumentProblem(
+                name, f"{action.name} requires this argument", remedy=f"write -e {name}={name.upper()}"
+            )
     if action.partial and not _says_options(action, values):
         remedy = "write -e memory=4GiB, or another option of virt_domain"
-        yield Problem("", f"{action.name} requires an option to change", remedy=remedy)
+        yield ArgumentProblem("", f"{action.name} requires an option to change", remedy=remedy)
 
 
-def _choice_of_guests(action: Action, values: Given) -> t.Iterator[Problem]:
+def _choice_of_guests(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProblem]:
     """Problems of an action that takes guests by name or by tag."""
     by_name, by_tag = bool(values.get("guest")), bool(values.get("tag"))
     if "tag" in action.arguments and not by_name and not by_tag:
         remedy = "write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
-        yield Problem("guest", f"{action.name} requires a guest or a tag", remedy=remedy)
+        yield ArgumentProblem("guest", f"{action.name} requires a guest or a tag", remedy=remedy)
     if by_name and by_tag:
-        yield Problem("tag", "tag and guest are mutually exclusive; omit one")
+        yield ArgumentProblem("tag", "tag and guest are mutually exclusive; omit one")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["ASKED_STATES", "MAKING_STATES", "Asked", "Verdict", "verdict"]
+__all__ = ["ASKED_STATES", "MAKING_STATES", "Asked", "HolderVerdict", "verdict"]
 
 # of `virt_domain`, that make a guest which is not there
 MAKING_STATES = ("present", "running", "shutdown", "paused", "destroyed")
@@ -28,7 +28,7 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class HolderVerdict:
     """Whether the host works on the guest; if not, why, and whether that is a failure."""
 
     go: bool
@@ -36,18 +36,20 @@ class Verdict:
     why: str = ""
 
 
-def verdict(name: str, state: str, here: str, asked: t.Mapping[str, Asked], shown_on: str | None = None) -> Verdict:
+def verdict(
+    name: str, state: str, here: str, asked: t.Mapping[str, Asked], shown_on: str | None = None
+) -> HolderVerdict:
     """What `here` does about a guest. `shown_on` is where the inventory shows it."""
     own = asked[here].names if here in asked else None
     holders = sorted(host for host, answer in asked.items() if answer.names is not None and name in answer.names)
     if state not in ASKED_STATES or holders == [here] or (own is None and len(asked) < 2 and shown_on in (None, here)):
-        return Verdict(go=True)
+        return HolderVerdict(go=True)
     if here in holders:
         return _refused(f"cannot tell which {name} is meant: it is on {_both(holders)}; select a host with --limit")
     if holders:
-        return Verdict(go=False, why=f"{name} is on {_both(holders)}")
+        return HolderVerdict(go=False, why=f"{name} is on {_both(holders)}")
     if state not in MAKING_STATES:
-        return Verdict(go=True)  # the module says that it is not there
+        return HolderVerdict(go=True)  # the module says that it is not there
     if shown_on is not None and shown_on != here and (shown_on not in asked or asked[shown_on].names is None):
         return _refused(
             f"cannot create {name} on {here}: the inventory shows it on {shown_on}; use that host to change the guest"
@@ -63,11 +65,11 @@ def verdict(name: str, state: str, here: str, asked: t.Mapping[str, Asked], show
         reasons = "; ".join(f"{host}: {asked[host].reason}" for host in silent)
         why = f"{_both(silent)} could not be queried and may have it ({reasons})"
         return _refused(f"cannot create {name} on {here}: {why}; bring it back online, or exclude it with --limit")
-    return Verdict(go=True)
+    return HolderVerdict(go=True)
 
 
-def _refused(why: str) -> Verdict:
-    return Verdict(go=False, failed=True, why=f"{why}, or set allow_duplicates: true")
+def _refused(why: str) -> HolderVerdict:
+    return HolderVerdict(go=False, failed=True, why=f"{why}, or set allow_duplicates: true")
 
 
 def _both(hosts: t.Sequence[str]) -> str:

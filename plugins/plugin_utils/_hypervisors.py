@@ -34,7 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, Sighting
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
@@ -75,7 +75,7 @@ class Reply:
     uuid: str
     state: str
     xml: str
-    asked: dict[str, list[Claim]]
+    asked: dict[str, list[AddressClaim]]
 
 
 def check_libraries() -> None:
@@ -185,8 +185,8 @@ def reason(error: Exception) -> str:
     """Why, in libvirt's own words where they are its: without the host's name, so that equal reasons are equal."""
     if isinstance(error, Unreachable):
         return error.reason
-    said_by_libvirt = getattr(error.__cause__, "get_error_message", None)
-    text = (said_by_libvirt() if said_by_libvirt else None) or str(error) or type(error).__name__
+    libvirt_message = getattr(error.__cause__, "get_error_message", None)
+    text = (libvirt_message() if libvirt_message else None) or str(error) or type(error).__name__
     return text if isinstance(error, VirtError) else f"{type(error).__name__}: {text}"
 
 
@@ -229,7 +229,7 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
     heard()
-    asked: dict[str, list[Claim]] = {}
+    asked: dict[str, list[AddressClaim]] = {}
     for source in sources if state == "running" else ():
         if source in query.LIBVIRT_SOURCES and source != "agent":
             asked[source] = query.claims(item, source)

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import typing as t
 
-__all__ = ["Names", "edited"]
+__all__ = ["KeyedNames", "edited"]
 
 _HASHED = "|1|"  # and then salt|HMAC-SHA1 of the name
 _NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the user's own
@@ -39,7 +39,7 @@ def edited(
     return "".join(f"{entry}\n" for entry in entries)
 
 
-class Names:
+class KeyedNames:
     """Whom the text has a key of."""
 
     def __init__(self, text: str) -> None:

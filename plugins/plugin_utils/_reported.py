@@ -232,5 +232,5 @@ def guest(found: Info, counting: Counting | None = None, *, host_name: str | Non
     )
 
 
-def _copy(found: Info) -> placement.Copy:
-    return placement.Copy(found["state"], found["uuid"], found.get("moving"), found.get("moving_from"))
+def _copy(found: Info) -> placement.GuestCopy:
+    return placement.GuestCopy(found["state"], found["uuid"], found.get("moving"), found.get("moving_from"))

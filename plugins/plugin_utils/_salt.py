@@ -16,11 +16,11 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_guest, _salt_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Note, Part, merged
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltNote, SaltPart, merged
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_top import EVERYWHERE, Hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, placeholders, untagged, written
 
-__all__ = ["REPORT", "Converted", "Source", "convert"]
+__all__ = ["REPORT", "Converted", "SaltSource", "convert"]
 
 REPORT = "from_salt.txt"  # no inventory plugin reads a file with this ending
 
@@ -55,7 +55,7 @@ _COMMANDS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SaltSource:
     """One file, or what Salt has rendered for one minion."""
 
     file: str
@@ -69,7 +69,7 @@ class Converted:
     """Texts by path in the inventory, and what is yet to be done."""
 
     files: dict[str, str]
-    notes: list[Note]
+    notes: list[SaltNote]
     guests: list[str]
 
 
@@ -78,7 +78,7 @@ class _Variables:
 
     def __init__(self) -> None:
         self.cloud = Cloud()
-        self.notes: list[Note] = []
+        self.notes: list[SaltNote] = []
         self.all: dict[str, t.Any] = {}
         self.hosts: dict[str, dict[str, t.Any]] = {}
         self.guests: dict[str, dict[str, t.Any]] = {}
@@ -98,8 +98,8 @@ class _Variables:
 
 
 def convert(
-    sources: t.Sequence[Source],
-    notes: t.Sequence[Note],
+    sources: t.Sequence[SaltSource],
+    notes: t.Sequence[SaltNote],
     hypervisors: t.Sequence[str],
     named: t.Iterable[str],
     image: t.Callable[[str], str | None],
@@ -119,8 +119,8 @@ def convert(
     return _inventory(found, hypervisors, named)
 
 
-def _part(source: Source, found: _Variables, path: str, values: t.Mapping[str, t.Any]) -> Part:
-    return Part(found.notes, source.file, path, values)
+def _part(source: SaltSource, found: _Variables, path: str, values: t.Mapping[str, t.Any]) -> SaltPart:
+    return SaltPart(found.notes, source.file, path, values)
 
 
 def _dotted(data: t.Mapping[str, t.Any], word: str) -> dict[str, t.Any]:
@@ -133,19 +133,19 @@ def _dotted(data: t.Mapping[str, t.Any], word: str) -> dict[str, t.Any]:
     return merged_settings
 
 
-def _minion(source: Source, found: _Variables) -> None:
+def _minion(source: SaltSource, found: _Variables) -> None:
     _settings(source, found)
     others = [key for key in source.data if key != "virt" and not key.startswith("virt.")]
     if others:
-        found.notes.append(Note(source.file, "", f"{len(others)} other settings are Salt's own, and are left out"))
+        found.notes.append(SaltNote(source.file, "", f"{len(others)} other settings are Salt's own, and are left out"))
 
 
-def _settings(source: Source, found: _Variables) -> None:
+def _settings(source: SaltSource, found: _Variables) -> None:
     if settings := _dotted(source.data, "virt"):
         found.set(source.hosts, _salt_hosts.settings(_part(source, found, "virt", settings), found.cloud))
 
 
-def _pillar(source: Source, found: _Variables) -> None:
+def _pillar(source: SaltSource, found: _Variables) -> None:
     _settings(source, found)
     part = _part(source, found, "", source.data)
     for key in part.untaken():
@@ -164,7 +164,7 @@ def _pillar(source: Source, found: _Variables) -> None:
     part.left("it is not of Salt Virt")
 
 
-def _control(salt: Part | None, found: _Variables) -> None:
+def _control(salt: SaltPart | None, found: _Variables) -> None:
     """`salt:control` of the formula salt: guests by cluster, of sizes that have names."""
     control = salt.part("control") if salt else None
     if salt:
@@ -187,7 +187,7 @@ def _control(salt: Part | None, found: _Variables) -> None:
 
 
 def _node(
-    node: Part,
+    node: SaltPart,
     name: str,
     domain: str | None,
     common: t.Mapping[str, t.Any],
@@ -212,23 +212,23 @@ def _node(
         "mem": size.get("ram"),
     }
     short = values.pop("name", None) or name
-    part = Part(found.notes, node.file, node.path, values)
+    part = SaltPart(found.notes, node.file, node.path, values)
     hosts: Hosts = (str(host),) if host else EVERYWHERE
     _guest(part, f"{short}.{domain}" if domain else str(short), hosts, found, state="running")
 
 
-def _states(source: Source, found: _Variables) -> None:
+def _states(source: SaltSource, found: _Variables) -> None:
     for identity, body in source.data.items():
         if identity in ("include", "extend", "exclude") or identity.startswith("__"):
             if identity in ("extend", "exclude"):
-                found.notes.append(Note(source.file, identity, "it changes other files; render the states"))
+                found.notes.append(SaltNote(source.file, identity, "it changes other files; render the states"))
             continue
         for module, function, arguments in _calls(body):
             if module is None:
-                found.notes.append(Note(source.file, identity, "it is no state, and is left out"))
+                found.notes.append(SaltNote(source.file, identity, "it is no state, and is left out"))
                 continue
             for name, values in _instances(identity, arguments):
-                part = Part(found.notes, source.file, f"{identity}:{module}.{function}", values)
+                part = SaltPart(found.notes, source.file, f"{identity}:{module}.{function}", values)
                 _requisites(part)
                 _state(part, module, function, name, source.hosts, found)
 
@@ -270,7 +270,7 @@ def _instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[
         yield str(key), {**shared, **(own if isinstance(own, dict) else {})}
 
 
-def _requisites(part: Part) -> None:
+def _requisites(part: SaltPart) -> None:
     part.raw("order")
     for key in part.untaken():
         if key in _REQUISITES:
@@ -278,7 +278,7 @@ def _requisites(part: Part) -> None:
     part.skip(_CONDITION, *_CONDITIONS)
 
 
-def _state(part: Part, module: str, function: str, name: str, hosts: Hosts, found: _Variables) -> None:
+def _state(part: SaltPart, module: str, function: str, name: str, hosts: Hosts, found: _Variables) -> None:
     what = f"{module}.{function}"
     if what in ("virt.running", "virt.defined"):
         _guest(part, name, hosts, found, state="running" if function == "running" else "present")
@@ -305,13 +305,13 @@ def _state(part: Part, module: str, function: str, name: str, hosts: Hosts, foun
         _elsewhere(part, module, function, name)
 
 
-def _elsewhere(part: Part, module: str, function: str, name: str) -> None:
+def _elsewhere(part: SaltPart, module: str, function: str, name: str) -> None:
     """A state of which no variable tells."""
     command = _COMMANDS.get(function) if module == "virt" else None
     part.note("", command.format(name=name) if command else _HINTS.get(module, "it is not of Salt Virt"))
 
 
-def _module_run(part: Part, name: str, hosts: Hosts, found: _Variables) -> None:
+def _module_run(part: SaltPart, name: str, hosts: Hosts, found: _Variables) -> None:
     """`virt.init`, called by a state; of the older and of the newer form."""
     init = next((key for key in ("virt.init", "virtng.init") if key in part), None)
     if init is not None:
@@ -327,11 +327,11 @@ def _module_run(part: Part, name: str, hosts: Hosts, found: _Variables) -> None:
     if not isinstance(guest, str):
         part.note("", "it names no guest, and is left out")
         return
-    below = Part(part.notes, part.file, part.path, {"disk": "default", "nic": "default", **arguments})
+    below = SaltPart(part.notes, part.file, part.path, {"disk": "default", "nic": "default", **arguments})
     _guest(below, guest, hosts, found, state="present" if below.truth("start") is False else "running")
 
 
-def _guest(part: Part, name: str, hosts: Hosts, found: _Variables, *, state: str) -> None:
+def _guest(part: SaltPart, name: str, hosts: Hosts, found: _Variables, *, state: str) -> None:
     options = _salt_guest.guest(part, name, found.cloud)
     part.left()
     options = {"name": options.pop("name"), "state": state, **options}
@@ -370,7 +370,7 @@ def _with_secrets(value: t.Any) -> t.Any:
     return "secret" if isinstance(value, Placeholder) else value
 
 
-def _network(part: Part, name: str, hosts: Hosts, found: _Variables, *, active: bool) -> None:
+def _network(part: SaltPart, name: str, hosts: Hosts, found: _Variables, *, active: bool) -> None:
     network = _salt_hosts.network(part, name, active=active)
     part.left()
     result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(untagged(network))
@@ -393,7 +393,7 @@ def _images(found: _Variables, image: t.Callable[[str], str | None]) -> None:
             place = image(source.removeprefix("salt://").split("?", 1)[0])
             entry["src"] = place or entry["name"]
             if place is None:
-                found.notes.append(Note("", source, f"it is not below salt_root; set src of {entry['name']}"))
+                found.notes.append(SaltNote("", source, f"it is not below salt_root; set src of {entry['name']}"))
         found.all.setdefault("virt_images", []).append(entry)
     for name, path in found.cloud.pools.items():
         found.add(EVERYWHERE, "storage_pools", {"name": name, "path": path})
@@ -403,12 +403,12 @@ def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterabl
     names = list(dict.fromkeys(hypervisors)) or sorted(found.hosts)
     for host in sorted(set(found.hosts) - set(names)):
         found.notes.append(
-            Note("", host, "it is none of the hypervisors of -e hypervisors; its variables are left out")
+            SaltNote("", host, "it is none of the hypervisors of -e hypervisors; its variables are left out")
         )
     if not names:
         others = ", ".join(sorted(named)) or "none"
         found.notes.append(
-            Note("", "hosts.yml", f"name the hypervisors: -e hypervisors=... (minions in the top files: {others})")
+            SaltNote("", "hosts.yml", f"name the hypervisors: -e hypervisors=... (minions in the top files: {others})")
         )
     common = _with_default_pool(found.all)
     guests = list(found.guests.values())
@@ -421,7 +421,9 @@ def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterabl
         if own := found.hosts.get(host):
             files[f"host_vars/{host}.yml"] = written(_with_values_of_group(own, common))
     if common.get("virt_networks") or any("virt_networks" in found.hosts.get(host, {}) for host in names):
-        found.notes.append(Note("", "virt_networks", "no role reads it; the guide Coming from Salt Virt has the play"))
+        found.notes.append(
+            SaltNote("", "virt_networks", "no role reads it; the guide Coming from Salt Virt has the play")
+        )
     variables = dict.fromkeys(one for value in (common, guests, found.hosts) for one in placeholders(value))
     notes = [str(note) for note in dict.fromkeys(found.notes)]
     files[REPORT] = _report(notes, list(variables))

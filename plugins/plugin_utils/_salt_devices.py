@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml.host_devices import pci_address
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, word
 
 __all__ = ["Cloud", "disk", "from_image", "graphics", "hostdevs", "interface", "pool", "pool_of", "serials"]
@@ -35,7 +35,7 @@ class Cloud:
     pools: dict[str, str] = dataclasses.field(default_factory=dict)  # path by name
 
 
-def pool_of(part: Part, key: str, path: str, cloud: Cloud) -> str | None:
+def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
     """The pool in a directory, which is remembered; None for the default pool."""
     if not path.startswith("/"):
         part.note(key, f"{path} is no directory; mount the storage, and name a pool there: here it is the pool default")
@@ -48,7 +48,7 @@ def pool_of(part: Part, key: str, path: str, cloud: Cloud) -> str | None:
     return name
 
 
-def disk(part: Part, cloud: Cloud) -> Device | None:
+def disk(part: SaltPart, cloud: Cloud) -> Device | None:
     """A disk; None for one without a name, which Salt passes over, too."""
     name = part.text("name")
     if not name:
@@ -71,13 +71,13 @@ def disk(part: Part, cloud: Cloud) -> Device | None:
     return found
 
 
-def pool(part: Part, cloud: Cloud) -> str | None:
+def pool(part: SaltPart, cloud: Cloud) -> str | None:
     """The pool of a new disk; Salt also takes a directory."""
     name = part.text("pool") or cloud.images_path
     return pool_of(part, "pool", name, cloud) if name and "/" in name else name
 
 
-def _place(part: Part, cloud: Cloud, found: Device) -> bool:
+def _place(part: SaltPart, cloud: Cloud, found: Device) -> bool:
     """Where an existing disk or medium is."""
     source = part.text("source_file")
     if not source:
@@ -91,7 +91,7 @@ def _place(part: Part, cloud: Cloud, found: Device) -> bool:
     return True
 
 
-def from_image(part: Part, source: str, cloud: Cloud, found: Device, *, overlay: bool) -> None:
+def from_image(part: SaltPart, source: str, cloud: Cloud, found: Device, *, overlay: bool) -> None:
     """The image of a disk, which every hypervisor then gets."""
     if "://" not in source and not source.startswith("/"):
         source = f"salt://{source}"
@@ -110,7 +110,7 @@ def from_image(part: Part, source: str, cloud: Cloud, found: Device, *, overlay:
         found["clone"] = "copy"
 
 
-def _image(part: Part, source: str, name: str) -> Device:
+def _image(part: SaltPart, source: str, name: str) -> Device:
     scheme = source.split("://", 1)[0] if "://" in source else ""
     if scheme in ("http", "https", "ftp"):
         part.note("image", f"set checksum_{word(name)} to the checksum of {name}, or to none")
@@ -123,7 +123,7 @@ def _image(part: Part, source: str, name: str) -> Device:
     return {"name": name, "src": source, "remote_src": True}
 
 
-def _url(part: Part, source: str, name: str) -> str:
+def _url(part: SaltPart, source: str, name: str) -> str:
     """The address of an image; one with a login or a query, which may be a key, is not written."""
     if without_secrets(source) == source:
         return source
@@ -132,7 +132,7 @@ def _url(part: Part, source: str, name: str) -> str:
     return Placeholder.of(variable)
 
 
-def interface(part: Part) -> Device | None:
+def interface(part: SaltPart) -> Device | None:
     """An interface; what it is plugged into is br0 when Salt does not say it."""
     name = part.text("name")
     if not name:
@@ -159,7 +159,7 @@ def interface(part: Part) -> Device | None:
     return found
 
 
-def graphics(part: Part, name: str) -> Device | None:
+def graphics(part: SaltPart, name: str) -> Device | None:
     """The display; Salt's listens everywhere without a password, and ours on the host alone."""
     if (vnc := part.truth("enable_vnc")) and "graphics" not in part:
         return {"type": "vnc"}
@@ -186,7 +186,7 @@ def graphics(part: Part, name: str) -> Device | None:
     return found or None
 
 
-def serials(part: Part) -> list[Device] | None:
+def serials(part: SaltPart) -> list[Device] | None:
     """Serial ports; a console on the first of them is the same device."""
     found = []
     for number, port in enumerate(part.parts("serials") or ()):
@@ -205,7 +205,7 @@ def serials(part: Part) -> list[Device] | None:
     return found or None
 
 
-def _serial(port: Part, number: int) -> Device | None:
+def _serial(port: SaltPart, number: int) -> Device | None:
     kind = port.text("type") or "tcp"
     target = port.number("target_port")
     found: Device = {"port": number if target is None else target, "type": kind}
@@ -227,7 +227,7 @@ def _serial(port: Part, number: int) -> Device | None:
     return found
 
 
-def hostdevs(part: Part) -> list[Device] | None:
+def hostdevs(part: SaltPart) -> list[Device] | None:
     """Devices of the host, which Salt calls as `virsh nodedev-list` does."""
     found = []
     for name in part.texts("host_devices"):

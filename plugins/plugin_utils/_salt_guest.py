@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 
 __all__ = ["guest"]
 
@@ -22,7 +22,7 @@ _SEED = "cloud-init seeds guests here (variables guests_seed, guests_authorized_
 _LOGIN = "no login of libvirt is written; where libvirt has another URI, set the host's variable virt_uri"
 
 
-def guest(part: Part, name: str, cloud: Cloud) -> Guest:
+def guest(part: SaltPart, name: str, cloud: Cloud) -> Guest:
     """The arguments; what they leave out is reported."""
     found: Guest = {"name": name, **_processors(part), **present(memory=_memory(part))}
     found.update(_machine(part))
@@ -40,7 +40,7 @@ def guest(part: Part, name: str, cloud: Cloud) -> Guest:
     return found
 
 
-def _processors(part: Part) -> Guest:
+def _processors(part: SaltPart) -> Guest:
     if not part.is_mapping("cpu"):
         return present(vcpus=part.number("cpu"))
     cpu = part.part("cpu")
@@ -63,7 +63,7 @@ def _processors(part: Part) -> Guest:
     return found
 
 
-def _tuning(tuning: Part) -> Guest:
+def _tuning(tuning: SaltPart) -> Guest:
     found = present(shares=tuning.number("shares"), emulator_cpuset=tuning.text("emulatorpin"))
     for who in ("", "global_", "emulator_", "iothread_"):
         for what in ("period", "quota"):
@@ -75,7 +75,7 @@ def _tuning(tuning: Part) -> Guest:
     return found
 
 
-def _model(cpu: Part) -> Guest:
+def _model(cpu: SaltPart) -> Guest:
     found = cpu.rows(texts="mode match check vendor")
     described = cpu.part("model") if cpu.is_mapping("model") else None
     if described:
@@ -94,7 +94,7 @@ def _model(cpu: Part) -> Guest:
     return found
 
 
-def _cell(number: str, part: Part) -> Guest:
+def _cell(number: str, part: SaltPart) -> Guest:
     found = {"id": _id(number), **part.rows(texts="cpus", truths="discard")}
     found.update(present(memory=part.mebibytes("memory"), access=part.text("memAccess")))
     if distances := part.numbered("distances"):
@@ -108,7 +108,7 @@ def _id(number: str) -> int | str:
     return int(number) if number.isdigit() else number
 
 
-def _memory(part: Part) -> t.Any:
+def _memory(part: SaltPart) -> t.Any:
     if not part.is_mapping("mem"):
         return part.mebibytes("mem")
     mem = part.part("mem")
@@ -128,7 +128,7 @@ def _memory(part: Part) -> t.Any:
     return found
 
 
-def _machine(part: Part) -> Guest:
+def _machine(part: SaltPart) -> Guest:
     found: Guest = part.rows(texts="machine")
     for key in ("vm_type", "hypervisor"):
         if (kind := part.text(key)) in ("kvm", "qemu"):
@@ -150,7 +150,7 @@ def _machine(part: Part) -> Guest:
     return found
 
 
-def _boot(boot: Part) -> Guest:
+def _boot(boot: SaltPart) -> Guest:
     found: Guest = {"firmware": "efi"} if boot.truth("efi") else {}
     if loader := boot.text("loader"):
         found["loader"] = {"path": loader, "type": "pflash", "readonly": True}
@@ -168,7 +168,7 @@ def _boot(boot: Part) -> Guest:
     return found
 
 
-def _clock(clock: Part) -> Guest:
+def _clock(clock: SaltPart) -> Guest:
     found: Guest = {"offset": "localtime"} if clock.truth("utc") is False else {}
     if zone := clock.text("timezone"):
         found.update(offset="timezone", timezone=zone)
@@ -180,7 +180,7 @@ def _clock(clock: Part) -> Guest:
     return {**found, "timers": timers} if timers else found
 
 
-def _numa(part: Part, found: Guest) -> Guest:
+def _numa(part: SaltPart, found: Guest) -> Guest:
     """Where the memory comes from, beside the cells of the guest."""
     if numatune := part.part("numatune"):
         if memory := numatune.part("memory"):
@@ -196,7 +196,7 @@ def _numa(part: Part, found: Guest) -> Guest:
     return present(numa=found)
 
 
-def _disks_and_interfaces(part: Part, cloud: Cloud) -> Guest:
+def _disks_and_interfaces(part: SaltPart, cloud: Cloud) -> Guest:
     """Profiles and what is beside them; a guest of Salt's that names neither has neither."""
     disks = [found for one in part.parts("disks") or () if (found := _salt_devices.disk(one, cloud))]
     if image := part.text("image"):
@@ -213,7 +213,7 @@ def _disks_and_interfaces(part: Part, cloud: Cloud) -> Guest:
 
 
 def _from_profile(
-    part: Part, keys: t.Sequence[str], known: t.Container[str], option: str, items_option: str, items: list[Guest]
+    part: SaltPart, keys: t.Sequence[str], known: t.Container[str], option: str, items_option: str, items: list[Guest]
 ) -> Guest:
     found: Guest = {}
     values = [(key, value) for key in keys if (value := part.text(key)) is not None]

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Part, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 
 __all__ = ["Variables", "bridge", "formula", "keys", "network", "pool", "profiles", "settings"]
 
@@ -26,7 +26,7 @@ _PKI = "the role pki chooses it"
 _STORAGE = "mount the storage (ansible.posix.mount), and make its directory a pool in storage_pools"
 
 
-def profiles(part: Part, cloud: Cloud) -> Variables:
+def profiles(part: SaltPart, cloud: Cloud) -> Variables:
     """Disk and interface profiles."""
     disks, nics = part.raw("disk"), part.raw("nic")
     found: Variables = {}
@@ -38,7 +38,7 @@ def profiles(part: Part, cloud: Cloud) -> Variables:
             part.note(key, "it is not a mapping of profiles, and is left out")
             continue
         for name, items in (entries or {}).items():
-            below = Part(part.notes, part.file, f"{part.path}:{key}:{name}", {})
+            below = SaltPart(part.notes, part.file, f"{part.path}:{key}:{name}", {})
             parts = _items(below, items)
             made = [
                 item
@@ -50,31 +50,31 @@ def profiles(part: Part, cloud: Cloud) -> Variables:
     return found
 
 
-def _items(place: Part, items: t.Any) -> list[Part]:
+def _items(place: SaltPart, items: t.Any) -> list[SaltPart]:
     """Devices of a profile: a mapping by name, a list of such, or a list of mappings with `name`."""
-    found: list[Part] = []
+    found: list[SaltPart] = []
     entries = [items] if isinstance(items, dict) else items
     for one in entries if isinstance(entries, list) else []:
         if not isinstance(one, dict):
             place.note("", "it is not a mapping, and is left out")
         elif "name" in one:
-            found.append(Part(place.notes, place.file, f"{place.path}:{one['name']}", one))
+            found.append(SaltPart(place.notes, place.file, f"{place.path}:{one['name']}", one))
         elif len(empty := [key for key, value in one.items() if value is None]) == 1 and len(one) > 1:
             values = {key: value for key, value in one.items() if value is not None}  # keys one step too far left
-            found.append(Part(place.notes, place.file, f"{place.path}:{empty[0]}", {**values, "name": empty[0]}))
+            found.append(SaltPart(place.notes, place.file, f"{place.path}:{empty[0]}", {**values, "name": empty[0]}))
         else:
             found += [_named(place, name, values) for name, values in one.items()]
     return found
 
 
-def _named(place: Part, name: str, values: t.Any) -> Part:
+def _named(place: SaltPart, name: str, values: t.Any) -> SaltPart:
     if values is not None and not isinstance(values, dict):
         place.note(name, "it is not a mapping, and is left out")
     mapping = values if isinstance(values, dict) else {}
-    return Part(place.notes, place.file, f"{place.path}:{name}", {**mapping, "name": name})
+    return SaltPart(place.notes, place.file, f"{place.path}:{name}", {**mapping, "name": name})
 
 
-def settings(part: Part, cloud: Cloud) -> Variables:
+def settings(part: SaltPart, cloud: Cloud) -> Variables:
     """`virt:` of a pillar or of a minion's configuration."""
     if images := part.text("images"):
         if cloud.images_path not in (None, images):
@@ -95,7 +95,7 @@ def settings(part: Part, cloud: Cloud) -> Variables:
     return found
 
 
-def _uri(part: Part, key: str) -> Variables:
+def _uri(part: SaltPart, key: str) -> Variables:
     """Where libvirt is, on a host that has it elsewhere."""
     uri = part.text(key)
     if uri in (None, "", _URI):
@@ -109,7 +109,7 @@ def _uri(part: Part, key: str) -> Variables:
     return {"virt_uri": uri}
 
 
-def network(part: Part, name: str, *, active: bool) -> Variables:
+def network(part: SaltPart, name: str, *, active: bool) -> Variables:
     """A virtual network."""
     found: Variables = {"name": name, "state": "active" if active else "present"}
     mode = part.text("forward")
@@ -135,7 +135,7 @@ def network(part: Part, name: str, *, active: bool) -> Variables:
     return found
 
 
-def _nat(nat: Part) -> Variables:
+def _nat(nat: SaltPart) -> Variables:
     found: Variables = {}
     for key in ("address", "port"):
         if ends := nat.part(key):
@@ -146,7 +146,7 @@ def _nat(nat: Part) -> Variables:
     return found
 
 
-def _ip(part: Part) -> Variables | None:
+def _ip(part: SaltPart) -> Variables | None:
     cidr = part.text("cidr")
     try:
         subnet = ipaddress.ip_network(cidr or "", strict=False)
@@ -175,16 +175,16 @@ def _ip(part: Part) -> Variables | None:
     return found
 
 
-def _reservations(part: Part) -> list[Part]:
+def _reservations(part: SaltPart) -> list[SaltPart]:
     """A list of them, or a mapping by address."""
     hosts = part.raw("hosts")
     listed = (
         [{"ip": ip, **one} for ip, one in hosts.items() if isinstance(one, dict)] if isinstance(hosts, dict) else hosts
     )
-    return Part(part.notes, part.file, part.path, {"hosts": listed}).parts("hosts") or []
+    return SaltPart(part.notes, part.file, part.path, {"hosts": listed}).parts("hosts") or []
 
 
-def _dns(dns: Part) -> Variables:
+def _dns(dns: SaltPart) -> Variables:
     found: Variables = {}
     forwarders = dns.parts("forwarders") or []
     servers = [present(address=one.text("addr"), domain=one.text("domain")) for one in forwarders]
@@ -207,7 +207,7 @@ def _dns(dns: Part) -> Variables:
     return found
 
 
-def _tags(part: Part, found: Variables) -> None:
+def _tags(part: SaltPart, found: Variables) -> None:
     """VLANs and the switch port."""
     if part.is_mapping("tag"):
         if tag := part.part("tag"):
@@ -226,7 +226,7 @@ def _tags(part: Part, found: Variables) -> None:
         found.update(present(virtualport=part.text("vport")))
 
 
-def pool(part: Part, name: str, *, active: bool) -> Variables | None:
+def pool(part: SaltPart, name: str, *, active: bool) -> Variables | None:
     """A storage pool; None for one that is no directory."""
     kind, path = part.text("ptype"), part.text("target")
     found: Variables = {"name": name, **present(path=path), "state": "active" if active else "inactive"}
@@ -243,13 +243,13 @@ def pool(part: Part, name: str, *, active: bool) -> Variables | None:
     return found
 
 
-def keys(part: Part) -> Variables:
+def keys(part: SaltPart) -> Variables:
     """`virt.keys`: the role pki issues the certificates."""
     part.skip(_PKI, "basepath", "country", "state", "locality", "st", "organization")
     return present(pki_days=part.number("expiration_days"))
 
 
-def bridge(part: Part, name: str) -> Variables:
+def bridge(part: SaltPart, name: str) -> Variables:
     """`network.managed`: a bridge, or the interface on it."""
     kind, on = part.text("type"), part.text("bridge")
     found: Variables = {}
@@ -271,7 +271,7 @@ def bridge(part: Part, name: str) -> Variables:
     return found
 
 
-def formula(part: Part) -> tuple[Variables, list[Variables]]:
+def formula(part: SaltPart) -> tuple[Variables, list[Variables]]:
     """`libvirt:` of the well-known formulas: settings of the daemon, and pools."""
     found: Variables = {}
     if daemon := part.part("libvirtd"):

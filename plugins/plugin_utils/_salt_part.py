@@ -11,13 +11,15 @@ import dataclasses
 import re
 import typing as t
 
-__all__ = ["Note", "Part", "merged", "present"]
+from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
+
+__all__ = ["SaltNote", "SaltPart", "merged", "present"]
 
 NO_COUNTERPART = "it has no counterpart"
 
 
 @dataclasses.dataclass(frozen=True)
-class Note:
+class SaltNote:
     """Something that the variables do not say, or that is yet to be done."""
 
     file: str
@@ -28,10 +30,10 @@ class Note:
         return ": ".join(part for part in (self.file, self.path, self.why) if part)
 
 
-class Part:
+class SaltPart:
     """One mapping, with the place it comes from."""
 
-    def __init__(self, notes: list[Note], file: str, path: str, values: t.Mapping[str, t.Any]) -> None:
+    def __init__(self, notes: list[SaltNote], file: str, path: str, values: t.Mapping[str, t.Any]) -> None:
         self.notes, self.file, self.path = notes, file, path
         self._left = dict(values)
 
@@ -40,7 +42,7 @@ class Part:
 
     def note(self, key: str, why: str) -> None:
         """Report a key of it; nothing for the mapping itself."""
-        self.notes.append(Note(self.file, ":".join(part for part in (self.path, key) if part), why))
+        self.notes.append(SaltNote(self.file, ":".join(part for part in (self.path, key) if part), why))
 
     def is_mapping(self, key: str) -> bool:
         """Whether there is more than one value below a key that is not taken yet."""
@@ -95,7 +97,7 @@ class Part:
         if not size:
             self._note_wrong_type(key, "a size")
             return None
-        return _size(size)
+        return size_text(-(-size // 1024))
 
     def rows(self, texts: str = "", numbers: str = "", truths: str = "") -> dict[str, t.Any]:
         """Keys that both sides call the same, as far as they are there."""
@@ -122,7 +124,7 @@ class Part:
         self._note_wrong_type(key, "a list of texts")
         return []
 
-    def part(self, key: str) -> Part | None:
+    def part(self, key: str) -> SaltPart | None:
         """A mapping below it, as Salt writes one: also a list of mappings."""
         value = merged(self.raw(key))
         if value is None:
@@ -132,12 +134,12 @@ class Part:
         self._note_wrong_type(key, "a mapping")
         return None
 
-    def parts(self, key: str) -> list[Part] | None:
+    def parts(self, key: str) -> list[SaltPart] | None:
         """Mappings of a list; None where there is no list."""
         value = self.raw(key)
         if value is None:
             return None
-        found: list[Part] = []
+        found: list[SaltPart] = []
         for number, one in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(one, dict):
                 found.append(self._below(f"{key}[{number}]", one))
@@ -145,7 +147,7 @@ class Part:
                 self._note_wrong_type(f"{key}[{number}]", "a mapping")
         return found
 
-    def named(self, key: str) -> list[tuple[str, Part]]:
+    def named(self, key: str) -> list[tuple[str, SaltPart]]:
         """Mappings by name: of a mapping, or of a list of mappings with one key each."""
         value = merged(self.raw(key))
         if value is None:
@@ -176,8 +178,8 @@ class Part:
             if self.raw(key) is not None:
                 self.note(key, why)
 
-    def _below(self, key: str, values: t.Mapping[str, t.Any]) -> Part:
-        return Part(self.notes, self.file, ":".join(part for part in (self.path, key) if part), values)
+    def _below(self, key: str, values: t.Mapping[str, t.Any]) -> SaltPart:
+        return SaltPart(self.notes, self.file, ":".join(part for part in (self.path, key) if part), values)
 
     def _note_wrong_type(self, key: str, what: str) -> None:
         self.note(key, f"it is not {what}, and is left out")
@@ -205,10 +207,3 @@ def _bytes(text: str) -> int:
         return 0
     number, letter, ending = found.groups()
     return int(float(number) * (1000 if ending == "b" else 1024) ** " kmgtpe".index(letter or "m"))
-
-
-def _size(size_bytes: int) -> str:
-    for unit, bytes_ in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes % bytes_ == 0:
-            return f"{size_bytes // bytes_}{unit}"
-    return f"{-(-size_bytes // 1024)}KiB"

@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_tree, _salt_yaml
-from ansible_collections.corral.virt.plugins.plugin_utils._salt import Source
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Note
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import SaltSource
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltNote
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_top import EVERYWHERE, Hosts, Top, sls_name
 
 __all__ = ["Trees"]
@@ -24,7 +24,7 @@ class Trees:
     """What was read, and what could not be."""
 
     def __init__(self, states: str | None, pillar: str | None, hypervisors: t.Sequence[str]) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[SaltNote] = []
         self._roots = {kind: root for kind, root in (("states", states), ("pillar", pillar)) if root}
         self._known = set(hypervisors)
         self.asked = bool(self._roots)
@@ -35,7 +35,7 @@ class Trees:
         """Minions that are known by name."""
         return set(self._known)
 
-    def read(self) -> list[Source]:
+    def read(self) -> list[SaltSource]:
         """Every file that a top file gives to somebody, or every file where there is no top file."""
         trees = {kind: self._tree(kind, root) for kind, root in self._roots.items()}
         tops = {
@@ -44,20 +44,20 @@ class Trees:
         }
         for kind, root in self._roots.items():
             if not tops[kind].present and os.path.lexists(os.path.join(root, "top.sls")):
-                self.notes.append(Note(tops[kind].file, "", "every file is taken for all hypervisors, without it"))
+                self.notes.append(SaltNote(tops[kind].file, "", "every file is taken for all hypervisors, without it"))
         for top in tops.values():
             self._known |= {name for name in top.names() if _HOST.fullmatch(name)}
-        sources: list[Source] = []
+        sources: list[SaltSource] = []
         for kind, files in trees.items():
             hosts = _reached(files, tops[kind])
             for path, data in files.items():
                 if (hit := hosts[sls_name(path)])[0]:
-                    sources.append(Source(self._shown(kind, path), kind, data, self._safe(hit[1], kind, path)))
+                    sources.append(SaltSource(self._shown(kind, path), kind, data, self._safe(hit[1], kind, path)))
                 elif data:
-                    self.notes.append(Note(self._shown(kind, path), "", "top.sls gives it to no minion; left out"))
+                    self.notes.append(SaltNote(self._shown(kind, path), "", "top.sls gives it to no minion; left out"))
         return sources
 
-    def rendered(self, path: str) -> list[Source]:
+    def rendered(self, path: str) -> list[SaltSource]:
         """What `state.show_highstate`, `state.show_sls` and `pillar.items` print, by minion."""
         try:
             data = _salt_yaml.load(_salt_tree.content(path), rendered=True)
@@ -66,17 +66,17 @@ class Trees:
         found = []
         for minion, values in data.items():
             if not isinstance(values, dict):
-                self.notes.append(Note(path, minion, "it is not a mapping; Salt may have printed an error"))
+                self.notes.append(SaltNote(path, minion, "it is not a mapping; Salt may have printed an error"))
                 continue
             hosts = EVERYWHERE if minion == "local" else self._safe((minion,), "rendered", path)
             states = any(isinstance(one, dict) and "__sls__" in one for one in values.values())
-            found.append(Source(f"{path} ({minion})", "states" if states else "pillar", values, hosts))
+            found.append(SaltSource(f"{path} ({minion})", "states" if states else "pillar", values, hosts))
         return found
 
-    def minion(self, path: str) -> list[Source]:
+    def minion(self, path: str) -> list[SaltSource]:
         """The configuration of a minion, or of the master."""
         try:
-            return [Source(path, "minion", _salt_yaml.load(_salt_tree.content(path), rendered=True))]
+            return [SaltSource(path, "minion", _salt_yaml.load(_salt_tree.content(path), rendered=True))]
         except BadInput as error:
             raise BadInput(f"cannot read {path}: {'; '.join(error.problems)}") from error
 
@@ -91,13 +91,13 @@ class Trees:
 
     def _tree(self, kind: str, root: str) -> dict[str, dict[str, t.Any]]:
         paths, unread = _salt_tree.files(root, (".sls",))
-        self.notes += [Note(self._shown(kind, path), "", f"not read: {why}") for path, why in unread]
+        self.notes += [SaltNote(self._shown(kind, path), "", f"not read: {why}") for path, why in unread]
         found = {}
         for path in paths:
             try:
                 found[path] = _salt_yaml.load(_salt_tree.content(os.path.join(root, path)))
             except BadInput as error:
-                self.notes.append(Note(self._shown(kind, path), "", f"not read: {'; '.join(error.problems)}"))
+                self.notes.append(SaltNote(self._shown(kind, path), "", f"not read: {'; '.join(error.problems)}"))
         return found
 
     def _shown(self, kind: str, path: str) -> str:
@@ -109,7 +109,7 @@ class Trees:
             return hosts
         wrong = [name for name in hosts or () if not _HOST.fullmatch(name)]
         shown = self._shown(kind, path) if kind in self._roots else path
-        self.notes += [Note(shown, "", f"{name!r} is not the name of a host") for name in wrong]
+        self.notes += [SaltNote(shown, "", f"{name!r} is not the name of a host") for name in wrong]
         return tuple(name for name in hosts or () if name not in wrong) or EVERYWHERE
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import Note, merged
+from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltNote, merged
 
 __all__ = ["EVERYWHERE", "Hosts", "Top", "sls_name"]
 
@@ -24,7 +24,7 @@ def sls_name(path: str) -> str:
 class Top:
     """What a top file says; without one, every file is for all hypervisors."""
 
-    def __init__(self, file: str, data: t.Mapping[str, t.Any] | None, known: t.Iterable[str], notes: list[Note]):
+    def __init__(self, file: str, data: t.Mapping[str, t.Any] | None, known: t.Iterable[str], notes: list[SaltNote]):
         self.file, self.notes = file, notes
         self.present = data is not None
         self._known = set(known)
@@ -36,7 +36,7 @@ class Top:
     def _read(self, environment: str, body: t.Any) -> None:
         body = merged(body)
         if not isinstance(body, dict):
-            self.notes.append(Note(self.file, environment, "it is not a mapping, and is left out"))
+            self.notes.append(SaltNote(self.file, environment, "it is not a mapping, and is left out"))
             return
         for expression, targets in body.items():
             entries = targets if isinstance(targets, list) else [targets]
@@ -77,7 +77,7 @@ class Top:
         return EVERYWHERE
 
     def _say(self, expression: str, why: str) -> None:
-        note = Note(self.file, expression, f"{why} (name them with -e hypervisors=...)")
+        note = SaltNote(self.file, expression, f"{why} (name them with -e hypervisors=...)")
         if note not in self.notes:
             self.notes.append(note)
 

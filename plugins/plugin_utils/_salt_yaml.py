@@ -16,6 +16,7 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["LARGEST_BYTES", "load"]
 
@@ -77,7 +78,7 @@ def load(data: bytes, *, rendered: bool = False) -> dict[str, t.Any]:
 
 def _text(data: bytes) -> str:
     if len(data) > LARGEST_BYTES:
-        raise BadInput(f"it is larger than {LARGEST_BYTES // 1024**2} MiB")
+        raise BadInput(f"it is larger than {bytes_text(LARGEST_BYTES)}")
     if b"\0" in data:
         raise BadInput("it holds NUL bytes, and is no text")
     try:

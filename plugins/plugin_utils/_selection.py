@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated
 
 __all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
@@ -121,7 +121,7 @@ def is_pattern(name: str) -> bool:
 
 
 def found(
-    action: Action, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts
+    action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts
 ) -> list[HostedGuest]:
     """The guests that an action is about; raises BadInput with every problem."""
     if action.creates:
@@ -137,7 +137,9 @@ def found(
     return hit
 
 
-def check_expected(action: Action, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+def check_expected(
+    action: PlaybookAction, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]
+) -> None:
     """Raises BadInput when the guests are not those that somebody chose by sight: a name may be another guest's now."""
     wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
     found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
@@ -174,7 +176,7 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], ho
     return hit
 
 
-def _check_states(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> None:
+def _check_states(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> None:
     """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
     states = action.from_states
     how = (
@@ -328,7 +330,7 @@ def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit") -> t.Itera
             yield f"{name} is on {hosts_text}; {why}name the host with {remedy}"
 
 
-def _unconfirmed(action: Action, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> str:
+def _unconfirmed(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> str:
     hosts = dict.fromkeys(copy.host for copy in hit)
     names_text = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
     given = arguments.get("confirm")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument, Spec
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction, Spec
 
 __all__ = ["Question", "survey"]
 
@@ -17,7 +17,7 @@ _STRUCTURED = "Write it as YAML or JSON."
 _SEVERAL = "Separate several by commas."
 
 
-def survey(action: Action, texts: t.Mapping[str, str]) -> list[Question]:
+def survey(action: PlaybookAction, texts: t.Mapping[str, str]) -> list[Question]:
     """The questions, in the order of the catalogue; `texts` describe options of modules, by name."""
     return [_question(action.arguments[name], texts) for name in action.survey]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing as t
 
@@ -107,8 +108,8 @@ def test_shutdown_of_a_deaf_guest(
     connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     step = steps.Shutdown("web1", timeout_s=1, force=force)
     if force:
         do(connection, step)
@@ -125,11 +126,11 @@ def test_a_guest_that_does_not_hear_is_asked_again(
     connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest, hears_again=True)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest, hears_again=True)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     monkeypatch.setattr(wait, "_ASK_AGAIN_S", 0.01)
     do(connection, steps.Shutdown("web1", timeout_s=60))
-    assert (deaf.asked, guest.isActive()) == (2, 0)
+    assert (ports_filtered.asked, guest.isActive()) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +138,10 @@ def test_a_guest_that_does_not_hear_is_asked_again(
 )
 def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monkeypatch: pytest.MonkeyPatch) -> None:
     do(connection, steps.Start("web1"))
-    deaf = Deaf(guest)
-    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: deaf)
+    ports_filtered = Deaf(guest)
+    monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     do(connection, step)
-    assert deaf.asked == int(not isinstance(step, steps.Reboot))
+    assert ports_filtered.asked == int(not isinstance(step, steps.Reboot))
     assert guest.isActive()
 
 
@@ -249,7 +250,7 @@ def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) ->
         grows = entry == {"size": 2}  # which the test driver cannot do
         told.append(guests.converge(connection, wanted, Gate(check_mode=grows))["steps"])
     assert told[1:] == [[], [f"grow disk {POOL}/a.qcow2 to 2 GiB"]]
-    with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 0.5 GiB"):
+    with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 512 MiB"):
         guests.converge(
             connection,
             domain_options.wanted({**box, "disks": [{"name": "data", "size": "512MiB"}]}),
@@ -343,7 +344,7 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     with pytest.raises(NotFound, match=UUID):
         blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
     with pytest.raises(NotFound, match=UUID):
-        query.keeps(connection, UUID)
+        query.managed_state(connection, UUID)
     assert other.isActive()
 
 
@@ -355,7 +356,7 @@ def test_an_error_is_not_taken_for_nothing(connection: t.Any, guest: t.Any, monk
 
     monkeypatch.setattr(type(guest), "snapshotNum", fails)
     with pytest.raises(Failed, match=r"^cannot find the snapshots of guest web1: "):
-        query.keeps(connection, UUID)
+        query.managed_state(connection, UUID)
     away = types.SimpleNamespace(lookupByUUIDString=fails)
     with pytest.raises(Failed, match=rf"^cannot find the job of guest {UUID}: "):
         migrate.job_active(away, UUID)
@@ -445,6 +446,44 @@ def test_no_such_pool(connection: t.Any) -> None:
             call(connection, "fast")
     with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or choose another"):
         storage.volume_in(connection, "fast", "a")
+
+
+def questions_to(connection: t.Any, pool: str) -> dict[str, t.Callable[[], object]]:
+    """All that is asked of a pool, and done in it."""
+    volume = Volume(pool, "a", f"{POOL}/a", 1024**2, "raw")
+    return {
+        "its document": lambda: storage.pool_xml(connection, pool),
+        "its content again": lambda: storage.refresh(connection, pool),
+        "a volume": lambda: storage.volume_in(connection, pool, "a"),
+        "a small file": lambda: storage.read(connection, pool, "a"),
+        "a large file": lambda: storage.receive(connection, pool, "a", 0, lambda _piece: None, lambda _size: None),
+        "a new volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a"),
+        "another volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a", replace=True),
+        "to write": lambda: storage.write(connection, pool, "a", b""),
+    }
+
+
+def test_a_pool_that_is_not_active_is_to_be_started(connection: t.Any) -> None:
+    connection.storagePoolLookupByName("default").destroy()
+    start = f"virsh --connect {connection.getURI()} pool-start default"
+    message = f"cannot use storage pool default: it is not active; start it with virt_pool (state: active) or `{start}`"
+    exactly = f"^{re.escape(message)}$"
+    for what, ask in questions_to(connection, "default").items():
+        with pytest.raises(Failed, match=exactly):
+            assert ask() is None, what
+
+
+@pytest.mark.parametrize(
+    "disk", [{"volume": "default/a.qcow2"}, {"size": 1}, {"image": "debian-12.qcow2"}], ids=["volume", "new", "image"]
+)
+def test_a_disk_in_a_pool_that_is_not_active(connection: t.Any, disk: dict[str, t.Any]) -> None:
+    """Refused before anything is done, in check mode too."""
+    connection.storagePoolLookupByName("default").destroy()
+    box = {"name": "box1", "vcpus": 1, "memory": 256, "interfaces": [], "disks": [{"name": "data", **disk}]}
+    box["state"] = "running"
+    with pytest.raises(Failed, match=r"^cannot use storage pool default: it is not active; start it") as told:
+        guests.converge(connection, domain_options.wanted(box), Gate(check_mode=True))
+    assert str(told.value).count("not active") == 1
 
 
 def test_no_such_daemon() -> None:

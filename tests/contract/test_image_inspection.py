@@ -17,9 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._front import (
     clone,
     disk_moves,
     domain_options,
+    file_users,
     guest,
     image,
-    pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
@@ -236,7 +236,7 @@ def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
 ) -> None:
     path = qcow2(pool / "evil.img", named(pool, below, nbd))
     connection.defineXML(GUEST.format(form=form, path=path))
-    assert pool_directory.users(connection, str(pool)).get("evil.img") == "guest web1"
+    assert file_users.users(connection).inside(str(pool)).get("evil.img") == "guest web1"
     untouched(nbd)
 
 
@@ -254,7 +254,7 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
     qcow2(pool / "base.qcow2")
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
-    assert pool_directory.users(connection, str(pool)) == {"base.qcow2": "guest web1"}
+    assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
 
 
 @pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])
@@ -283,8 +283,8 @@ def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.
 
 def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
     """Else its move makes an overlay on a file that the guest chose."""
-    probed = File("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
-    assert disk_moves._as_defined(probed, {"format": "raw"}) == File(
+    probed = VolumeFile("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
+    assert disk_moves._as_defined(probed, {"format": "raw"}) == VolumeFile(
         "/srv/a.img", "raw", 4096, 512, physical_bytes=4096
     )
     assert disk_moves._as_defined(probed, {"format": "qcow2"}) == probed

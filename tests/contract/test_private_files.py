@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.corral.virt.plugins.action.virt_image import ActionModule
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import content, local, private, workplace
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
 from ansible_collections.corral.virt.tests.contract import two_hosts
 
@@ -158,7 +158,7 @@ def test_no_root_no_folder_of_roots(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_note_that_an_earlier_run_left_is_not_meant_for_this_one(place: Path) -> None:
     place.mkdir()
     (place / "web1.abort").touch()
-    watch = Watch("web1")
+    watch = ProgressWatch("web1")
     assert not watch.interrupted()
     os.utime(place / "web1.abort", (1, 1))
     assert watch.interrupted(), "touched anew"

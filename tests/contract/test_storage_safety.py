@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import typing as t
 from pathlib import Path
 
@@ -124,6 +125,65 @@ def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -
     result = gone(connection)
     assert storage.volume_at(connection, DISK) is not None
     assert f"kept disk {DISK}" in " ".join(result["notes"])
+
+
+def pool_at(connection: t.Any, name: str, path: Path) -> t.Any:
+    path.mkdir(exist_ok=True)
+    return connection.storagePoolDefineXML(
+        f"<pool type='dir'><name>{name}</name><target><path>{path}</path></target></pool>"
+    )
+
+
+def overlay(path: Path, base: Path) -> Path:
+    subprocess.run(["qemu-img", "create", "-qu", "-f", "qcow2", "-b", base, "-F", "qcow2", path, "1M"], check=True)
+    return path
+
+
+@pytest.mark.parametrize("active", [True, False], ids=["running", "off"])
+@pytest.mark.parametrize(
+    "how", ["volume", "volume of an inactive pool", "volume of no pool", "link", "overlay", "overlay of a volume"]
+)
+def test_a_disk_stays_in_whatever_words_another_guest_names_it(
+    connection: t.Any, tmp_path: Path, how: str, active: bool
+) -> None:
+    pool_at(connection, "data", tmp_path / "data").create()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "data")
+    pool_at(connection, "again", link)  # libvirt knows no second pool of the same path
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1, "pool": "data"}])
+    path = tmp_path / "data/box1-system.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "1M"], check=True)
+    disks: dict[str, dict[str, t.Any]] = {
+        "volume": {"volume": f"data/{path.name}"},
+        "volume of an inactive pool": {"volume": f"again/{path.name}"},
+        "volume of no pool": {"volume": f"gone/{path.name}"},
+        "link": {"source": str(link / path.name)},
+        "overlay": {"source": str(overlay(tmp_path / "over.qcow2", link / path.name))},
+    }
+    if how in disks:
+        disk = f"<source file='{disks[how]['source']}'/>" if "source" in disks[how] else None
+        if disk is None:
+            pool, _slash, volume = disks[how]["volume"].partition("/")
+            disk = f"<source pool='{pool}' volume='{volume}'/>"
+        kind = "file" if "source" in disks[how] else "volume"
+        other = connection.defineXML(
+            f"<domain type='test'><name>box2</name><memory>1024</memory><os><type>hvm</type></os><devices>"
+            f"<disk type='{kind}' device='disk'><driver name='qemu' type='qcow2'/>{disk}<target dev='vda'/></disk>"
+            "</devices></domain>"
+        )
+        if active:
+            other.create()
+        user = "guest box2"
+    else:
+        between = overlay(tmp_path / "between.qcow2", path)
+        volume = Volume(
+            "data", "v.qcow2", f"{tmp_path}/data/v.qcow2", 1024**2, backing_path=str(between), backing_format="qcow2"
+        )
+        storage.create(connection, "data", host_xml.new_volume(volume), name=volume.name)
+        user = f"{tmp_path}/data/v.qcow2"
+    result = gone(connection)
+    assert f"kept disk {path} of box1: {user} uses it" in result["notes"]
+    assert storage.volume_at(connection, str(path)) is not None
 
 
 def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None:

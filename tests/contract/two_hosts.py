@@ -8,7 +8,7 @@ import typing as t
 import libvirt
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -138,7 +138,7 @@ def checked(source: Host, dest: Host) -> str:
 def converge(source: Host, dest: Host, *, check_mode: bool = False, **more: t.Any) -> str:
     """A run, whatever comes of it; why it failed."""
     try:
-        migrate.converge(ends(source, dest), options(**more), Gate(check_mode=check_mode), Watch("web1"))
+        migrate.converge(ends(source, dest), options(**more), Gate(check_mode=check_mode), ProgressWatch("web1"))
     except VirtError as error:
         return str(error)
     return ""

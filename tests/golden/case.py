@@ -133,13 +133,13 @@ def normal(xml: str) -> str:
 
 @contextlib.contextmanager
 def host(
-    monkeypatch: pytest.MonkeyPatch, found: dict[str, FoundGuest], keeps: t.Sequence[str] = ()
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, FoundGuest], managed_state: t.Sequence[str] = ()
 ) -> t.Iterator[t.Any]:
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it
     cannot be.
     """
     monkeypatch.setattr(query, "find", lambda _connection, name: found.get(name))
-    monkeypatch.setattr(query, "keeps", lambda _connection, _uuid: tuple(keeps))
+    monkeypatch.setattr(query, "managed_state", lambda _connection, _uuid: tuple(managed_state))
     monkeypatch.setattr(query, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:

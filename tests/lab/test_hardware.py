@@ -216,6 +216,54 @@ def test_a_balloon_that_is_ignored_is_said_not_asked_again(running: Outcome) -> 
     assert not again["changed"] and again["pending"] == ["memory.current: 64MiB -> 48MiB"]
 
 
+@pytest.mark.parametrize(("machine", "model"), [("q35", "virtio"), ("q35", "e1000"), ("pc", "virtio")])
+def test_a_guest_gets_devices_while_it_has_slots(machine: str, model: str) -> None:
+    """Until libvirt has no more, which check mode tells before; then they wait for a restart, which brings them."""
+    name, cards = f"{machine}-{model}", [{"name": "eth0", "type": "user", "model": "virtio"}]
+    made: dict[str, t.Any] = {**LEAST, "name": name, "machine": machine, "state": "running", "interfaces": [*cards]}
+    if (machine, model) == ("q35", "virtio"):  # where controllers are named, there are few ports
+        made["controllers"] = [{"type": "pci", "index": 0, "model": "pcie-root"}]
+    result = converge([made])[name]
+    assert not result.get("failed"), result["msg"]
+    pending: list[str] = []
+    while not pending and len(cards) < 40:
+        cards.append({"name": f"eth{len(cards)}", "type": "user", "model": model})
+        wish = {"name": name, "interfaces": cards}
+        checked, done = converge([wish], check=True)[name], converge([wish])[name]
+        assert not done.get("failed"), done["msg"]
+        assert {key: checked[key] for key in ("steps", "pending", "notes")} == {
+            key: done[key] for key in ("steps", "pending", "notes")
+        }
+        pending = done["pending"]
+    (note,) = done["notes"]
+    assert pending == [f"interfaces[{cards[-1]['name']}]: (unset) -> user"] and "has no free PCI" in note
+    card = f"<interface type='user'><model type='{model}'/></interface>"
+    refused = on(f"virsh attach-device {name} /dev/stdin --live 2>&1 || true", given=card)
+    assert "No more available PCI slots" in refused
+    assert not converge([wish])[name]["changed"]
+    restarted = converge([{**wish, "allow_restart": True, "force": True, "wait_timeout": 3}])[name]
+    assert not restarted["pending"] and shown(documents()[name], "count(devices/interface)") == str(len(cards))
+    on(f"virsh destroy {name} && virsh undefine {name}")
+
+
+def test_what_only_a_boot_brings_waits() -> None:
+    """Each of them fails when virsh tries it."""
+    name = "boots"
+    cdrom = {"name": "cd", "device": "cdrom", "bus": "sata", "source": f"{IMAGES}/medium.iso"}
+    drive = {"name": "drive", "device": "cdrom", "bus": "usb"}
+    usb = {"type": "usb", "index": 1, "model": "qemu-xhci"}
+    assert not converge([{"name": name, **LEAST, "state": "running"}])[name].get("failed")
+    wish = {"name": name, "disks": [cdrom, drive], "controllers": [usb]}
+    checked, done = converge([wish], check=True)[name], converge([wish])[name]
+    assert done["changed"] and done["pending"] == checked["pending"] and len(done["pending"]) == len(done["notes"]) == 3
+    assert not converge([wish])[name]["changed"]
+    for xml in documents("--inactive")[name].xpath("devices/disk | devices/controller[@type='usb'][@index='1']"):
+        device = etree.tostring(xml, encoding="unicode")
+        refused = f"virsh attach-device {name} /dev/stdin --live >/dev/null 2>&1 || echo refused"
+        assert on(refused, given=device).strip() == "refused", device
+    on(f"virsh destroy {name} && virsh undefine {name}")
+
+
 def test_a_common_cpu_is_what_libvirt_says() -> None:
     """The host's own model is what it has in common with itself."""
     model = "{{ told.host.domain_capabilities.host_model_xml }}"

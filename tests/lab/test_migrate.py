@@ -387,7 +387,10 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
 
 
 def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hypervisors) -> None:
-    """Byte for byte; the guest starts with them there, and nothing of them is left here."""
+    """Byte for byte; the guest starts with them there, and nothing of them is left here.
+
+    A directory that is missing there is made as libvirt makes it.
+    """
     wish = {"name": "uefi", "state": "running", "vcpus": 1, "memory": "256MiB", "disks": [], "interfaces": []}
     lab.play({"corral.virt.virt_domain": {**wish, "firmware": "efi", "tpm": {"model": "tpm-crb"}}}, hosts="hyper1")
     places = "/var/lib/libvirt/qemu/nvram /var/lib/libvirt/swtpm"
@@ -396,10 +399,12 @@ def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hyper
     lab.on("hyper1", "virsh destroy uefi")
     before = lab.on("hyper1", look)
     assert "uefi_VARS" in before and "tpm2-00" in before
-    guest = Guest(lab, "uefi", "")
+    guest, whose = Guest(lab, "uefi", ""), "stat -c '%a %U' /var/lib/libvirt/qemu/nvram"
+    made_by_libvirt = lab.on("hyper2", f"{whose} && rmdir /var/lib/libvirt/qemu/nvram")
     guest.move("hyper2")
     assert guest.on() == {"hyper2": "shut off"}
     assert lab.on("hyper2", look) == before
+    assert lab.on("hyper2", whose) == made_by_libvirt == "755 libvirt-qemu"
     assert lab.on("hyper1", look) == ""
     lab.on("hyper2", "virsh start uefi && virsh destroy uefi && virsh undefine uefi --nvram")
     assert "corral-" not in lab.on("hyper1", "virsh pool-list --all") + lab.on("hyper2", "virsh pool-list --all")

@@ -135,19 +135,19 @@ def plain() -> str:
 
 
 @pytest.fixture
-def deaf() -> str:
+def ports_filtered() -> str:
     """A running guest that hears nothing."""
     on("virsh -q destroy deaf 2>/dev/null; virsh -q start deaf")
     return "deaf"
 
 
-def test_states_come_about_and_are_left_alone(deaf: str) -> None:
-    cycle(name=deaf, state="paused")
-    assert state(deaf) == "paused (user)"
-    cycle(name=deaf, state="running")
-    assert state(deaf) == "running (unpaused)"
-    cycle(name=deaf, state="destroyed")
-    assert state(deaf) == "shut off (destroyed)"
+def test_states_come_about_and_are_left_alone(ports_filtered: str) -> None:
+    cycle(name=ports_filtered, state="paused")
+    assert state(ports_filtered) == "paused (user)"
+    cycle(name=ports_filtered, state="running")
+    assert state(ports_filtered) == "running (unpaused)"
+    cycle(name=ports_filtered, state="destroyed")
+    assert state(ports_filtered) == "shut off (destroyed)"
 
 
 def test_shutdown_is_known_when_it_happens(plain: str) -> None:
@@ -173,27 +173,27 @@ def test_guest_that_hears_late_is_asked_again() -> None:
     assert "lifecycle Shutdown Finished after guest request" in kinds("late")
 
 
-def test_deaf_guest_runs_on_unless_forced(deaf: str) -> None:
-    output = module(name=deaf, state="shutdown", wait_timeout=2, ok=False)
+def test_deaf_guest_runs_on_unless_forced(ports_filtered: str) -> None:
+    output = module(name=ports_filtered, state="shutdown", wait_timeout=2, ok=False)
     assert "cannot shut down deaf: it did not do so within 2 s" in output
     assert "in its firmware or has nothing to boot from" in output, "SeaBIOS has read one sector"
-    assert state(deaf) == "running (booted)"
-    output = module(name=deaf, state="rebooted", wait_timeout=2, ok=False)
+    assert state(ports_filtered) == "running (booted)"
+    output = module(name=ports_filtered, state="rebooted", wait_timeout=2, ok=False)
     assert "cannot reboot deaf: it did not do so within 2 s" in output
     assert "set force: true to reset it then" in output
-    before = kinds(deaf)
-    module(name=deaf, state="rebooted", wait_timeout=2, force=True)
+    before = kinds(ports_filtered)
+    module(name=ports_filtered, state="rebooted", wait_timeout=2, force=True)
     assert "reboot" not in before
-    assert "reboot" in kinds(deaf), "reset"
-    module(name=deaf, state="shutdown", wait_timeout=2, force=True)
-    assert state(deaf) == "shut off (destroyed)"
+    assert "reboot" in kinds(ports_filtered), "reset"
+    module(name=ports_filtered, state="shutdown", wait_timeout=2, force=True)
+    assert state(ports_filtered) == "shut off (destroyed)"
 
 
-def test_only_asked_nobody_waits(plain: str, deaf: str) -> None:
+def test_only_asked_nobody_waits(plain: str, ports_filtered: str) -> None:
     """Would the deaf one be waited for, this would take all the time there is and fail."""
-    assert "ask to shut down deaf" in module(name=deaf, state="shutdown", wait=False, wait_timeout=COMMAND_S)
-    assert "ask to reboot deaf" in module(name=deaf, state="rebooted", wait=False, wait_timeout=COMMAND_S)
-    assert state(deaf) == "running (booted)"
+    assert "ask to shut down deaf" in module(name=ports_filtered, state="shutdown", wait=False, wait_timeout=COMMAND_S)
+    assert "ask to reboot deaf" in module(name=ports_filtered, state="rebooted", wait=False, wait_timeout=COMMAND_S)
+    assert state(ports_filtered) == "running (booted)"
     module(name=plain, state="shutdown", wait=False)
     on("for try in $(seq 50); do virsh domstate plain | grep -q off && break; sleep 0.2; done")
     assert state(plain) == "shut off (shutdown)"

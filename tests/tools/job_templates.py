@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
 from ansible_collections.corral.virt.plugins.modules import virt_migrate
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _surveys
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._surveys import Question
 
 __all__ = ["ACTIONS", "PATTERN", "awx", "files", "pattern", "playbook", "rundeck", "semaphore", "stale"]
@@ -47,17 +47,17 @@ def _texts() -> dict[str, str]:
 TEXTS = _texts()
 
 
-def questions(action: Action) -> list[Question]:
+def questions(action: PlaybookAction) -> list[Question]:
     """The survey of an action."""
     return _surveys.survey(action, TEXTS)
 
 
-def description(action: Action) -> str:
+def description(action: PlaybookAction) -> str:
     """What it does, and whether a mistake costs something."""
     return action.description + (" (destructive)" if action.destructive else "")
 
 
-def playbook(action: Action) -> str:
+def playbook(action: PlaybookAction) -> str:
     """A project's playbook for a job template: AWX runs files of the project only."""
     return f"---\n- name: {action.description}\n  ansible.builtin.import_playbook: corral.virt.{action.name}\n"
 

@@ -66,9 +66,10 @@ Lines = dict[str, dict[int, set[str]]]  # file -> line -> tests that run it
 def targets() -> list[str]:
     """The rooms that decide."""
     plans = sorted(path for path in (ROOT / "plugins/module_utils/_plan").glob("*.py") if path.stem != "__init__")
+    nouns = sorted(path for path in (ROOT / "plugins/module_utils/_noun").glob("*.py") if path.stem != "__init__")
     rules = [ROOT / f"plugins/module_utils/_xml/{name}.py" for name in RULES]
     fronts = [ROOT / f"plugins/module_utils/_front/{name}.py" for name in ("reconcile", "disk_moves")]
-    return [str(path.relative_to(ROOT)) for path in (*plans, *rules, *fronts)]
+    return [str(path.relative_to(ROOT)) for path in (*plans, *nouns, *rules, *fronts)]
 
 
 def git(*arguments: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.tests.contract.awx_server import survey_problem
 from ansible_collections.corral.virt.tests.tools import job_templates, payload
 
@@ -31,7 +31,7 @@ def test_every_action_that_is_a_job_has_a_job_template() -> None:
 
 
 @NAMED
-def test_awx_takes_the_survey(action: Action) -> None:
+def test_awx_takes_the_survey(action: PlaybookAction) -> None:
     assert survey_problem({"name": "", "description": "", "spec": SURVEYS[action.name]}) is None
 
 
@@ -58,14 +58,14 @@ def test_awx_does_not_take_every_survey(wrong: dict[str, t.Any]) -> None:
 
 
 @NAMED
-def test_no_question_is_about_a_secret(action: Action) -> None:
+def test_no_question_is_about_a_secret(action: PlaybookAction) -> None:
     """What is answered is shown with the job."""
     secret = {name for name, argument in action.arguments.items() if argument.confidential}
     assert set(action.survey) & secret == set()
 
 
 @NAMED
-def test_who_must_confirm_is_asked(action: Action) -> None:
+def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
     assert not action.destructive or "confirm" in action.survey
     required = {name for name, argument in action.arguments.items() if argument.required}
     assert required <= set(action.survey)
@@ -75,7 +75,7 @@ SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", 
 
 
 @NAMED
-def test_a_survey_whose_optional_questions_nobody_answers_is_good(action: Action) -> None:
+def test_a_survey_whose_optional_questions_nobody_answers_is_good(action: PlaybookAction) -> None:
     """AWX gives defaults of their types, Semaphore and Rundeck as texts, and each of them may give ''."""
     survey = SURVEYS[action.name]
     needed = {name: SAMPLES[name] for name in ("guest",) if name in action.survey}

@@ -508,6 +508,29 @@ def test_names_say_something() -> None:
     assert {label(path): banned(path) for path in FILES if banned(path)} == {}
 
 
+OF_ANSIBLE = {"ActionModule", "CallbackModule", "FilterModule", "InventoryModule", "ModuleDocFragment"}
+
+
+def bases(node: ast.ClassDef) -> set[str]:
+    """The last words of the classes that a class derives from."""
+    return {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases}
+
+
+def test_a_name_is_that_of_one_class() -> None:
+    """Steps are called by what they do, and written with their module."""
+    classes = [
+        (node.name, label(path))
+        for path in FILES
+        for node in payload.tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in OF_ANSIBLE
+        if not any(base.endswith("Step") for base in bases(node))
+    ]
+    places: dict[str, list[str]] = {}
+    for name, place in classes:
+        places.setdefault(name, []).append(place)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def test_packages_export_nothing() -> None:
     """What an __init__ imports travels with everyone who only passes through: there is none."""
     assert [label(path) for path in FILES if path.name == "__init__.py" and path.read_text().strip()] == []

@@ -31,7 +31,7 @@ Log = list[dict[str, str]]
 Texts = dict[str, t.Optional[str]]
 
 
-class Problem(Exception):
+class SwitchFailed(Exception):
     """Why the bridge was taken back."""
 
 
@@ -113,16 +113,16 @@ def addresses(link: str) -> list[dict[str, t.Any]]:
     """As `ip` shows them; none of a link that is not there."""
     try:
         found = json.loads(run(["ip", "-j", "addr", "show", "dev", link]) or "[]")
-    except Problem:
+    except SwitchFailed:
         return []
     return [row for each in found if each for row in each["addr_info"]]
 
 
 def wait_for(condition: t.Callable[[], bool], deadline: float, problem: str) -> None:
-    """Raises Problem when it does not come about in time."""
+    """Raises SwitchFailed when it does not come about in time."""
     while not condition():
         if time.monotonic() > deadline:
-            raise Problem(problem)
+            raise SwitchFailed(problem)
         time.sleep(POLL_S)
 
 
@@ -131,7 +131,7 @@ def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = Fal
     for command in commands:
         try:
             printed = run(command)
-        except Problem as problem:
+        except SwitchFailed as problem:
             log.append({"command": " ".join(command), "output": str(problem)})
             if must:
                 raise
@@ -140,7 +140,7 @@ def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = Fal
 
 
 def run(command: t.Sequence[str]) -> str:
-    """What a program printed; raises Problem."""
+    """What a program printed; raises SwitchFailed."""
     text = " ".join(command)
     try:
         done = subprocess.run(
@@ -152,9 +152,9 @@ def run(command: t.Sequence[str]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Problem(f"{text} failed: {error}") from error
+        raise SwitchFailed(f"{text} failed: {error}") from error
     if done.returncode:
-        raise Problem(f"{text} failed: {(done.stderr or done.stdout).strip()}")
+        raise SwitchFailed(f"{text} failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 

@@ -34,6 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.image import CH
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["Opener", "Part", "check", "copy", "download", "read_bytes", "unpack"]
 
@@ -171,7 +172,7 @@ class Part:
             remove(self.path)
             free = os.statvfs(os.path.dirname(self.path))
             raise Failed(
-                f"cannot write {self.path}: {error.strerror} ({free.f_bavail * free.f_frsize // 1024**2} MiB are free "
+                f"cannot write {self.path}: {error.strerror} ({bytes_text(free.f_bavail * free.f_frsize)} are free "
                 "there without it); it was removed; make room, or use another pool"
             ) from error
 

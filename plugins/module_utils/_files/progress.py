@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 
-__all__ = ["Note", "Progress", "Tell", "Watch"]
+__all__ = ["Progress", "ProgressNote", "ProgressWatch", "Tell"]
 
 _INTERVAL_S = 0.5
 
@@ -52,7 +52,7 @@ class Progress:
                 os.unlink(path)
 
 
-class Note:
+class ProgressNote:
     """Whether somebody left a file to tell this run something since it began.
 
     An older one was left to an earlier run.
@@ -79,7 +79,7 @@ class Note:
             os.unlink(self._path)
 
 
-class Watch:
+class ProgressWatch:
     """What a run on one guest tells, and hears.
 
     Entered by who holds the guest's lock: what another run tells and hears is not removed.
@@ -87,9 +87,9 @@ class Watch:
 
     def __init__(self, name: str) -> None:
         path = os.path.join(private.place(), name)
-        self.tell, self.interrupted = Progress(f"{path}.progress"), Note(f"{path}.abort")
+        self.tell, self.interrupted = Progress(f"{path}.progress"), ProgressNote(f"{path}.abort")
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ProgressWatch:
         return self
 
     def __exit__(self, *_ignored: object) -> None:

@@ -45,8 +45,8 @@ from ansible_collections.corral.virt.plugins.module_utils._files.trust import ca
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     KEY_BITS,
     Certificate,
-    File,
     FoundTls,
+    FoundTlsFile,
     Identity,
     TlsFile,
     TlsSpec,
@@ -86,13 +86,13 @@ _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
     """The identity below `root` as it stands, judged by what the authority says."""
-    files: dict[str, File] = {}
+    files: dict[str, FoundTlsFile] = {}
     contents: dict[str, bytes] = {}
     for place in identity.places:
         path = Path(root, place.path)
         with contextlib.suppress(FileNotFoundError):
             contents[place.path], status = path.read_bytes(), path.stat()
-            files[place.path] = File(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
+            files[place.path] = FoundTlsFile(place, _owner(status), _group(status), stat.S_IMODE(status.st_mode))
     if not files:
         return FoundTls(files={}, same_crl=not trust.crl)
     need_library()
@@ -124,7 +124,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
     )
 
 
-def _judged(file: File, contents: t.Mapping[str, bytes], ours: t.Any, identity: Identity) -> File:
+def _judged(file: FoundTlsFile, contents: t.Mapping[str, bytes], ours: t.Any, identity: Identity) -> FoundTlsFile:
     """The same file with what is wrong with it."""
     foreign, fault = _foreign(file.place, contents[file.place.path], ours), _fault(file.place, contents, identity)
     return dataclasses.replace(file, foreign=foreign, fault=fault)

@@ -40,9 +40,11 @@ def _awaited(one: dict[str, t.Any]) -> tuple[str, steps.WaitForAddress]:
     return uuid, step
 
 
-def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, addresses.Outcome]) -> dict[str, t.Any]:
+def _result(
+    connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, addresses.AddressOutcome]
+) -> dict[str, t.Any]:
     uuid, step = _awaited(one)
-    outcome = outcomes.get(uuid, addresses.Outcome(step.guest))
+    outcome = outcomes.get(uuid, addresses.AddressOutcome(step.guest))
     if outcome.addresses:
         return {
             **_without_wait(one),

@@ -18,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
     SOURCES,
+    AddressClaim,
     AddressedGuest,
-    Claim,
     HostLinks,
     Sighting,
 )
@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import frame, st
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
-__all__ = ["Outcome", "changes", "do", "find", "leased", "notes", "refresh"]
+__all__ = ["AddressOutcome", "changes", "do", "find", "leased", "notes", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
@@ -42,7 +42,7 @@ Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class AddressOutcome:
     """What was found of one guest. `record` is what is to be recorded; None: as it is."""
 
     name: str
@@ -77,7 +77,7 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
     }
 
 
-def _diff(outcomes: t.Iterable[Outcome]) -> dict[str, dict[str, list[str]]]:
+def _diff(outcomes: t.Iterable[AddressOutcome]) -> dict[str, dict[str, list[str]]]:
     """Each guest's record of addresses, with how they were seen."""
     changed = [(one.name, one.before, one.record or ()) for one in outcomes]
     return {
@@ -98,7 +98,7 @@ def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.An
     return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
 
 
-def changes(outcomes: t.Mapping[str, Outcome]) -> dict[steps.RecordAddresses, str]:
+def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[steps.RecordAddresses, str]:
     """The steps that record what was found, each with its guest's UUID."""
     return {
         steps.RecordAddresses(
@@ -116,7 +116,7 @@ def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
             metadata.set_addresses(query.by_uuid(connection, uuid), step.xml)
 
 
-def notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[str]:
+def notes(outcomes: t.Mapping[str, AddressOutcome], taker: str | None = None) -> list[str]:
     """Recorded addresses that are another guest's now, or just this one's."""
     lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
     return [
@@ -126,7 +126,7 @@ def notes(outcomes: t.Mapping[str, Outcome], taker: str | None = None) -> list[s
     ]
 
 
-def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Outcome]:
+def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, AddressOutcome]:
     """What was found of each, and of other guests whose recorded address is one of these guests' now, by UUID.
 
     A guest that has an address, or is off, is no longer waited for.
@@ -159,11 +159,11 @@ class _Search:
         self.links = HostLinks()
         self.guests: dict[str, AddressedGuest] = {}
         self.connected: set[str] = set()  # guests whose agents are there
-        self.claims: dict[str, dict[tuple[str, str], Claim]] = {}
+        self.claims: dict[str, dict[tuple[str, str], AddressClaim]] = {}
         self.begun_s = time.monotonic()
         self.since: dict[str, float] = {}  # when a guest's first address was believed
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, AddressOutcome]:
         """Look until every guest has an address, is off, or its time is over."""
         looked_s = asked_s = -_ASK_S
         while True:
@@ -188,7 +188,7 @@ class _Search:
     def _source(self, uuid: str) -> str:
         return self.searches[uuid].source if uuid in self.searches else ""
 
-    def _waits(self, uuid: str, verdict: plans.Verdict, now_s: float) -> bool:
+    def _waits(self, uuid: str, verdict: plans.AddressVerdict, now_s: float) -> bool:
         guest, believed = self.guests.get(uuid), verdict.believed.get(uuid, ())
         if (
             now_s - self.begun_s >= self.searches[uuid].timeout_s
@@ -241,7 +241,7 @@ class _Search:
             for uuid, guest in self.guests.items():
                 is_its_own = any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics)
                 if is_its_own and self._source(uuid) in ("any", "arp", ""):
-                    self._claim(uuid, [Claim(mac, address, "arp")])
+                    self._claim(uuid, [AddressClaim(mac, address, "arp")])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)
 
@@ -253,7 +253,7 @@ class _Search:
             if claim and nic in by_nic and self._source(by_nic[nic]) in ("any", "packets", ""):
                 self._claim(by_nic[nic], [claim])
 
-    def _claim(self, uuid: str, claims: t.Iterable[Claim]) -> None:
+    def _claim(self, uuid: str, claims: t.Iterable[AddressClaim]) -> None:
         known = self.claims.setdefault(uuid, {})
         for claim in claims:
             before = known.get((claim.mac, claim.address))
@@ -266,7 +266,7 @@ class _Search:
             for uuid, guest in self.guests.items()
         ]
 
-    def _outcomes(self, verdict: plans.Verdict) -> dict[str, Outcome]:
+    def _outcomes(self, verdict: plans.AddressVerdict) -> dict[str, AddressOutcome]:
         found = {}
         for guest in self._heard():
             believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
@@ -278,7 +278,7 @@ class _Search:
                 else guest.seen
             )
             entries = tuple(entry for entry in readings if entry not in lost)
-            found[guest.uuid] = Outcome(
+            found[guest.uuid] = AddressOutcome(
                 guest.name,
                 tuple(plans.addresses(guest, believed)),
                 verdict.refused[guest.uuid],

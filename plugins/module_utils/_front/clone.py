@@ -165,19 +165,13 @@ def _raw_disk_files(connection: t.Any) -> set[str]:
     """The files that guests of this host have as raw disks."""
     guests = query.of_all(connection, query.found)
     documents = [xml for guest in guests for xml in (guest.xml, guest.live_xml) if xml]
-    located = functools.partial(_located, connection)
+    located = functools.partial(storage.path_in, connection)
     return {os.path.realpath(path) for xml in documents for path in chain.raw_sources(xml, located)}
-
-
-def _located(connection: t.Any, pool: str, volume: str) -> str | None:
-    """The path of a volume, by which guests name a disk too."""
-    xml = storage.volume_in(connection, pool, volume)
-    return t.cast("str | None", host_xml.volume(xml)["path"]) if xml else None
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that have a file, in whatever place of a chain."""
-    found, located = [], functools.partial(_located, connection)
+    found, located = [], functools.partial(storage.path_in, connection)
     for guest in query.of_all(connection, query.found):
         live_links = chain.links(guest.live_xml, located) if guest.live_xml else []
         now = [link for link in live_links if link.path == path]
@@ -185,7 +179,7 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
         forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
         found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
         if stored and not now:
-            saved = not guest.active and "managed_save" in query.keeps(connection, guest.uuid)
+            saved = not guest.active and "managed_save" in query.managed_state(connection, guest.uuid)
             found.append(Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget))
     return tuple(found)
 

@@ -88,7 +88,7 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
     concurrent_changes.check_path_free(path, user=migration_files.users(endpoints.dest, uuid).get(path), taken=False)
     with (
         directories.pool_for(endpoints.source, directory) as here,
-        directories.pool_for(endpoints.dest, directory, build=True) as there,
+        directories.pool_like(endpoints.dest, directory, endpoints.source, here) as there,
     ):
         migration_files.clear(endpoints, uuid, [path])
         concurrent_changes.check_path_free(

@@ -16,8 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     RESTART_TIMEOUT_S,
     UNITS,
+    DaemonFacts,
     Daemons,
-    Facts,
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
@@ -73,9 +73,9 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     }
 
 
-def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> Facts:
+def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> DaemonFacts:
     times = {path: systemd.changed(path) for files in there.reads.values() for path in files}
-    return Facts(
+    return DaemonFacts(
         units=units,
         texts={path: configuration.read(path) for path in there.files},
         changed={path: time_s for path, time_s in times.items() if time_s is not None},

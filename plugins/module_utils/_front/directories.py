@@ -10,11 +10,14 @@ import contextlib
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import transfer
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._plan.directory import access_there
+from ansible_collections.corral.virt.plugins.module_utils._xml import directory as xml
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
 
-__all__ = ["inactive_at", "pool_at", "pool_for"]
+__all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
 
 
 def pool_at(connection: t.Any, directory: str) -> str | None:
@@ -28,20 +31,33 @@ def inactive_at(connection: t.Any, directory: str) -> str | None:
 
 
 def _at(directory: str, pools: t.Mapping[str, str]) -> str | None:
-    paths = {host_xml.pool(xml)["path"]: name for name, xml in pools.items()}
+    paths = {host_xml.pool(document)["path"]: name for name, document in pools.items()}
     return next(
         (name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None
     )
 
 
 @contextlib.contextmanager
-def pool_for(connection: t.Any, directory: str, *, build: bool = False) -> t.Iterator[str]:
+def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
     """The name of an active pool that is this directory.
 
-    One made for the length of the `with` block where there is none. The directory itself is made only when told to
-    `build`; else NotFound is raised where it is missing.
+    One made for the length of the `with` block where there is none. Raises NotFound where the directory is missing.
     """
     known = pool_at(connection, directory)
-    opened = transfer.opened(connection, directory, new_pool(directory), build=build)
+    opened = transfer.opened(connection, directory, new_pool(directory), build=False)
     with contextlib.nullcontext(known) if known else opened as name:
+        yield name
+
+
+@contextlib.contextmanager
+def pool_like(connection: t.Any, directory: str, source: t.Any, pool: str) -> t.Iterator[str]:
+    """The same, where a directory that is missing is made as the one of a pool of the `source`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            name = stack.enter_context(pool_for(connection, directory))
+        except NotFound:
+            here = xml.access(storage.pool_xml(source, pool))
+            users = (xml.qemu_user(query.capabilities(end)) for end in (source, connection))
+            document = new_pool(directory, access_there(here, *users))
+            name = stack.enter_context(transfer.opened(connection, directory, document, build=True))
         yield name

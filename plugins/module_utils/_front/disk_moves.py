@@ -7,18 +7,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import directories, migration_files, pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import File, MigratingDisk, deletable, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+    MigratingDisk,
+    VolumeFile,
+    deletable,
+    ways,
+)
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -51,7 +57,8 @@ def disks(
         storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
     ]
     seen = [dataclasses.replace(reader.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
-    waiting = set(sources(found.xml)) - set(sources(document))
+    located = functools.partial(storage.path_in, endpoints.source)
+    waiting = set(sources(found.xml, located)) - set(sources(document, located))
     moves = ways(
         found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
     )
@@ -62,16 +69,9 @@ def disks(
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
-    folders: dict[str, set[str]] = {}
-    for path in paths:
-        folders.setdefault(os.path.dirname(path), set()).add(path)
-    used = {folder: pool_directory.users(source, folder, but=uuid) for folder in folders}
-    return {
-        path
-        for folder, inside in folders.items()
-        for path in inside
-        if os.path.basename(os.path.realpath(path)) not in used[folder]
-    }
+    wanted = set(paths)
+    used = file_users.users(source, but=uuid) if wanted else None
+    return {path for path in wanted if used and used.of(path) is None}
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
@@ -103,7 +103,7 @@ class _Reader:
     def __init__(
         self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str], assumed: bool
     ) -> None:
-        self._ends, self._pools, self._ours, self._assumed = endpoints, pools, ours, assumed
+        self._endpoints, self._pools, self._ours, self._assumed = endpoints, pools, ours, assumed
         self._fresh: set[str] = set()
 
     def disk(self, item: t.Mapping[str, t.Any], mode: str) -> MigratingDisk:
@@ -114,38 +114,40 @@ class _Reader:
             str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))
         )
         if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
-            facts = dataclasses.replace(facts, vouched=True, relabelled=" and ".join(_relabelled(self._ends.source)))
+            facts = dataclasses.replace(
+                facts, vouched=True, relabelled=" and ".join(_relabelled(self._endpoints.source))
+            )
         facts = dataclasses.replace(facts, cache=item.get("cache"))
         pool = self._pools.get(os.path.normpath(os.path.dirname(path)))
         if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
             return facts
         self._refresh(pool.name)
-        file = _as_defined(_file(self._ends.source, path) or self._new(path), item)
+        file = _as_defined(_file(self._endpoints.source, path) or self._new(path), item)
         base = file.backing_path if file else None
         verdict = self._verdict(base) if base else ""
         return dataclasses.replace(
             facts,
             pool=pool,
-            taken=storage.volume_in(self._ends.dest, pool.name, facts.name) is not None,
+            taken=storage.volume_in(self._endpoints.dest, pool.name, facts.name) is not None,
             ours=path in self._ours,
             file=file,
-            base=_file(self._ends.source, base) if base else None,
-            base_there=_file(self._ends.dest, base) if base else None,
+            base=_file(self._endpoints.source, base) if base else None,
+            base_there=_file(self._endpoints.dest, base) if base else None,
             base_altered=verdict == "altered",
             base_unknown=verdict == "unknown",
         )
 
-    def _new(self, path: str) -> File | None:
+    def _new(self, path: str) -> VolumeFile | None:
         """A file that came into its pool behind libvirt's back."""
-        pool = directories.pool_at(self._ends.source, os.path.dirname(path))
+        pool = directories.pool_at(self._endpoints.source, os.path.dirname(path))
         if pool is None:
             return None
-        storage.refresh(self._ends.source, pool)
-        return _file(self._ends.source, path)
+        storage.refresh(self._endpoints.source, pool)
+        return _file(self._endpoints.source, path)
 
     def _refresh(self, pool: str) -> None:
         if pool not in self._fresh:
-            storage.refresh(self._ends.dest, pool)
+            storage.refresh(self._endpoints.dest, pool)
             self._fresh.add(pool)
 
     def _verdict(self, base: str) -> str:
@@ -157,24 +159,24 @@ class _Reader:
         if pool is None:
             return "unknown"
         self._refresh(pool.name)
-        text = storage.read(self._ends.dest, pool.name, manifest_name(content))
-        xml = storage.volume_at(self._ends.dest, base)
+        text = storage.read(self._endpoints.dest, pool.name, manifest_name(content))
+        xml = storage.volume_at(self._endpoints.dest, base)
         if text is None or xml is None:
             return "unknown"
         manifest, seen = read_manifest(text.decode(errors="replace"), base), host_xml.volume(xml)
         if seen["modified_s"] > manifest.fetched_s + _CLOCK_S:
             return "altered"
         # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
-        known = (self._ends.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
+        known = (self._endpoints.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
         if (
             not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"])
-            and known not in self._ends.verified
+            and known not in self._endpoints.verified
         ):
             if self._assumed:
                 return "unknown"
-            if transfer.digest(self._ends.dest, pool.name, content) != manifest.sha256:
+            if transfer.digest(self._endpoints.dest, pool.name, content) != manifest.sha256:
                 return "altered"
-        self._ends.verified.add(known)
+        self._endpoints.verified.add(known)
         return "same"
 
 
@@ -209,7 +211,7 @@ def _inside(path: str, directory: str) -> bool:
     return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
-def _as_defined(file: File | None, item: t.Mapping[str, t.Any]) -> File | None:
+def _as_defined(file: VolumeFile | None, item: t.Mapping[str, t.Any]) -> VolumeFile | None:
     """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
     if file is None or item.get("format") != "raw":
         return file
@@ -222,9 +224,9 @@ def _as_defined(file: File | None, item: t.Mapping[str, t.Any]) -> File | None:
     )
 
 
-def _file(connection: t.Any, path: str) -> File | None:
+def _file(connection: t.Any, path: str) -> VolumeFile | None:
     xml = storage.volume_at(connection, path)
     if xml is None:
         return None
     found = host_xml.volume(xml)
-    return File(path, **{key: found[key] for key in _FILE})
+    return VolumeFile(path, **{key: found[key] for key in _FILE})

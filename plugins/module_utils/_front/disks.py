@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os.path
 import typing as t
 
@@ -19,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.header import H
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
-    Origin,
+    DiskOrigin,
     Question,
     Site,
     SiteOf,
@@ -56,7 +57,7 @@ def _size(xml: str | None) -> int | None:
     return None if xml is None else int(host_xml.volume(xml)["capacity_bytes"])
 
 
-def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> Origin | None:
+def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> DiskOrigin | None:
     """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run
     may prune.
     """
@@ -72,7 +73,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
     content = contents.hold(found["path"], locks) if here else found["path"]
     written = here and bool(question.copy_of) and os.path.isfile(content) and not files.keep_unwritten(content, locks)
     below = header.chain(content)[1:] if here else []
-    return Origin(
+    return DiskOrigin(
         path=found["path"],
         content=content,
         format=found["format"],
@@ -92,5 +93,6 @@ def _guest_with(connection: t.Any, path: str) -> str | None:
     """The guest whose disk a file is. Contents are immutable: nobody's disk."""
     if CONTENT_NAME.search(path):
         return None
+    located = functools.partial(storage.path_in, connection)
     guests = query.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))
-    return next((name for name, xml in guests if path in sources(xml)), None)
+    return next((name for name, xml in guests if path in map(os.path.realpath, sources(xml, located))), None)

@@ -104,8 +104,8 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     name, problems = params["name"], Problems()
     problems.tried(lambda: _units.check_given_name(name, what="name"))
     texts = {option: params.get(option) for option in ("title", "description")}
-    spoken = {key: value for key, value in params.items() if key not in ("name", "cloud_init", "xml", *texts)}
-    problems.found += [*control_characters(spoken, name), *control_characters(texts, name, allowed="\n\t")]
+    stated = {key: value for key, value in params.items() if key not in ("name", "cloud_init", "xml", *texts)}
+    problems.found += [*control_characters(stated, name), *control_characters(texts, name, allowed="\n\t")]
     given = {**params, **{option: _dictionary(option, params.get(option), name, problems.found) for option in DICTS}}
     fields = fields_of(DOMAIN, given, name, problems.found)
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems.found, "graphics.")

@@ -96,7 +96,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
         name=found.name,
         uuid=found.uuid,
         state=found.state,
-        keeps=query.keeps(connection, found.uuid),
+        managed_state=query.managed_state(connection, found.uuid),
         job=job,
         **host_bindings.needs(xml),
     )

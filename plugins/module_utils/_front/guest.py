@@ -76,11 +76,8 @@ class _Host:
     def find(self, name: str) -> FoundGuest | None:
         return query.find(self._connection, name)
 
-    def guests(self) -> list[FoundGuest]:
-        return query.of_all(self._connection, query.found)
-
-    def keeps(self, uuid: str) -> tuple[str, ...]:
-        return query.keeps(self._connection, uuid)
+    def managed_state(self, uuid: str) -> tuple[str, ...]:
+        return query.managed_state(self._connection, uuid)
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
@@ -122,10 +119,23 @@ class _Host:
 
         return seeds.answer(self._connection, guest, question)
 
-    def volumes(self) -> list[dict[str, t.Any]]:
+    def located(self, pool: str, volume: str) -> str | None:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 
-        return [host_xml.volume(xml) for xml in storage.all_volumes(self._connection)]
+        return storage.path_in(self._connection, pool, volume)
+
+    def volumes(self) -> list[str]:
+        from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+
+        return [host_xml.volume(xml)["path"] for xml in storage.all_volumes(self._connection)]
+
+    def users(self, paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
+        if not paths:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._front import file_users
+
+        found = file_users.users(self._connection, but=but, without=paths)
+        return {path: user for path in paths for user in (found.of(path),) if user}
 
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if not paths:

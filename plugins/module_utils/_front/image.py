@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import image as
 from ansible_collections.corral.virt.plugins.module_utils._files import workplace
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front import file_users, pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
@@ -124,7 +124,7 @@ class _Work:
             plans.refuse_stranger(self.image, content, same=self._is_wanted(content))
         if plans.was_compared(self.image, self.found, steps) or self._is_unchanged():
             return steps
-        return plans.replaced(self.image, pool_directory.users(self.connection, self.image.directory))
+        return plans.replaced(self.image, file_users.users(self.connection).inside(self.image.directory))
 
     def _present(self) -> list[plans.ImageStep]:
         if self.image.checksum:
@@ -174,7 +174,7 @@ class _Work:
         self.notes = plans.strangers(self.found)
         old = plans.old(self.image, self.found, bringing, every=self.absent)
         claimed = contents.claim([os.path.join(self.image.directory, file) for file in old], stack) if stack else set()
-        users = pool_directory.users(self.connection, self.image.directory) if old else {}
+        users = file_users.users(self.connection).inside(self.image.directory) if old else {}
         users.update({os.path.basename(path): "a disk that is being created" for path in claimed})
         if self.absent:
             return plans.absent(self.image, self.found, users)

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import Watch
+from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._front import (
     copy_offline,
     disk_moves,
@@ -49,7 +49,7 @@ __all__ = ["converge"]
 _MEASURED_S = 1.1  # how much memory a guest writes is measured for a second
 
 
-def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
+def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> dict[str, t.Any]:
     """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
 
     `watch` hears how far it is; once it is interrupted, the guest stays where it is.
@@ -76,7 +76,7 @@ def _result(
     }
 
 
-def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> dict[str, t.Any]:
+def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> dict[str, t.Any]:
     """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
     found = query.find(endpoints.source, params["name"])
     if found is None:
@@ -122,8 +122,8 @@ class _Scene:
 class _Run:
     """One guest's way, from look to look."""
 
-    def __init__(self, endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: Watch) -> None:
-        self.ends, self.params, self.gate = endpoints, params, gate
+    def __init__(self, endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> None:
+        self.endpoints, self.params, self.gate = endpoints, params, gate
         self._tell, self._interrupted = watch.tell, watch.interrupted
         self.name: str = params["name"]
         self.notes: list[str] = []
@@ -152,7 +152,7 @@ class _Run:
         return self.converge(first)
 
     def _look(self) -> _Scene:
-        endpoints, name = self.ends, self.name
+        endpoints, name = self.endpoints, self.name
         found, source, dest = (
             query.find(endpoints.source, name),
             looks.host(endpoints.source),
@@ -192,20 +192,20 @@ class _Run:
         if scene.seen.begun == "here":  # a copy of it there is none of others
             others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
             dest = dataclasses.replace(dest, guests=others)
-        domain = query.by_uuid(self.ends.source, found.uuid)
+        domain = query.by_uuid(self.endpoints.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
         move = self._move(found, scene.recorded, source, dest)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
-            dest = dataclasses.replace(dest, pools=looks.pools(self.ends.dest))
-        guest = looks.guest(self.ends.source, found)
-        lacks = looks.cpu_misfit(self.ends.dest, dest, found.live_xml) if found.live_xml else None
-        deaf = ports.filtered(move.dest) if preflight.uses_ports(move) else None
-        preflight.check(move, guest, source, dest, lacks=lacks, deaf=deaf)
+            dest = dataclasses.replace(dest, pools=looks.pools(self.endpoints.dest))
+        guest = looks.guest(self.endpoints.source, found)
+        lacks = looks.cpu_misfit(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
+        ports_filtered = ports.filtered(move.dest) if preflight.uses_ports(move) else None
+        preflight.check(move, guest, source, dest, lacks=lacks, ports_filtered=ports_filtered)
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
-        steps, wanted = plans.steps(move), disk_moves.images(self.ends.source, move.disks)
+        steps, wanted = plans.steps(move), disk_moves.images(self.endpoints.source, move.disks)
         self.gate.run(steps, self._do)
         shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
@@ -225,7 +225,7 @@ class _Run:
     def _dirtying(self, domain: t.Any) -> int | None:
         """In check mode the second is waited for; else the move does not wait for a figure."""
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
-        return migrate.dirty_mib_s(self.ends.source, domain)
+        return migrate.dirty_mib_s(self.endpoints.source, domain)
 
     def _move(
         self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
@@ -238,7 +238,7 @@ class _Run:
             # off since an earlier run
             autostart=found.autostart or bool(recorded.get("moving") and recorded.get("moving_autostart")),
             disks=disk_moves.disks(
-                self.ends,
+                self.endpoints,
                 self.params,
                 found,
                 dest,
@@ -263,9 +263,9 @@ class _Run:
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
         """What a run that was interrupted after the guest had arrived did not do any more."""
         there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
-        left = owned_disks.look(self.ends.source, recorded.get("moving_goes") or ())
+        left = owned_disks.look(self.endpoints.source, recorded.get("moving_goes") or ())
         goes = [path for path, disk in left.items() if not disk.gone]
-        free = disk_moves.unused(self.ends.source, goes, there.uuid)
+        free = disk_moves.unused(self.endpoints.source, goes, there.uuid)
         move = self._bare_move(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
         resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
         return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
@@ -273,14 +273,14 @@ class _Run:
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
         move = self._bare_move(uuid, paused=bool(recorded.get("moving_paused")))
-        self.notes += send_guest.resolve(self.ends, move, self._tell, self._interrupted)
+        self.notes += send_guest.resolve(self.endpoints, move, self._tell, self._interrupted)
 
     def _do(self, step: MigrateStep) -> None:
-        _DOERS[type(step)](self, self.ends, step.move, step)
+        _DOERS[type(step)](self, self.endpoints, step.move, step)
 
     def send(self, move: Move) -> None:
         """Let libvirt move it."""
-        self.figures.update(send_guest.send(self.ends, move, self._tell, self._interrupted))
+        self.figures.update(send_guest.send(self.endpoints, move, self._tell, self._interrupted))
 
     def tell(self, phase: str, done: int, total: int) -> None:
         """How far a copy is; raises Failed when somebody interrupted it."""
@@ -292,7 +292,7 @@ class _Run:
         try:
             work()
         except VirtError:
-            self.notes += reconcile.cleaned_up(self.ends, move.uuid)
+            self.notes += reconcile.cleaned_up(self.endpoints, move.uuid)
             raise
 
 

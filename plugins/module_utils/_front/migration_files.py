@@ -38,10 +38,11 @@ def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
 def users(dest: t.Any, uuid: str) -> dict[str, str]:
     """Files of the destination that guests other than this one name, and the name of one that does."""
     found: dict[str, str] = {}
+    located = functools.partial(storage.path_in, dest)
     for other in query.of_all(dest, query.found):
         for xml in (other.xml, other.live_xml):
             if xml and other.uuid != uuid:
-                found.update(dict.fromkeys((*sources(xml, below=True), *host_bindings.files(xml)), other.name))
+                found.update(dict.fromkeys((*sources(xml, located, below=True), *host_bindings.files(xml)), other.name))
     return found
 
 

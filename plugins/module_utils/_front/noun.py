@@ -44,8 +44,8 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     name, problems = params["name"], Problems()
     what = f"{noun.kind} {name}"
     problems.tried(lambda: _units.check_name(name, what="name"))
-    spoken = {key: value for key, value in params.items() if key not in ("name", "xml")}
-    problems.found += control_characters(spoken, what)
+    stated = {key: value for key, value in params.items() if key not in ("name", "xml")}
+    problems.found += control_characters(stated, what)
     fields = options.fields_of(noun.options, params, what, problems.found)
     problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(noun.options, fields)]
     more = _extras(noun, params, what, problems)

@@ -98,7 +98,8 @@ def items_of(
         name = "-".join(parts)
         rest = {field: one for field, one in row.table.items() if field != row.key}
         fields = fields_of(rest, entry, what, problems, f"{where}[{name}].")
-        found.append(Item(name, state=entry.get("state") or "present", fields=fields))
+        state = "absent" if row.is_emptied(fields) else entry.get("state") or "present"
+        found.append(Item(name, state=state, fields=fields))
     counts = collections.Counter(item.name for item in found)
     for name in sorted(name for name, count in counts.items() if count > 1):
         problems.append(f"{where} of {what}: {name} is given twice; names must be unique")

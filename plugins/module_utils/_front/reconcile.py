@@ -60,7 +60,7 @@ def hold_back(source: t.Any, uuid: str) -> None:
             durable.fsync(directory)
 
 
-def _stay(source: t.Any, uuid: str) -> None:
+def _forget_migration(source: t.Any, uuid: str) -> None:
     """It is on the source for good: as it was before."""
     if record.of(query.find_by_uuid(source, uuid)).get("moving_autostart"):
         definition.set_autostart(query.by_uuid(source, uuid), on=True)
@@ -170,5 +170,5 @@ def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     if dest is None or source is None or migrate.state_there(source, uuid) == "absent":
         return []  # the record stays, and the next run does it
     strange = migration_files.clear(endpoints, uuid)
-    _stay(source, uuid)
+    _forget_migration(source, uuid)
     return strange

@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim
 
 __all__ = ["Agents"]
 
@@ -30,7 +30,7 @@ class Agents:
     def __init__(self, uri: str) -> None:
         self._uri = uri
         self._open: set[str] = set()
-        self._answers: queue.SimpleQueue[tuple[str, list[Claim]]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[str, list[AddressClaim]]] = queue.SimpleQueue()
         self._work: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._started = self._refused = False
 
@@ -54,9 +54,9 @@ class Agents:
         """Whether somebody owes an answer."""
         return bool(self._open) and not self._refused
 
-    def answers(self) -> dict[str, list[Claim]]:
+    def answers(self) -> dict[str, list[AddressClaim]]:
         """What was answered since the last call, by UUID."""
-        found: dict[str, list[Claim]] = {}
+        found: dict[str, list[AddressClaim]] = {}
         with contextlib.suppress(queue.Empty):
             while True:
                 uuid, claims = self._answers.get_nowait()
@@ -77,7 +77,7 @@ class Agents:
 
     def _answer(self, connection: t.Any) -> None:
         for uuid in iter(self._work.get, None):
-            claims: list[Claim] = []
+            claims: list[AddressClaim] = []
             with contextlib.suppress(VirtError):
                 claims = query.claims(query.by_uuid(connection, uuid), "agent")
             self._answers.put((uuid, claims))

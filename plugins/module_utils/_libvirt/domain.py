@@ -163,7 +163,7 @@ _ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] =
 _ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     **power.DOERS,
     steps.Rename: _rename,
-    steps.Undefine: lambda domain, step: definition.undefine(domain, step.keeps),
+    steps.Undefine: lambda domain, step: definition.undefine(domain, step.managed_state),
     steps.Attach: _attach,
     steps.Detach: _detach,
     steps.SetVcpus: _set_vcpus,

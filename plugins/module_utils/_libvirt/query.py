@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
@@ -28,9 +28,9 @@ __all__ = [
     "find",
     "find_by_uuid",
     "found",
-    "keeps",
     "links",
     "lookup",
+    "managed_state",
     "node",
     "of_all",
     "pools",
@@ -102,7 +102,7 @@ def definition(domain: t.Any, *, secrets: bool = False) -> str:
         return t.cast(str, domain.XMLDesc(flags | (libvirt.VIR_DOMAIN_XML_SECURE if secrets else 0)))
 
 
-def keeps(connection: Connection, uuid: str) -> tuple[str, ...]:
+def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
     """What libvirt stores beside a guest's definition; a driver that does not know a kind has none of it."""
     domain = by_uuid(connection, uuid)
     questions = {
@@ -125,7 +125,7 @@ def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
     return [claim.address for claim in claims(domain, source) if claim.mac in macs]
 
 
-def claims(domain: t.Any, source: str) -> list[Claim]:
+def claims(domain: t.Any, source: str) -> list[AddressClaim]:
     """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
 
     Only those that can be a host's own.
@@ -137,7 +137,7 @@ def claims(domain: t.Any, source: str) -> list[Claim]:
     found = []
     for nic in (known or {}).values():
         reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
-        found += [Claim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
+        found += [AddressClaim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
     return found
 
 

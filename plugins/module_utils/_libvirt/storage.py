@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os.path
+import shlex
 import time
 import typing as t
 
@@ -20,15 +21,29 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "pool_at", "pool_xml", "read", "receive", "refresh",
-    "send", "volume_at", "volume_in", "write",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "path_in", "pool_at", "pool_xml", "read", "receive",
+    "refresh", "send", "volume_at", "volume_in", "write",
 ]  # fmt: skip
 
 
 def pool_xml(connection: Connection, name: str) -> str:
     """The pool's document; raises NotFound, or Failed when it is not active."""
+    pool = _active(connection, name)
+    with explained("find storage pool", name):
+        return t.cast(str, pool.XMLDesc())
+
+
+def _active(connection: Connection, name: str) -> t.Any:
+    """The pool of that name; raises NotFound, or Failed when it is not active: nobody sees what it holds then."""
     with explained("find storage pool", name, "create it, or choose another with `pool`"):
-        return t.cast(str, connection.storagePoolLookupByName(name).XMLDesc())
+        pool = connection.storagePoolLookupByName(name)
+        active = pool.isActive()
+    if not active:
+        start = shlex.join(["virsh", "--connect", connection.getURI(), "pool-start", name])
+        raise Failed(
+            f"cannot use storage pool {name}: it is not active; start it with virt_pool (state: active) or `{start}`"
+        )
+    return pool
 
 
 def pool_at(connection: Connection, path: str) -> str:
@@ -41,8 +56,9 @@ def pool_at(connection: Connection, path: str) -> str:
 
 def refresh(connection: Connection, pool: str) -> None:
     """Make libvirt look again at what is in the pool: files that came or went behind its back."""
+    found = _active(connection, pool)
     with explained("refresh storage pool", pool):
-        _refresh(connection.storagePoolLookupByName(pool))
+        _refresh(found)
 
 
 def _refresh(pool: t.Any) -> None:
@@ -64,8 +80,7 @@ def _refresh(pool: t.Any) -> None:
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The document of a volume in a pool, or None."""
-    with explained("find storage pool", pool, "create it, or choose another with `pool`"):
-        found = connection.storagePoolLookupByName(pool)
+    found = _active(connection, pool)
     try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
     except libvirt.libvirtError as error:
@@ -84,6 +99,19 @@ def volume_at(connection: Connection, path: str) -> str | None:
             return None
         with explained("find volume", path):
             raise
+
+
+def path_in(connection: Connection, pool: str, name: str) -> str | None:
+    """The path of a volume in a pool, active or not; None where no pool with that name has files."""
+    try:
+        with explained("find volume", f"{name} in pool {pool}"):
+            found = connection.storagePoolLookupByName(pool)
+            if found.isActive() and name in found.listVolumes():
+                return t.cast(str, found.storageVolLookupByName(name).path())
+            directory = brief.directory(found.XMLDesc())
+    except NotFound:
+        return None
+    return os.path.join(directory, name) if directory else None
 
 
 def all_volumes(connection: Connection) -> list[str]:
@@ -110,11 +138,11 @@ def create(
     With `replace`, a volume of that name is deleted first. A copy is of the size of what it is a copy of, and then
     grows to its own.
     """
-    with explained("create volume", f"{name} in pool {pool}"):
-        target = connection.storagePoolLookupByName(pool)
-        if replace:
-            _delete_if_there(target, name)
+    if replace:
+        with explained("create volume", f"{name} in pool {pool}"):
+            _delete_if_there(_active(connection, pool), name)
     try:
+        target = _active(connection, pool)
         with explained("create volume", f"{name} in pool {pool}"):
             made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
     except VirtError as error:  # libvirt removes what it has made of it
@@ -163,7 +191,7 @@ def receive(
     """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not."""
     with explained("read volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
-        volume = connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
+        volume = _active(connection, pool).storageVolLookupByName(name)
         volume.download(stream, offset, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
         try:
             while True:
@@ -184,7 +212,7 @@ def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
     """Write the whole content of a volume."""
     with explained("write volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
-        connection.storagePoolLookupByName(pool).storageVolLookupByName(name).upload(stream, 0, len(data))
+        _active(connection, pool).storageVolLookupByName(name).upload(stream, 0, len(data))
         for start in range(0, len(data), CHUNK):
             send(stream, data[start : start + CHUNK])
         stream.finish()

@@ -10,7 +10,7 @@ import dataclasses
 import ipaddress
 import typing as t
 
-__all__ = ["RANKS", "SOURCES", "AddressedGuest", "Claim", "HostLinks", "Nic", "Sighting", "host_address"]
+__all__ = ["RANKS", "SOURCES", "AddressClaim", "AddressedGuest", "HostLinks", "Nic", "Sighting", "host_address"]
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
@@ -45,7 +45,7 @@ class Nic:
 
 
 @dataclasses.dataclass(frozen=True)
-class Claim:
+class AddressClaim:
     """Somebody says that a MAC address has an IP address; `source` is a key of RANKS."""
 
     mac: str
@@ -59,7 +59,7 @@ class Claim:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sighting(Claim):
+class Sighting(AddressClaim):
     """What is recorded of an address that was believed, and since when (seconds since 1970)."""
 
     since: int = 0
@@ -87,7 +87,7 @@ class AddressedGuest:
     nics: tuple[Nic, ...] = ()
     given: tuple[str, ...] = ()
     seen: tuple[Sighting, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[AddressClaim, ...] = ()
     kept: bool = True  # whether the collection keeps anything with it
 
     @property

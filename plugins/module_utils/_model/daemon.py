@@ -18,10 +18,10 @@ __all__ = [
     "RESTART_TIMEOUT_S",
     "SECURITY_DRIVER",
     "UNITS",
+    "DaemonFacts",
     "DaemonSpec",
     "Daemons",
     "Due",
-    "Facts",
     "Unit",
 ]
 
@@ -130,7 +130,7 @@ class Unit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class DaemonFacts:
     """Units by name, texts of files by path, and when their inodes were changed: unlike the content's time, no copy
     sets that back.
     """

@@ -74,7 +74,7 @@ class MigratingGuest:
     bridges: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
-    keeps: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
+    managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     job: str = ""  # what libvirt is at work on
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import typing as t
 
-__all__ = ["ACTIVE", "Copy", "Guest", "Host", "Placement", "Policy"]
+__all__ = ["ACTIVE", "Guest", "GuestCopy", "Host", "Placement", "Policy"]
 
 ACTIVE = ("running", "paused")  # states in which a guest holds memory
 
@@ -50,7 +50,7 @@ class Guest:
         return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names, *bound)
 
 
-class Copy(t.NamedTuple):
+class GuestCopy(t.NamedTuple):
     """A guest as one host has it."""
 
     state: str
@@ -76,7 +76,7 @@ class Host:
     memory_mib: int
     vcpus_used: int = 0
     memory_used_mib: int = 0
-    guests: t.Mapping[str, Copy] = dataclasses.field(default_factory=dict)
+    guests: t.Mapping[str, GuestCopy] = dataclasses.field(default_factory=dict)
     residents: tuple[Guest, ...] = ()  # those that hold memory, with their needs
     apart: frozenset[str] = frozenset()  # groups that guests there belong to
     together: frozenset[str] = frozenset()

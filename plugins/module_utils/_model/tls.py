@@ -16,7 +16,17 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
-__all__ += ["Certificate", "File", "FoundTls", "Identity", "TlsFile", "TlsSpec", "Trust", "check_names", "usages"]
+__all__ += [
+    "Certificate",
+    "FoundTls",
+    "FoundTlsFile",
+    "Identity",
+    "TlsFile",
+    "TlsSpec",
+    "Trust",
+    "check_names",
+    "usages",
+]
 
 ORGANIZATION = "corral.virt"
 KEY_BITS = 3072  # of RSA keys
@@ -164,7 +174,7 @@ class Trust:
 
 
 @dataclasses.dataclass(frozen=True)
-class File:
+class FoundTlsFile:
     """One place as found, links followed. `foreign`: from another authority.
 
     `fault`: what else is wrong with the content.
@@ -182,7 +192,7 @@ class File:
 class FoundTls:
     """One identity as it stands."""
 
-    files: t.Mapping[str, File]  # by path
+    files: t.Mapping[str, FoundTlsFile]  # by path
     certificates: t.Mapping[str, Certificate] = dataclasses.field(default_factory=dict)  # by purpose
     # fingerprint of a CA (SHA-256, hex) -> its name
     trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -14,9 +14,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
-from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
+from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
     cloning,
@@ -43,6 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     domain,
     graphics,
     host_xml,
+    hotplug,
     interface,
     new,
     nwfilter,
@@ -56,7 +56,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 __all__ = ["plan"]
 
 
-def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
+def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
     """The plan for one guest; raises a refusal."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
@@ -71,11 +71,15 @@ def plan(wanted: GuestSpec, host: Host) -> GuestPlan:
     )
 
 
-def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[steps.Rename | None, FoundGuest | None]:
+def _renamed(
+    wanted: GuestSpec, found: FoundGuest | None, host: GuestHost
+) -> tuple[steps.Rename | None, FoundGuest | None]:
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
-    keeps = host.keeps(former.uuid) if former else ()
-    step = rename.rename(wanted, found, former, keeps=keeps, recorded=record.read(former.xml) if former else {})
+    managed_state = host.managed_state(former.uuid) if former else ()
+    step = rename.rename(
+        wanted, found, former, managed_state=managed_state, recorded=record.read(former.xml) if former else {}
+    )
     if step is None or former is None:
         return None, found
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
@@ -85,7 +89,7 @@ def _renamed(wanted: GuestSpec, found: FoundGuest | None, host: Host) -> tuple[s
 
 
 def _plan_present(
-    wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host
+    wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost
 ) -> GuestPlan:
     if found is None or wanted.renamed_from:  # a guest that exists keeps its name
         check_name(wanted.name, what="name")
@@ -119,7 +123,7 @@ def _plan_present(
     )
 
 
-def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: Host) -> None:
+def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: GuestHost) -> None:
     """Refuse to start a new guest if others have taken its capacity since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
@@ -144,14 +148,14 @@ class _Subject:
     remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
 
-def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> _Subject:
+def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
     if found:
         return _existing_guest(wanted, found, recorded, host)
     return _guest_to_clone(wanted, host) if wanted.clone_of else _guest_to_create(wanted, host)
 
 
-def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: Host) -> _Subject:
-    running = sources(found.live_xml) if found.live_xml else ()
+def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
+    running = sources(found.live_xml, host.located) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
     original = None
     if recorded.get("copying"):
@@ -169,7 +173,7 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[st
     )
 
 
-def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
+def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
     """A new guest with its defaults, such as a disk `system` of 8 GiB and an interface `eth0` on `br0`."""
     wanted, uuid = guest_options.described(wanted), wanted.uuid or host.new_uuid()
     offer = host.capabilities()
@@ -185,21 +189,13 @@ def _guest_to_create(wanted: GuestSpec, host: Host) -> _Subject:
         virt_type=virt_type,
         arch=arch,
         machine=machine,
-        without=new.brought(wanted.xml) | _unwanted_devices(wanted),
+        without=new.brought(wanted.xml) | guest_options.unwanted_devices(wanted),
         ports=ports,
     )
     return _Subject(_with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
 
 
-def _unwanted_devices(wanted: GuestSpec) -> set[str]:
-    """Default devices that this guest must not have."""
-    names = {"serials": {"0": "serial"}, "channels": {AGENT_CHANNEL: AGENT_CHANNEL}}
-    gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
-    rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
-    return {names[option][name] for option, name in gone if name in names[option]} | rng
-
-
-def _guest_to_clone(wanted: GuestSpec, host: Host) -> _Subject:
+def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
     """A new clone: the definition of its original, with an identity and disks of its own."""
     original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
     base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
@@ -210,12 +206,12 @@ def _guest_to_clone(wanted: GuestSpec, host: Host) -> _Subject:
     return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
 
 
-def _original(wanted: GuestSpec, host: Host) -> FoundGuest:
+def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
     found = host.find(t.cast(str, wanted.clone_of))
     if found is None:
-        return cloning.checked(wanted, None, keeps=(), recorded={}, seed=False)
+        return cloning.checked(wanted, None, managed_state=(), recorded={}, seed=False)
     recorded, seed = record.read(found.xml), "seed" in disk.by_name(found.xml)
-    return cloning.checked(wanted, found, keeps=host.keeps(found.uuid), recorded=recorded, seed=seed)
+    return cloning.checked(wanted, found, managed_state=host.managed_state(found.uuid), recorded=recorded, seed=seed)
 
 
 def _with_clone_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
@@ -234,7 +230,7 @@ def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
-def _plan_disks_and_seed(subject: _Subject, host: Host) -> Seeding:
+def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
     """The plan for its disks and its seed."""
     wanted, known = subject.wanted, subject.known
     answers = host.disks(disk_plans.questions(wanted, known))
@@ -284,10 +280,10 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
     return tuple(claimed)
 
 
-def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[str]:
+def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
-    connected = _newly_connected(wanted, stored) if found else []
+    connected = guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:
         guest_options.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
@@ -295,22 +291,15 @@ def _check_host(subject: _Subject, definition: _Definition, host: Host) -> list[
     before, after = parse(subject.base), parse(stored.xml)
     _check_filters(wanted, interface.filters(before), interface.filters(after), host)
     notes = displays.check(wanted, graphics.displays(before), graphics.displays(after), host.displays)
-    if found and not found.active and stored.changes and "managed_save" in host.keeps(found.uuid):
+    if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
         notes.append(plans.saved(wanted.name))
     return notes
 
 
-def _newly_connected(wanted: GuestSpec, stored: Grafted) -> list[t.Any]:
-    """Interfaces that are new, or get another bridge or network."""
-    places = {change.where for change in stored.changes}
-    at = ("", ".bridge", ".network")
-    return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
-
-
-def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: Host) -> None:
+def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: GuestHost) -> None:
     """Check that the network filters in the options or in `xml` exist on the host and take effect."""
-    spoken = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
-    asked = {name: one for name, one in after.items() if name in spoken or before.get(name) != one}
+    stated = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
+    asked = {name: one for name, one in after.items() if name in stated or before.get(name) != one}
     there = host.filters() if asked else None
     if there is not None:
         Problems(nwfilters.problems(wanted.name, asked, dict(map(nwfilter.read, there)), host.bridge_calls())).refuse()
@@ -330,4 +319,6 @@ def _running_definition(subject: _Subject, definition: _Definition) -> live.Now 
     asked = record.update(
         found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
     )
-    return live.Now(wanted, running, domain.graft(found.live_xml, live.updates(wanted)), limits, asked)
+    updated = domain.graft(found.live_xml, live.updates(wanted))
+    plugs = {place: hotplug.plug(running.devices[place]) for place in live.comes_and_goes(running.changes)}
+    return live.Now(wanted, running, updated, limits, asked, plugs, hotplug.buses(found.live_xml) if plugs else None)

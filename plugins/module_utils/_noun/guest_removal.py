@@ -9,53 +9,34 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._noun.host import Host
+from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import removal
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain
-from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["plan"]
 
 
-def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: Host) -> GuestPlan:
+def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost) -> GuestPlan:
     """The plan that removes the guest, and its disks if wanted; raises a refusal."""
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=left_over, uri=host.uri)
+        return removal.gone(wanted.name, left_over, uri=host.uri)
     unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
     volumes = recorded.get("volumes", ())
     disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
     owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
-    in_use = {**_image_users(found.uuid, owned, host), **_disks_not_owned(found.xml)} if owned else {}
-    keeps = (*host.keeps(found.uuid), *domain.keeps(found.xml))
-    return removal.absent(wanted, found, keeps=keeps, owned=owned, in_use=in_use, disks=disks, uri=host.uri)
+    in_use = {**host.users(owned, but=found.uuid), **removal.shared(disk.read_all(parse(found.xml)))}
+    managed_state = (*host.managed_state(found.uuid), *domain.managed_state(found.xml))
+    return removal.absent(
+        wanted, found, managed_state=managed_state, owned=owned, in_use=in_use, disks=disks, uri=host.uri
+    )
 
 
-def _disks_not_owned(xml: str) -> dict[str, str]:
-    """Disks that the guest does not own alone: shareable or read-only ones, but for its seed."""
-    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
-    disks = [item for item in disk.read_all(parse(xml)) if item.get("source") and item["name"] != "seed"]
-    return {item["source"]: reason for field, reason in why.items() for item in disks if item.get(field)}
-
-
-def _image_users(uuid: str | None, owned: t.Collection[str], host: Host) -> dict[str, str]:
-    """What else uses images, by path: other guests (running or defined), and images that are based on them."""
-    users: dict[str, str] = {}
-    for other in host.guests():
-        if other.uuid != uuid:
-            paths = {*sources(other.xml), *(sources(other.live_xml) if other.live_xml else ())}
-            users.update(dict.fromkeys(paths, f"guest {other.name}"))
-    for volume in host.volumes():
-        if volume["backing_path"] in owned and volume["path"] not in owned:
-            users[volume["backing_path"]] = f"image {volume['path']}"
-    return users
-
-
-def _left_over_images(guest: str, host: Host) -> list[str]:
+def _left_over_images(guest: str, host: GuestHost) -> list[str]:
     """Images that are named like the guest's and that nothing uses."""
-    paths = removal.named_after(guest, [volume["path"] or "" for volume in host.volumes()])
-    users = _image_users(None, paths, host) if paths else {}
+    paths = removal.named_after(guest, host.volumes())
+    users = host.users(paths)
     return [path for path in paths if path not in users]

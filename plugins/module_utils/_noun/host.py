@@ -19,10 +19,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedSite,
 )
 
-__all__ = ["Host"]
+__all__ = ["GuestHost"]
 
 
-class Host(t.Protocol):
+class GuestHost(t.Protocol):
     """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
 
     @property
@@ -32,10 +32,7 @@ class Host(t.Protocol):
     def find(self, name: str) -> FoundGuest | None:
         """The guest of that name."""
 
-    def guests(self) -> t.Sequence[FoundGuest]:
-        """All guests."""
-
-    def keeps(self, uuid: str) -> t.Sequence[str]:
+    def managed_state(self, uuid: str) -> t.Sequence[str]:
         """What libvirt keeps beside the guest's definition."""
 
     def new_uuid(self) -> str:
@@ -67,8 +64,14 @@ class Host(t.Protocol):
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
         """What there is where its seed is or would be."""
 
-    def volumes(self) -> t.Sequence[t.Mapping[str, t.Any]]:
-        """All volumes of active pools, as `host_xml.volume` reads them."""
+    def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume; None where no pool with that name has files."""
+
+    def volumes(self) -> t.Sequence[str]:
+        """The paths of all volumes of active pools."""
+
+    def users(self, paths: t.Collection[str], *, but: str = "") -> t.Mapping[str, str]:
+        """What else uses files of a guest (its UUID), by path: other guests, and volumes that stand on them."""
 
     def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
         """What there is of disks that were made for the guest, by path."""

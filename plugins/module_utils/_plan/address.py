@@ -12,8 +12,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
     Address,
+    AddressClaim,
     AddressedGuest,
-    Claim,
     HostLinks,
     Interface,
     Nic,
@@ -22,30 +22,30 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
-__all__ = ["Verdict", "addresses", "judge", "questions", "recorded"]
+__all__ = ["AddressVerdict", "addresses", "judge", "questions", "recorded"]
 
 _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class AddressVerdict:
     """By the guests' UUIDs: claims that are believed, best first; why others are not.
 
     And recorded entries that are another guest's now.
     """
 
-    believed: t.Mapping[str, tuple[Claim, ...]]
+    believed: t.Mapping[str, tuple[AddressClaim, ...]]
     refused: t.Mapping[str, tuple[str, ...]]
     lost: t.Mapping[str, t.Mapping[Sighting, str]]  # and that guest's name
 
 
-def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool) -> Verdict:
+def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool) -> AddressVerdict:
     """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's
     address.
 
     Before things have `settled`, who has not answered may yet do so.
     """
-    believed: dict[str, tuple[Claim, ...]] = {}
+    believed: dict[str, tuple[AddressClaim, ...]] = {}
     refused: dict[str, tuple[str, ...]] = {}
     lost: dict[str, dict[Sighting, str]] = {}
     for guest in guests:
@@ -59,11 +59,16 @@ def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
                 for entry in other.seen if other.uuid != guest.uuid else ():
                     if entry.address == claim.address:
                         lost.setdefault(other.uuid, {})[entry] = guest.name
-    return Verdict(believed, refused, lost)
+    return AddressVerdict(believed, refused, lost)
 
 
 def recorded(
-    guest: AddressedGuest, believed: t.Sequence[Claim], lost: t.Container[Sighting], *, now_s: int, named: bool = False
+    guest: AddressedGuest,
+    believed: t.Sequence[AddressClaim],
+    lost: t.Container[Sighting],
+    *,
+    now_s: int,
+    named: bool = False,
 ) -> tuple[Sighting, ...]:
     """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
     is.
@@ -87,7 +92,7 @@ def recorded(
     return tuple(record)
 
 
-def addresses(guest: AddressedGuest, believed: t.Sequence[Claim]) -> list[str]:
+def addresses(guest: AddressedGuest, believed: t.Sequence[AddressClaim]) -> list[str]:
     """The addresses at which a guest was seen: IPv4 before IPv6, what was recorded of it before other ones."""
     known = {entry.address for entry in guest.seen}
     order = sorted(believed, key=lambda claim: (_version(claim.address), claim.address not in known, -claim.rank))
@@ -117,12 +122,12 @@ def questions(
                         yield nic.device, frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac)
 
 
-def _best(guest: AddressedGuest) -> list[Claim]:
+def _best(guest: AddressedGuest) -> list[AddressClaim]:
     """Each address of each interface once, by its best claim.
 
     What does not come from one of its interfaces is not its.
     """
-    best: dict[tuple[str, str], Claim] = {}
+    best: dict[tuple[str, str], AddressClaim] = {}
     for claim in guest.claims if guest.running else ():
         known = best.get((claim.mac, claim.address))
         if claim.mac in guest.macs and (known is None or known.rank < claim.rank):
@@ -131,7 +136,7 @@ def _best(guest: AddressedGuest) -> list[Claim]:
 
 
 def _why_not(
-    claim: Claim, guest: AddressedGuest, guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
+    claim: AddressClaim, guest: AddressedGuest, guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
 ) -> str:
     """Why a claim is not believed; empty where it is."""
     address = host_address(claim.address)
@@ -170,7 +175,7 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
     return ""
 
 
-def _of_a_neighbour(claim: Claim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
+def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
     """A guest's own word against that of another machine in the network, which answered a moment ago."""
     there = (nic.bridge, claim.address)
     other = links.neighbours.get(there)
@@ -179,7 +184,7 @@ def _of_a_neighbour(claim: Claim, guest: AddressedGuest, nic: Nic, links: HostLi
     return f"{other} answers for it"
 
 
-def _of_another(claim: Claim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
+def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
     if claim.address in _spellings(other.given):
         return f"it is assigned to {other.name}"
     if not other.running:
@@ -194,7 +199,7 @@ def _of_another(claim: Claim, guest: AddressedGuest, other: AddressedGuest, *, s
     return ""
 
 
-def _held(claim: Claim, other: AddressedGuest, entry: Sighting, *, answers: bool, settled: bool) -> str:
+def _held(claim: AddressClaim, other: AddressedGuest, entry: Sighting, *, answers: bool, settled: bool) -> str:
     """Another guest was seen there before: it must have gone, or a better witness must speak for this one."""
     family = _version(entry.address)
     elsewhere = not answers and any(one.mac == entry.mac and _version(one.address) == family for one in other.claims)
@@ -209,7 +214,7 @@ def _held(claim: Claim, other: AddressedGuest, entry: Sighting, *, answers: bool
     )
 
 
-def _entry(old: list[Sighting], new: list[Claim], now_s: int) -> list[Sighting]:
+def _entry(old: list[Sighting], new: list[AddressClaim], now_s: int) -> list[Sighting]:
     if not new:
         return old
     for entry in old:

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 
-__all__ = ["BY", "Move", "Resident", "broken", "imbalance", "moved", "plan"]
+__all__ = ["BY", "Resident", "SuggestedMove", "broken", "imbalance", "moved", "plan"]
 
 _WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5, "guests": 0.5}  # the first three as in placement
 _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
@@ -44,7 +44,7 @@ class Resident:
 
 
 @dataclasses.dataclass(frozen=True)
-class Move:
+class SuggestedMove:
     """A guest to move; `gain` is by how many percent points it lowers the imbalance of its two hosts.
 
     `mends` is the group whose guests stay apart, and of which two are on the source.
@@ -250,7 +250,7 @@ def plan(
     tolerance: float = 5.0,
     stay: t.Collection[str] = (),
     by: t.Collection[str] = BY,
-) -> list[Move]:
+) -> list[SuggestedMove]:
     """Moves, the first ones the most worth; hosts in maintenance neither give nor take. Before all others come those
     that part guests that are to stay apart, whatever else they cost.
 
@@ -273,10 +273,12 @@ def plan(
     return moves
 
 
-def _parted(cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int) -> list[Move]:
+def _parted(
+    cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int
+) -> list[SuggestedMove]:
     """Moves that leave one guest of each group on a host; the guests that are cheapest to copy move."""
     free = {one.guest.name: one for one in movable}
-    moves: list[Move] = []
+    moves: list[SuggestedMove] = []
     for (host, word), names in broken(known).items():
         left = [name for name in names if name not in {move.guest for move in moves}]
         cheapest = sorted((free[name] for name in left if name in free), key=lambda one: (one.cost_mib, one.guest.name))
@@ -286,7 +288,7 @@ def _parted(cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[
             best = cluster.least_bad(one)
             if best is not None:
                 gain = cluster.move(one, best.dest)
-                moves.append(Move(one.guest.name, host, best.dest, gain, one.cost_mib, word))
+                moves.append(SuggestedMove(one.guest.name, host, best.dest, gain, one.cost_mib, word))
                 left.remove(one.guest.name)
     return moves
 
@@ -321,14 +323,14 @@ class _Search:
         self._best = {name: best for name, best in found.items() if best}
         self._bounds: set[str] = set()  # guests of which `_best` is only a limit
 
-    def next(self) -> Move | None:
+    def next(self) -> SuggestedMove | None:
         """Make the next move and return it; None if no move is worth it."""
         most = self._first(0.0, lambda name: -self._best[name].less)
         if most is None:
             return None
         name = self._first(_NEARLY_BEST * self._best[most].less, self._price_rank) or most
         one, best = self._free.pop(name), self._best.pop(name)
-        move = Move(name, one.host, best.dest, self._cluster.move(one, best.dest), one.cost_mib)
+        move = SuggestedMove(name, one.host, best.dest, self._cluster.move(one, best.dest), one.cost_mib)
         self._weigh_again((one.host, best.dest))
         return move
 
@@ -383,7 +385,7 @@ def _rank(candidate: _Candidate) -> tuple[float, str]:
     return -candidate.less, candidate.dest
 
 
-def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Iterable[Move]) -> list[Host]:
+def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Iterable[SuggestedMove]) -> list[Host]:
     """The hosts once these moves are done."""
     guests = {one.guest.name: one.guest for one in residents}
     now = {host.name: host for host in hosts}

@@ -27,11 +27,11 @@ Recorded = t.Mapping[str, t.Any]  # what we record with a guest
 
 
 def checked(
-    wanted: GuestSpec, original: FoundGuest | None, *, keeps: t.Sequence[str], recorded: Recorded, seed: bool
+    wanted: GuestSpec, original: FoundGuest | None, *, managed_state: t.Sequence[str], recorded: Recorded, seed: bool
 ) -> FoundGuest:
     """The guest to be copied; raises NotFound or Refused.
 
-    `keeps` is what libvirt keeps of it, `recorded` what we record with it, `seed` whether it has a seed disk.
+    `managed_state` is what libvirt keeps of it, `recorded` what we record with it, `seed` whether it has a seed disk.
     """
     what, name = f"cannot create {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
@@ -47,7 +47,7 @@ def checked(
     if recorded.get("making"):
         left = ", ".join(recorded["making"])
         raise Refused(f"{what}: an interrupted run left {left} incomplete; repeat it first")
-    if "managed_save" in keeps:
+    if "managed_save" in managed_state:
         remedy = f"start and shut down {name}, or discard the saved state: virsh managedsave-remove {name}"
         raise Refused(f"{what}: {name} has a managed save, so its disks are in the state of a running guest; {remedy}")
     if recorded.get("seed") and not seed:
@@ -102,8 +102,8 @@ def described(
     Raises BadInput for those that cannot be copied.
     """
     listed = {item.name: item for item in wanted.disks or ()}
-    spoken = {one.name: listed.get(one.name) or listed.get(one.target) for one in disks}
-    copied = [one for one in disks if not one.shared and not _replaced(spoken[one.name])]
+    stated = {one.name: listed.get(one.name) or listed.get(one.target) for one in disks}
+    copied = [one for one in disks if not one.shared and not _replaced(stated[one.name])]
     copied = [one for one in copied if only is None or one.name in only]
     Problems(
         f"cannot copy disk {one.name} of {wanted.clone_of} for {wanted.name}: {one.obstacle}; list a disk of that name "
@@ -111,7 +111,7 @@ def described(
         for one in copied
         if one.obstacle
     ).refuse()
-    copies = [_copy(str(wanted.clone_of), one, spoken[one.name]) for one in copied]
+    copies = [_copy(str(wanted.clone_of), one, stated[one.name]) for one in copied]
     names = {copy.name for copy in copies}
     return wanted.with_fields(disks=(*copies, *(item for item in wanted.disks or () if item.name not in names)))
 

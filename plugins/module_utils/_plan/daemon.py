@@ -17,10 +17,10 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     MONOLITHIC,
     PRIVATE,
     QEMU_CONF,
+    DaemonFacts,
     Daemons,
     DaemonSpec,
     Due,
-    Facts,
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
@@ -92,7 +92,7 @@ def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
 
 
 def decide(
-    wanted: DaemonSpec, there: Daemons, facts: Facts
+    wanted: DaemonSpec, there: Daemons, facts: DaemonFacts
 ) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
     """Files to write and sockets to enable; and, when no guest has a job, daemons to start again."""
     steps: list[HostStep] = []
@@ -129,7 +129,9 @@ def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
     )
 
 
-def due(there: Daemons, facts: Facts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()) -> list[Due]:
+def due(
+    there: Daemons, facts: DaemonFacts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()
+) -> list[Due]:
     """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be
     changed.
 
@@ -170,7 +172,7 @@ def with_block(text: str, name: str, lines: str) -> str:
     return text[: found.start()] + new + text[found.end() :]
 
 
-def _settings(wanted: DaemonSpec, there: Daemons, facts: Facts) -> dict[str, t.Mapping[str, t.Any]]:
+def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[str, t.Mapping[str, t.Any]]:
     """Settings by the file that takes them; what the user does not speak of is not among them."""
     found: dict[str, t.Mapping[str, t.Any]] = {}
     if wanted.daemon_settings is not None:
@@ -183,7 +185,7 @@ def _settings(wanted: DaemonSpec, there: Daemons, facts: Facts) -> dict[str, t.M
     return found
 
 
-def _sockets(wanted: DaemonSpec, there: Daemons, facts: Facts) -> list[str]:
+def _sockets(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> list[str]:
     """Those that are to be enabled and active; distributions put some into packages of their own."""
     local = [name for name in there.sockets if wanted.sockets and facts.units[name].exists]
     return [*local, *([there.tls_socket] if wanted.tls_port and installed(facts.units) else [])]

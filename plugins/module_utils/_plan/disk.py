@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SEED,
     UNMADE,
     Answer,
-    Device,
+    DiskDevice,
     Known,
     Question,
     Site,
@@ -80,12 +80,25 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
     for item in wanted.disks or ():
         device = _defined(item, known)
         if _given(item):
+            volume = _opened_volume(wanted, item, known)
+            if volume:
+                asked[item.name] = SizeOf("", volume)
             continue
         if device is None:
             asked[item.name] = new_disk.site(wanted.name, item)
         elif item.size_bytes is not None and (device.path or device.volume):
             asked[item.name] = SizeOf(device.path, device.volume)
     return asked
+
+
+def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
+    """Pool and name of a volume that the task names and that libvirt opens now, which it does through its pool."""
+    pool, _slash, name = (item.fields.get("volume") or "").partition("/")
+    device = known.devices.get(item.name)
+    has_it = known.active and device is not None and device.volume == (pool, name)
+    starts = wanted.state in STARTED and not known.active
+    attaches = known.active and not has_it and wanted.apply != "next_boot"
+    return (pool, name) if name and item.state == "present" and (starts or attaches) else None
 
 
 def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
@@ -159,7 +172,7 @@ class _Sight:
 
     guest: str
     item: Disk
-    device: Device  # where it is, or would be
+    device: DiskDevice  # where it is, or would be
     volume: Volume | None = None  # as it would be made
     has_bytes: int | None = None
     running: bool = False  # the guest has it, and runs
@@ -186,17 +199,17 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         volume = new_disk.volume(guest, item, answer)
         there, sight = (
             _standing(volume.path, known, answer),
-            _Sight(guest, item, Device(volume.path), volume, answer.size_bytes),
+            _Sight(guest, item, DiskDevice(volume.path), volume, answer.size_bytes),
         )
-    elif isinstance(answer, Size) and device:
+    elif isinstance(answer, Size) and device and not _given(item):
         device = dataclasses.replace(device, path=_path(device, answer))
         there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
     else:
-        there, sight = GIVEN, _Sight(guest, item, device or Device(""))
+        there, sight = GIVEN, _Sight(guest, item, device or DiskDevice(""))
     return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
 
 
-def _path(device: Device, answer: Size) -> str:
+def _path(device: DiskDevice, answer: Size) -> str:
     """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
     return answer.path or device.path or "/".join(device.volume or ())
 
@@ -215,7 +228,7 @@ def _given(item: Disk) -> bool:
     return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
 
 
-def _defined(item: Disk, known: Known) -> Device | None:
+def _defined(item: Disk, known: Known) -> DiskDevice | None:
     """The disk as the guest has it, if that is complete."""
     device = known.devices.get(item.name)
     return None if device is None or device.path in known.unfinished else device
@@ -268,7 +281,8 @@ def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 
 def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
-    sight.fail(NotFound, "read the size of", f": {sight.device.path} is in no active storage pool")
+    remedy = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
+    sight.fail(NotFound, "read the size of", f": {sight.device.path} is in no active storage pool; {remedy}")
 
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:

@@ -11,17 +11,17 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 __all__ = [
     "SEED",
     "UNMADE",
     "Answer",
     "Customizing",
-    "Device",
+    "DiskDevice",
+    "DiskOrigin",
     "HostKey",
     "Known",
-    "Origin",
     "Question",
     "SeedDisk",
     "SeedSite",
@@ -37,7 +37,7 @@ SEED = "-seed.iso"
 
 
 @dataclasses.dataclass(frozen=True)
-class Device:
+class DiskDevice:
     """A disk of the definition: the path of its bytes (empty where that is none), and where the guest has it."""
 
     path: str
@@ -49,7 +49,7 @@ class Device:
 class Known:
     """What a guest's definition and record tell of its disks and seed; of a guest that does not exist, nothing."""
 
-    devices: t.Mapping[str, Device] = dataclasses.field(default_factory=dict)  # by name and by target
+    devices: t.Mapping[str, DiskDevice] = dataclasses.field(default_factory=dict)  # by name and by target
     volumes: tuple[str, ...] = ()  # paths of images that were made for it
     making: tuple[str, ...] = ()  # paths of those that an interrupted run was making
     running: frozenset[str] = frozenset()  # paths that the running guest has
@@ -68,7 +68,7 @@ class Known:
     ) -> Known:
         """The same of disks and record as they are read from the definition."""
         devices = {
-            name: Device(
+            name: DiskDevice(
                 (disk.get("source") or "").removesuffix(UNMADE),
                 disk.get("target") or "",
                 (disk["pool"], disk["volume"]) if disk.get("pool") and disk.get("volume") else None,
@@ -116,7 +116,7 @@ class Size:
 
 
 @dataclasses.dataclass(frozen=True)
-class Origin:
+class DiskOrigin:
     """An image as its host shows it."""
 
     path: str  # as its pool names it
@@ -135,9 +135,9 @@ class Origin:
 class Site:
     """The answer to the other."""
 
-    pool: Pool
+    pool: PoolDirectory
     size_bytes: int | None = None  # of the volume that has the name; None: there is none
-    origin: Origin | None = None
+    origin: DiskOrigin | None = None
 
 
 HostKey = tuple[str, str]  # private and public
@@ -166,7 +166,7 @@ class SeedSite:
     """The answer to either."""
 
     host_key: HostKey
-    pool: Pool | None = None  # of a seed that the guest does not have yet
+    pool: PoolDirectory | None = None  # of a seed that the guest does not have yet
     exists: bool = False  # a volume of that name
     uri: str = SYSTEM
     here: bool = True  # the files of that host are those of this machine

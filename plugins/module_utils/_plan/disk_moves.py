@@ -15,13 +15,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import V
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, DELTA, FULL, SHARED, DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
-__all__ = ["File", "MigratingDisk", "deletable", "plan_move", "plan_moves", "ways"]
+__all__ = ["MigratingDisk", "VolumeFile", "deletable", "plan_move", "plan_moves", "ways"]
 
 _SAFE_CACHES = ("none", "directsync")
 
 
 @dataclasses.dataclass(frozen=True)
-class File:
+class VolumeFile:
     """A volume as its host's libvirt has it."""
 
     path: str
@@ -46,9 +46,9 @@ class MigratingDisk:
     pool: Pool | None = None  # of the destination, for its directory
     taken: bool = False  # the destination has a file of that name
     ours: bool = False  # which an earlier run of this move made
-    file: File | None = None
-    base: File | None = None
-    base_there: File | None = None
+    file: VolumeFile | None = None
+    base: VolumeFile | None = None
+    base_there: VolumeFile | None = None
     assumed: bool = False  # an image that the destination lacks is counted as being there
     base_altered: bool = False  # it was written to on the destination since it was brought there
     base_unknown: bool = False  # nobody can tell whether it was
@@ -184,7 +184,7 @@ def _flattened(disk: MigratingDisk, move: DiskMove, why: str) -> DiskMove:
     )
 
 
-def _allowed(disk: MigratingDisk) -> tuple[Pool, File]:
+def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
     if disk.shareable:
         raise Refused(
             f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "

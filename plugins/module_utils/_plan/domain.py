@@ -55,14 +55,15 @@ def plan(
     if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
         made.append(steps.SetAutostart(wanted.name, wanted.autostart))
     pending: list[str] = []
+    notes: tuple[str, ...] = ()
     if now is not None and wanted.state not in ("shutdown", "destroyed"):
         reached, pending = _reach_running(wanted, now, record_changed=record_changed)
         if seed_changed:
             pending.append("cloud_init: the new seed is read at the next boot")
         if pending and wanted.allow_restart and found is not None:
             return GuestPlan((*made, *_restart(wanted, found)))
-        made = _merged(made, reached)
-    return GuestPlan((*made, *state_steps(wanted, found)), pending=tuple(pending))
+        made, notes = _merged(made, reached), _waiting(wanted, now)
+    return GuestPlan((*made, *state_steps(wanted, found)), pending=tuple(pending), notes=notes)
 
 
 def _definition(
@@ -146,11 +147,26 @@ def _reach_running(wanted: GuestSpec, now: live.Now, *, record_changed: bool) ->
         return [], [str(change) for change in now.running.changes]
     made, pending = live.live_steps(now, record_changed=record_changed)
     if pending and wanted.apply == "live":
+        reasons = "; ".join(dict.fromkeys(live.obstacles(now).values()))
         raise Refused(
-            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs; use apply: both to apply it at the "
-            "next boot"
+            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs{reasons and ': '}{reasons}; use apply: "
+            "both to apply it at the next boot"
         )
     return made, pending
+
+
+def _waiting(wanted: GuestSpec, now: live.Now) -> tuple[str, ...]:
+    """Why devices wait for the next boot, where that is not the user's wish."""
+    if wanted.apply == "next_boot":
+        return ()
+    devices: dict[str, list[str]] = {}
+    for device, reason in live.obstacles(now).items():
+        devices.setdefault(reason, []).append(device)
+    remedy = "shut it down and start it, or set allow_restart: true"
+    return tuple(
+        f"{', '.join(names)} of {wanted.name}: {reason}; the change takes effect at its next start ({remedy})"
+        for reason, names in devices.items()
+    )
 
 
 def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[GuestStep]:

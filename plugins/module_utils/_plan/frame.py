@@ -13,7 +13,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim, host_address
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, host_address
 
 __all__ = ["SNAP_BYTES", "claim", "question"]
 
@@ -26,7 +26,7 @@ _SOLICIT, _ADVERTISE = 135, 136  # of neighbours (RFC 4861)
 _BOOTP_BYTES, _COOKIE, _KIND, _ACK, _PAD, _END = 236, b"\x63\x82\x53\x63", 53, b"\x05", 0, 255
 
 
-def claim(frame: bytes, mac: str, *, outgoing: bool) -> Claim | None:
+def claim(frame: bytes, mac: str, *, outgoing: bool) -> AddressClaim | None:
     """The address of the guest with that MAC that a frame shows; `outgoing` is one on its way to the guest."""
     own = bytes.fromhex(mac.replace(":", ""))
     kind, body = int.from_bytes(frame[12:14], "big"), frame[14:]
@@ -51,9 +51,9 @@ def question(address: str, *, mac: str, sender: str, sender_mac: str) -> bytes:
     return peer + own + struct.pack("!H", _ARP) + _ARP_HEAD + struct.pack("!H", 1) + own + asker + bytes(6) + asked
 
 
-def _claim(mac: str, packed: bytes | None, source: str) -> Claim | None:
+def _claim(mac: str, packed: bytes | None, source: str) -> AddressClaim | None:
     address = host_address(ipaddress.ip_address(packed)) if packed else None
-    return Claim(mac, str(address), source) if address else None
+    return AddressClaim(mac, str(address), source) if address else None
 
 
 def _arp(body: bytes, own: bytes) -> bytes | None:

@@ -12,11 +12,12 @@ import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._changes import option_of, shown
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change, option_of, shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "kin_problems",
     "limit_problems",
     "machine",
+    "newly_connected",
+    "unwanted_devices",
     "virt_type",
     "with_image",
 ]
@@ -132,6 +135,21 @@ def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | Non
         makes = {"bridge": "create it with role corral.virt.bridge", "network": "create it with virt_network"}
         remedy = ", ".join(makes[kind] for kind in dict.fromkeys(missing.values()))
         raise NotFound(f"cannot {what}: this host has no {' and no '.join(missing)}; {remedy}, or name one that exists")
+
+
+def newly_connected(wanted: GuestSpec, changes: t.Iterable[Change]) -> list[Item]:
+    """Interfaces that are new, or get another bridge or network."""
+    places = {change.where for change in changes}
+    at = ("", ".bridge", ".network")
+    return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
+
+
+def unwanted_devices(wanted: GuestSpec) -> set[str]:
+    """Default devices that a new guest must not have."""
+    names = {"serials": {"0": "serial"}, "channels": {AGENT_CHANNEL: AGENT_CHANNEL}}
+    gone = [(option, item.name) for option in names for item in wanted.fields.get(option, ()) if item.state == "absent"]
+    rng = {"rng"} if wanted.fields.get("rng.model") == "none" else set()
+    return {names[option][name] for option, name in gone if name in names[option]} | rng
 
 
 def with_image(guest: GuestSpec) -> GuestSpec:
@@ -248,8 +266,8 @@ def implied_graphics(graphics: Graphics) -> Graphics:
 
 
 def _vcpus_of_topology(fields: Fields) -> int | None:
-    spoken = [field for field in fields if field.startswith("vcpus.topology.")]
-    return math.prod(fields.get(field, 1) for field in {*_TOPOLOGY, *spoken}) if spoken else None
+    stated = [field for field in fields if field.startswith("vcpus.topology.")]
+    return math.prod(fields.get(field, 1) for field in {*_TOPOLOGY, *stated}) if stated else None
 
 
 _TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address": "hostdev"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from ansible_collections.corral.virt.plugins.module_utils._model.firewall import MARK
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
 __all__ = [
@@ -44,11 +45,11 @@ class WriteFile(HostStep):
 class ChangeNftables(HostStep):
     """Exchange rules of ours in the running nftables, all at once."""
 
-    opens: str
+    opens: str  # ports; empty where rules only go
     commands: tuple[str, ...] = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
-        return f"open {self.opens} in the running nftables"
+        return _exchange(self.opens, len(self.commands), "nftables")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,9 +91,15 @@ class ChangeIptables(HostStep):
     """Exchange rules of ours in the running chain INPUT; each rule is a list of words."""
 
     tool: str  # iptables or ip6tables
-    opens: str
+    opens: str  # ports; empty where rules only go
     delete: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
     insert: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
-        return f"open {self.opens} in the running {self.tool}"
+        return _exchange(self.opens, len(self.delete), self.tool)
+
+
+def _exchange(opens: str, deleted: int, firewall: str) -> str:
+    if opens:
+        return f"open {opens} in the running {firewall}"
+    return f"remove {deleted} rule{'' if deleted == 1 else 's'} of {MARK} from the running {firewall}"

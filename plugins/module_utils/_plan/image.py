@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
-__all__ = ["Fetch", "ImageStep", "Outcome", "Remove", "Symlink", "Vouch"]
+__all__ = ["Fetch", "ImageOutcome", "ImageStep", "Remove", "Symlink", "Vouch"]
 __all__ += [
     "absent",
     "is_verified",
@@ -80,7 +80,7 @@ class Vouch(ImageStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class ImageOutcome:
     """Where the name points after the steps (None: nowhere, or not known before the fetch), and what they change."""
 
     content: str | None
@@ -212,7 +212,7 @@ def warnings(image: Image) -> list[str]:
 
 def outcome(
     image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None
-) -> Outcome:
+) -> ImageOutcome:
     """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
     points = [step.target for step in steps if isinstance(step, Symlink)]
     after = fetched or _after(image, points, before, absent=absent)
@@ -222,7 +222,7 @@ def outcome(
         changes.append(Change(f"content {after}", "absent", "present"))
     removed = [step.file for step in steps if isinstance(step, Remove) and step.file != image.name]
     changes += [Change(f"content {file}", "present", "absent") for file in removed if file != before]
-    return Outcome(after, changes)
+    return ImageOutcome(after, changes)
 
 
 def _after(image: Image, points: t.Sequence[str | None], before: str | None, *, absent: bool) -> str | None:

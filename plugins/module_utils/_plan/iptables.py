@@ -90,7 +90,7 @@ def _running(wanted: FirewallSpec, family: IptablesFamily, new: t.Sequence[str])
     missing = [rule for rule in words if rule not in there]
     if not stale and not missing:
         return [], []
-    step = ChangeIptables(family.tool, wanted.text, tuple(stale), tuple(missing))
+    step = ChangeIptables(family.tool, wanted.text if missing else "", tuple(stale), tuple(missing))
     before = [shlex.join(rule) for rule in stale] or None
     after = [shlex.join(rule) for rule in missing] or None
     return [step], [Change(f"{family.tool}.running", before, after)]

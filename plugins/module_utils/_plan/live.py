@@ -12,10 +12,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.hotplug import Buses, Plug
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import hotplug, steps
 
-__all__ = ["FIXED", "NEXT_BOOT", "POLICY", "Now", "how", "live_steps", "updates"]
+__all__ = ["FIXED", "NEXT_BOOT", "POLICY", "Now", "comes_and_goes", "how", "live_steps", "obstacles", "updates"]
 
 VCPUS, MEMORY, METADATA, ATTACH, UPDATE = "vcpus", "memory", "metadata", "attach", "update"  # live, and by which verb
 SCHEDULER, MEMTUNE, IOTUNE, NUMATUNE, PIN = "scheduler", "memory limits", "iotune", "numatune", "pin"
@@ -83,6 +84,11 @@ def how(where: str) -> str:
     return POLICY.get(place) or POLICY.get(re.sub(r"(\[\]\.\w+(\.parameters)?).*", r"\1", place), NEXT_BOOT)
 
 
+def comes_and_goes(changes: t.Iterable[Change]) -> list[str]:
+    """The devices that are plugged or unplugged as a whole."""
+    return [change.where for change in changes if how(change.where) == ATTACH]
+
+
 def updates(wanted: GuestSpec) -> GuestSpec:
     """Only what an update of a device can carry: one document with more in it would be refused as a whole."""
     lists = {
@@ -113,6 +119,20 @@ class Now:
     updated: Grafted  # its document with only `updates` in it
     limits: t.Mapping[str, t.Any]  # its fields as they are, and `asked_kib`: what its balloon was asked for in vain
     asked: str = ""  # the record of a guest whose balloon does not follow now
+    plugs: t.Mapping[str, Plug] = dataclasses.field(default_factory=dict)  # the devices that come and go, by place
+    buses: Buses | None = None
+
+
+def obstacles(now: Now) -> dict[str, str]:
+    """Why devices wait for the next boot, which other guests can get or give away while they run; by device."""
+    wanted = [change for change in now.running.changes if change.where in now.plugs]
+    ordered = [*reversed([one for one in wanted if _goes(one)]), *(one for one in wanted if not _goes(one))]
+    return hotplug.obstacles([(one.where, not _goes(one)) for one in ordered], now.plugs, now.buses)
+
+
+def _goes(change: Change) -> bool:
+    """Whether a device is unplugged. That makes room for others, and a disk goes before its controller does."""
+    return how(change.where) == ATTACH and change.before is not None
 
 
 Changes = t.Sequence[Change]
@@ -133,8 +153,12 @@ def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep]
             pending.append(str(change))
         else:
             grouped.setdefault((policy, device.group() if device else ""), []).append(change)
-    for (policy, device_name), changes in grouped.items():
-        made = _VERBS[policy](now, changes, device_name) if policy in _VERBS else None
+    waiting = obstacles(now)
+    going = [key for key, changes in grouped.items() if _goes(changes[0])]
+    for policy, device_name in [*reversed(going), *(key for key in grouped if key not in going)]:
+        changes = grouped[policy, device_name]
+        waits = policy not in _VERBS or (policy == ATTACH and device_name in waiting)
+        made = None if waits else _VERBS[policy](now, changes, device_name)
         if made is None:
             pending += [str(change) for change in changes]
         else:

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import DiskOrigin, Site, SiteOf
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, bytes_text, check_name
 
 __all__ = ["file_name", "format_of", "site", "volume"]
@@ -56,7 +56,7 @@ def volume(guest: str, item: Disk, site: Site) -> Volume:
     return Volume(pool=site.pool.name, name=name, path=path, capacity_bytes=size, format=form, **below)
 
 
-def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
+def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> DiskOrigin:
     """The image, with its format as its first bytes say; raises what speaks against making the disk from it."""
     copied, size = item.clone == "copy", item.size_bytes
     origin = _usable(guest, image, site, copied=copied)
@@ -72,7 +72,7 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> Origin:
     return origin
 
 
-def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> Origin:
+def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> DiskOrigin:
     """The disk to be copied; raises what speaks against it.
 
     What a guest wrote into a raw disk is data, whatever it looks like. libvirt may have looked at the file before, or
@@ -103,7 +103,7 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
     return origin
 
 
-def _usable(guest: str, image: str, site: Site, *, copied: bool) -> Origin:
+def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
     """An image that guests can have; raises what it is instead."""
     origin, pool = site.origin, site.pool.name
     if origin is None:

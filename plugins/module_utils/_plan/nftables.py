@@ -43,8 +43,8 @@ def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
     closed = closed_chains(facts.ruleset)
     # A chain that somebody made at run time is not ours to keep alive, and naming it at boot fails.
     chains = [one for one in closed if defines(facts.all_text, one["family"], one["table"])]
-    if wanted.ports:
-        _refuse_what_would_not_last(wanted, facts, [one for one in closed if one not in chains])
+    opened = [one for one in closed if rules(wanted, one["family"])]
+    _refuse_what_would_not_last(wanted, facts, [one for one in opened if one not in chains])
     places = [(_address(chain), rule) for chain in chains for rule in rules(wanted, chain["family"])]
     inserts = [f"insert rule {place} {rule}" for place, rule in places]
     drafts = (
@@ -143,7 +143,7 @@ def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str], pl
         [f"{_address_of_rule(rule)}: {rule['comment']}" for rule in gone] or None,
         [line.removeprefix("insert rule ") for line in inserts] or None,
     )
-    return [ChangeNftables(wanted.text, (*deletes, *inserts))], [change]
+    return [ChangeNftables(wanted.text if inserts else "", (*deletes, *inserts))], [change]
 
 
 def _ours(ruleset: Ruleset, comment: str) -> tuple[list[Chain], list[Chain]]:

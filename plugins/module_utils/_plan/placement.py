@@ -15,7 +15,13 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Placement,
+    Policy,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing, survival
 
 __all__ = ["place"]
@@ -133,7 +139,7 @@ def _fixed_placement(
 
 
 def _in_two_places(
-    name: str, copies: t.Mapping[str, Copy], leave: t.Collection[str], hosts: t.Collection[str]
+    name: str, copies: t.Mapping[str, GuestCopy], leave: t.Collection[str], hosts: t.Collection[str]
 ) -> Placement:
     """A migrating guest has a copy on both hosts, of which at most one runs; two running copies are an error."""
     running = {where: copy for where, copy in copies.items() if copy.state == "running"}

@@ -31,7 +31,8 @@ def _stays(case: Case, _plan: NounPlan) -> Findings:
     if case.found and case.changed("path") and case.stored.before.get("type") == "dir":
         before, after = case.stored.before.get("path"), case.stored.after.get("path")
         yield Refused(
-            f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests would stay behind; "
+            f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests would stay behind, and "
+            f"libvirt knows them by {before}; if one of the two is a link to the other, set path: {before}; if not, "
             "choose another name, or remove the pool first (state: absent keeps the files)"
         )
 

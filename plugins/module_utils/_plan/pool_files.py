@@ -11,14 +11,14 @@ import os.path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 
-__all__ = ["Pool", "directory", "file_in"]
+__all__ = ["PoolDirectory", "directory", "file_in"]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 _DIRECTORY_POOLS = ("dir", "fs", "netfs")
 
 
 @dataclasses.dataclass(frozen=True)
-class Pool:
+class PoolDirectory:
     """A storage pool, as far as files in it go."""
 
     name: str
@@ -27,7 +27,7 @@ class Pool:
     here: bool = False  # whether its path is a directory of this machine
 
 
-def file_in(pool: Pool, name: str) -> str:
+def file_in(pool: PoolDirectory, name: str) -> str:
     """The path that a file of that name has in the pool; raises Refused where a disk would be no file."""
     if pool.type not in _FILE_POOLS or not pool.path:
         raise Refused(
@@ -37,7 +37,7 @@ def file_in(pool: Pool, name: str) -> str:
     return os.path.join(pool.path, name)
 
 
-def directory(pool: Pool, what: str) -> str:
+def directory(pool: PoolDirectory, what: str) -> str:
     """Where the pool keeps its files on this machine; raises Refused."""
     if pool.type not in _DIRECTORY_POOLS or not pool.here:
         raise Refused(

@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, MigratingGuest, MigrationHost, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["check", "findings", "uses_ports"]
 
@@ -32,17 +33,17 @@ def check(
     dest: MigrationHost,
     *,
     lacks: str | None = None,
-    deaf: str | None = None,
+    ports_filtered: str | None = None,
 ) -> None:
     """Raise Refused with all of it.
 
-    `lacks` says why the destination cannot give it its processor, `deaf` why its ports cannot be reached.
+    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached.
     """
     problems = findings(move, guest, source, dest)
     if lacks:
         problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
-    if deaf:
-        problems.append(deaf)
+    if ports_filtered:
+        problems.append(ports_filtered)
     if problems:
         raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
 
@@ -79,10 +80,8 @@ def _identity(move: Move, guest: MigratingGuest, source: MigrationHost, dest: Mi
 
 def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if move.active and guest.memory_mib > dest.memory_free_mib:
-        yield (
-            f"{move.dest} has {dest.memory_free_mib} MiB of memory free, and the guest may use {guest.memory_mib} MiB; "
-            "free some there"
-        )
+        free, needed = (bytes_text(mib * 1024**2) for mib in (dest.memory_free_mib, guest.memory_mib))
+        yield f"{move.dest} has {free} of memory free, and the guest may use {needed}; free some there"
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
         space = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
@@ -118,7 +117,7 @@ def _what_it_is_tied_to(
             f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
             "the guest while it is off"
         )
-    for kept in guest.keeps:
+    for kept in guest.managed_state:
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:
         yield (

@@ -20,37 +20,32 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Gu
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
-__all__ = ["absent", "named_after"]
+__all__ = ["absent", "gone", "named_after", "shared"]
 
 
 def absent(
     wanted: GuestSpec,
-    found: FoundGuest | None,
+    found: FoundGuest,
     *,
-    keeps: t.Sequence[str],
+    managed_state: t.Sequence[str],
     owned: t.Sequence[str],
     in_use: t.Mapping[str, str],
     disks: t.Mapping[str, OwnedDisk],
-    left_over: t.Sequence[str] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
     `disks` is what there is of those that are to be removed.
 
-    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is.
-    A guest that is gone may have `left_over` files: a run that ended between the two forgot whose they were. Nobody
-    knows afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is. Nobody knows
+    afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
     delete = functools.partial(_deletion, uri)
-    if found is None:
-        note = "may be left over from {}: no guest uses it; inspect it; to delete it: {}"
-        return GuestPlan(notes=tuple(f"disk {path} {note.format(wanted.name, delete(path))}" for path in left_over))
     _refuse_namesake(wanted, found)
     removed = {path: disks[path] for path in owned if wanted.remove_storage and path not in in_use}
     _refuse_unreachable(wanted.name, removed, uri)
     made: list[GuestStep] = power_off(wanted, found) if found.active else []
     if found.persistent:
-        made.append(steps.Undefine(wanted.name, tuple(keeps)))
+        made.append(steps.Undefine(wanted.name, tuple(managed_state)))
     made += [steps.DeleteVolume(wanted.name, path) for path, disk in removed.items() if disk.volume or disk.active]
     notes = [
         f"kept disk {path} of {wanted.name}"
@@ -62,6 +57,12 @@ def absent(
     return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
 
 
+def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestPlan:
+    """No guest; but files that may be left of it, by a run that ended between its removal and theirs."""
+    note = "disk {} may be left over from {}: no guest uses it; inspect it; to delete it: {}"
+    return GuestPlan(notes=tuple(note.format(path, guest, _deletion(uri, path)) for path in left_over))
+
+
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
     """Of a host whose files nobody can look for from here."""
     return [
@@ -70,6 +71,13 @@ def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
         for path, disk in disks.items()
         if not (disk.volume or disk.gone or disk.pool or disk.exists)
     ]
+
+
+def shared(disks: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Of a guest's disks those that it does not own alone, but for its seed: path -> who does."""
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
+    own = [item for item in disks if item.get("source") and item["name"] != "seed"]
+    return {item["source"]: reason for field, reason in why.items() for item in own if item.get(field)}
 
 
 def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:

@@ -27,12 +27,12 @@ def rename(
     found: FoundGuest | None,
     former: FoundGuest | None,
     *,
-    keeps: t.Sequence[str],
+    managed_state: t.Sequence[str],
     recorded: t.Mapping[str, t.Any],
 ) -> steps.Rename | None:
     """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
 
-    `keeps` is what libvirt keeps of `former`, `recorded` what we record with it.
+    `managed_state` is what libvirt keeps of `former`, `recorded` what we record with it.
     """
     what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
     if former is None and found is None:
@@ -54,7 +54,7 @@ def rename(
         )
     if recorded.get("making"):
         raise Refused(f"{what}: an interrupted run left {', '.join(recorded['making'])} incomplete; repeat it first")
-    if kept := [kind for kind in _NAMED_AFTER if kind in keeps]:
+    if kept := [kind for kind in _NAMED_AFTER if kind in managed_state]:
         remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
         raise Refused(
             f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: "

@@ -210,4 +210,4 @@ def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
 
 def mib(amount: float) -> str:
     """A size in MiB as a readable text."""
-    return f"{max(0, int(amount))} MiB" if amount < 10240 else _units.bytes_text(int(amount) * 1024**2)
+    return _units.bytes_text(max(0, int(amount)) * 1024**2)

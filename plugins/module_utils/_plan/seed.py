@@ -69,7 +69,7 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
         problems.append(f"{where['user_data']}: {why}")
     if problems:
         raise BadInput(problems)
-    spoken = [user_data, meta_data, network, *([vendor_data, method] if vendor_data or method == OFFLINE else [])]
+    stated = [user_data, meta_data, network, *([vendor_data, method] if vendor_data or method == OFFLINE else [])]
     return Seed(
         user_data=user_data or f"{_HEADER}\n{{}}\n",
         vendor_data=vendor_data,
@@ -80,7 +80,7 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
         on_change=on_change,
         method=method,
         host_keys=keys,
-        digest=hashlib.sha256(json.dumps(spoken, sort_keys=True).encode()).hexdigest(),
+        digest=hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest(),
         addresses=tuple(address for address, _given in _addresses(network)),
     )
 

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
 __all__ = ["UNSEEDED", "SeedCase", "Seeding", "case_of", "plan", "seed_case"]
@@ -154,7 +154,7 @@ def _written(wanted: GuestSpec, seed: Seed, disks: DiskPlan, asked: SeedDisk, si
 
     It is written before the other disks are created: while one of them is missing, nobody can start the guest.
     """
-    path = asked.path or pool_files.file_in(t.cast(Pool, site.pool), asked.name)
+    path = asked.path or pool_files.file_in(t.cast(PoolDirectory, site.pool), asked.name)
     if site.exists and not asked.ours:
         raise Refused(
             f"cannot create the seed of {wanted.name}: {path} exists and belongs to no guest of this collection; "

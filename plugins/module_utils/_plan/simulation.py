@@ -16,13 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.module_utils._plan.survival import with_guests
 
-__all__ = ["Outcome", "filled", "simulate"]
+__all__ = ["SimulationOutcome", "filled", "simulate"]
 
 _MOST = 100_000  # guests of a kind
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class SimulationOutcome:
     """What became of the guests of lost hosts, of those that were added, and how many more fit."""
 
     hosts: t.Sequence[Host]
@@ -39,7 +39,7 @@ def simulate(
     lose: t.Collection[str] = (),
     add: t.Sequence[Guest] = (),
     fill: Guest | None = None,
-) -> Outcome:
+) -> SimulationOutcome:
     """The outcome of all steps in this order. Guests that are lost with a host do not return to it."""
     left = [host for host in hosts if host.name not in lose]
     homeless = [_restarted(one, left) for host in hosts if host.name in lose for one in host.residents]
@@ -47,9 +47,9 @@ def simulate(
     moved, left = _placed(homeless, left, dataclasses.replace(policy, losses=0))
     added, left = _placed(add, left, policy)
     if fill is None:
-        return Outcome(left, moved, added)
+        return SimulationOutcome(left, moved, added)
     count, limit, left = filled(fill, left, policy)
-    return Outcome(left, moved, added, count, limit)
+    return SimulationOutcome(left, moved, added, count, limit)
 
 
 def _restarted(guest: Guest, left: t.Sequence[Host]) -> Guest:

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps impo
     Start,
     Suspend,
 )
-from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, mib_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = [
     "MAKING",
@@ -217,7 +217,7 @@ class SetMemory(GuestStep):
     record: str = dataclasses.field(default="", repr=False)
 
     def __str__(self) -> str:
-        return f"set memory of running {self.guest} to {mib_text(self.kib)}"
+        return f"set memory of running {self.guest} to {bytes_text(self.kib * 1024)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,10 +324,10 @@ class SetAutostart(GuestStep):
 class Undefine(GuestStep):
     """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
 
-    keeps: tuple[str, ...] = ()
+    managed_state: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"undefine {self.guest}" + (f" with its {', '.join(self.keeps)}" if self.keeps else "")
+        return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["most", "unsurvived", "with_guests"]
 
@@ -32,7 +33,7 @@ def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | No
         if homeless:
             one = homeless[0]
             more = f" and {len(homeless) - 1} more" if homeless[1:] else ""
-            need = f"{one.vcpus} vcpus, {one.memory_mib} MiB"
+            need = f"{one.vcpus} vcpus, {bytes_text(one.memory_mib * 1024**2)}"
             return f"the loss of {' and '.join(lost)} would leave {one.name} ({need}){more} without a hypervisor"
     return None
 

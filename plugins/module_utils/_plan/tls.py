@@ -17,8 +17,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
-    File,
     FoundTls,
+    FoundTlsFile,
     Identity,
     TlsFile,
     TlsSpec,
@@ -294,6 +294,6 @@ def _modes(wanted: TlsSpec, found: FoundTls) -> t.Iterator[SetMode]:
             yield SetMode(place, wanted.owner, group, mode)
 
 
-def _mode_change(file: File, step: SetMode) -> Change:
+def _mode_change(file: FoundTlsFile, step: SetMode) -> Change:
     after = f"{step.owner}:{step.group} {step.mode:04o}"
     return Change(f"{file.place.path}", f"{file.owner}:{file.group} {file.mode:04o}", after)

@@ -19,8 +19,24 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Obs
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = [
-    "ARRIVED", "DONE_BY", "OPEN", "STAYED", "TABLES", "Row", "Verdict", "begun", "check", "check_abort",
-    "check_arrived", "check_reconciled", "following", "foreseen", "judge", "outcome", "superseded", "task",
+    "ARRIVED",
+    "DONE_BY",
+    "OPEN",
+    "STAYED",
+    "TABLES",
+    "Verdict",
+    "VerdictRow",
+    "begun",
+    "check",
+    "check_abort",
+    "check_arrived",
+    "check_reconciled",
+    "following",
+    "foreseen",
+    "judge",
+    "outcome",
+    "superseded",
+    "task",
     "unsettled",
 ]  # fmt: skip
 
@@ -58,7 +74,7 @@ class Verdict(t.NamedTuple):
         return _ENDS[self.action]
 
 
-class Row(t.NamedTuple):
+class VerdictRow(t.NamedTuple):
     """States of the source and of the destination (`*`: any), and which field of the observation must hold."""
 
     source: str
@@ -74,8 +90,8 @@ class Row(t.NamedTuple):
         )
 
 
-def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when: str = "") -> Row:
-    return Row(source, dest, when, Verdict(state, action.rstrip("~"), meaning, wait=action.endswith("~")))
+def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when: str = "") -> VerdictRow:
+    return VerdictRow(source, dest, when, Verdict(state, action.rstrip("~"), meaning, wait=action.endswith("~")))
 
 
 _IN_DANGER = (

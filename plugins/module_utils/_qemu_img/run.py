@@ -21,6 +21,7 @@ import tempfile
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = ["Progress", "convert", "create", "flat_bytes", "info", "rebase", "resize"]
 
@@ -154,7 +155,7 @@ def _exceeded(errors: str, code: int, limits: _Limits) -> str:
     if code == -signal.SIGXCPU:
         return f"{limits.cpu_s} s of processor time"
     if _OUT_OF_MEMORY.search(errors):
-        return f"{limits.memory_bytes / _GIB:g} GiB of memory"
+        return f"{bytes_text(limits.memory_bytes)} of memory"
     return ""
 
 

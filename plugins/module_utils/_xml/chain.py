@@ -9,11 +9,10 @@ from __future__ import annotations
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Link", "Located", "links", "raw_sources", "without_below"]
-
-Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
+__all__ = ["Link", "links", "raw_sources", "without_below"]
 
 
 class Link(t.NamedTuple):
@@ -66,8 +65,4 @@ def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
 
 def _path(element: Element, located: Located) -> str | None:
     source = element.find("source")
-    if source is None:
-        return None
-    if source.get("pool"):
-        return located(source.get("pool"), source.get("volume"))
-    return t.cast("str | None", source.get("file") or source.get("dev"))
+    return None if source is None else path_of(source, located)

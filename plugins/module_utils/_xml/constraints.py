@@ -96,9 +96,12 @@ def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, p
     yield from _misfits(row.table, given, entry, edit, place + ".")
     if entry is not None and edit is not None and edit.touched(place):
         values = {**_identity(row.table, given), **read(entry, row.table)}
-        missing = [option_of(field) for field in row.needed if values.get(field) is None]
-        if missing:
-            yield place, f"creating it requires {' and '.join(missing)}"
+        missing = [field for field in row.needed if values.get(field) is None]
+        emptied = [option_of(field) for field in missing if given.get(field) in ("", ())]
+        if emptied:
+            yield place, f"{' and '.join(emptied)} must not be empty; set it, or state: absent to remove the entry"
+        elif missing:
+            yield place, f"creating it requires {' and '.join(map(option_of, missing))}"
         yield from ((place, reason) for reason in row.check(entry, values))
 
 

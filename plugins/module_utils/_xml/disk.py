@@ -53,7 +53,7 @@ def _url_of(value: t.Any) -> str:
 _URL_PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69, "nbd": 10809, "iscsi": 3260}
 
 
-class Source(Row):
+class SourceRow(Row):
     """Where the bytes are, told in one of three ways; telling it anew takes away all that belonged to the old place."""
 
     def write(self, element: Element, value: t.Any) -> None:
@@ -120,18 +120,41 @@ _BLOCK = k.integer(512, 2**31 - 1)
 _VIRTIO = {"bus": ("virtio",)}
 _SCSI = {"bus": ("scsi",), "device": ("disk", "cdrom")}
 
+
+class _Bus(t.NamedTuple):
+    """How the targets on a bus begin, which devices it takes, where libvirt finds them on it, and whether a disk there
+    can be read-only.
+    """
+
+    prefix: str
+    devices: tuple[str, ...]
+    addresses: tuple[str, ...] = ("drive",)
+    readonly: bool = True
+
+
+_BUSES = {
+    "virtio": _Bus("vd", ("disk", "lun"), ("pci", "ccw", "virtio-mmio")),
+    "scsi": _Bus("sd", ("disk", "lun", "cdrom")),
+    "sata": _Bus("sd", ("disk", "cdrom"), readonly=False),
+    "usb": _Bus("sd", ("disk", "cdrom"), ("usb",)),
+    "ide": _Bus("hd", ("disk", "cdrom"), readonly=False),
+    "fdc": _Bus("fd", ("floppy",)),
+    "sd": _Bus("sd", ("disk",), ("sd",)),
+}
+_DEFAULT_BUS = {"disk": "virtio", "cdrom": "sata", "floppy": "fdc", "lun": "scsi"}
+
 DISK: row.Table = {
     "device": Row("./@device", k.choice("disk", "cdrom", "lun", "floppy")),
     "format": Row("driver/@type", k.choice("qcow2", "raw", "vmdk", "vdi", "vpc")),
-    "source": Source("source/@file", k.PATH),
-    "volume": Source(
+    "source": SourceRow("source/@file", k.PATH),
+    "volume": SourceRow(
         "source/@volume", k.matching(r"[A-Za-z0-9._-]{1,63}/[A-Za-z0-9][A-Za-z0-9._+:-]{0,127}", "must be pool/volume")
     ),
-    "url": Source("source/@protocol", k.Kind({"type": "str"}, _url_of)),
+    "url": SourceRow("source/@protocol", k.Kind({"type": "str"}, _url_of)),
     **remote.NETWORK,
     **remote.NVME,
     "startup_policy": Row("source/@startupPolicy", k.choice("mandatory", "requisite", "optional")),
-    "bus": Row("target/@bus", k.choice("virtio", "scsi", "sata", "usb", "ide", "fdc", "sd")),
+    "bus": Row("target/@bus", k.choice(*_BUSES)),
     "target": Row(
         "target/@dev",
         k.matching(r"(fd|hd|sd|vd)[a-z]{1,3}", "must be a device name such as vdb or sda"),
@@ -188,7 +211,7 @@ def _sought(item: Item) -> tuple[Mark, ...]:
 def _new(device: Element, item: Item) -> None:
     """A disk element with what libvirt needs and the user need not say."""
     kind = item.fields.get("device") or "disk"
-    bus = item.fields.get("bus") or {"cdrom": "sata", "floppy": "fdc", "lun": "scsi"}.get(kind, "virtio")
+    bus = item.fields.get("bus") or _DEFAULT_BUS[kind]
     device.set("type", "file")
     device.set("device", kind)
     elsewhere = any(item.fields.get(field) for field in ("url", "network.protocol", "nvme.address"))
@@ -198,9 +221,6 @@ def _new(device: Element, item: Item) -> None:
     make(device, "alias", name=f"ua-{item.name}")
     if kind == "cdrom":
         child(device, "readonly")
-
-
-_PREFIX = {"virtio": "vd", "scsi": "sd", "sata": "sd", "usb": "sd", "sd": "sd", "ide": "hd", "fdc": "fd"}
 
 
 def _letters(number: int) -> str:
@@ -213,7 +233,7 @@ def _seat(device: Element, index: Index) -> None:
     """The first target that no disk has, unless this one has such a target already."""
     target = device.find("target")
     if not target.get("dev") or index.find([("target", target.get("dev"))]) is not None:
-        prefix = _PREFIX[target.get("bus")]
+        prefix = _BUSES[target.get("bus")].prefix
         number = index.first_free(prefix, lambda number: ("target", prefix + _letters(number)))
         target.set("dev", prefix + _letters(number))
 
@@ -223,23 +243,18 @@ def _normalise(device: Element) -> None:
     address, bus, driver = device.find("address"), device.find("target").get("bus"), device.find("driver")
     if driver is not None and not driver.get("name"):
         driver.set("name", "qemu")
-    kinds = {"virtio": ("pci", "ccw", "virtio-mmio"), "usb": ("usb",)}.get(bus, ("drive", "sd"))
-    if address is not None and bus and address.get("type") not in (*kinds, "spapr-vio", "unassigned"):
+    known = bus in _BUSES and address is not None
+    if known and address.get("type") not in (*_BUSES[bus].addresses, "spapr-vio", "unassigned"):
         device.remove(address)
     remote.normalise(device)
-
-
-_BUSES = {
-    "disk": ("virtio", "scsi", "sata", "usb", "ide", "sd"), "cdrom": ("sata", "scsi", "usb", "ide"), "floppy": ("fdc",),
-    "lun": ("virtio", "scsi"),
-}  # fmt: skip
 
 
 def _check(element: Element, values: row.Values) -> t.Iterator[str]:
     """What libvirt or QEMU would refuse of what stands together."""
     device, bus, raw = values.get("device", "disk"), values.get("bus"), values.get("format", "raw") == "raw"
-    if bus not in (None, *_BUSES[device]):
-        yield f"a {device} must be on bus {' or '.join(_BUSES[device])}, not {bus}"
+    buses = [name for name, one in _BUSES.items() if device in one.devices]
+    if bus not in (None, *buses):
+        yield f"a {device} must be on bus {' or '.join(buses)}, not {bus}"
     if "target" in values and values["target"].startswith("fd") != (device == "floppy"):
         yield f"target {values['target']} is not valid for a {device}; omit target to have one chosen"
     if not remote.has_medium(element) and device in ("disk", "lun"):
@@ -253,7 +268,7 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
         yield "a lun on the network must be of protocol iscsi; use device: disk for others"
     if device == "cdrom" and not values["readonly"]:
         yield "a cdrom is always readonly; omit readonly"
-    if values["readonly"] and device == "disk" and bus in ("ide", "sata"):
+    if values["readonly"] and device == "disk" and bus in _BUSES and not _BUSES[bus].readonly:
         yield f"a disk on bus {bus} cannot be readonly; use bus virtio or scsi, or device: cdrom"
     if values.get("io") == "native" and values.get("cache") not in ("none", "directsync"):
         yield "io native requires cache none or directsync; set both"

@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
 
-__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "keeps", "read_fields", "renamed", "sizes", "spelt_out"]
+__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "managed_state", "read_fields", "renamed", "sizes", "spelt_out"]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -512,7 +512,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     found = parse(xml)
     root = spelt_out(found)
     changes = overlay.merge(root, wanted.xml, SHAPE) if wanted.xml else []
-    changes += row.graft(root, DOMAIN, _with_controller(root, wanted.fields))
+    changes += row.graft(root, DOMAIN, _without_mode(root, _with_controller(root, wanted.fields)))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
     if any(change.where.startswith("serials[") for change in changes) and root.find("devices/serial") is None:
@@ -527,6 +527,13 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
         root = found
     devices = _devices(changes, root, found)
     return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+
+
+def _without_mode(root: Element, fields: row.Values) -> row.Values:
+    """The mode of the memory goes with the nodes that it is about, unless somebody names it or numad chooses nodes."""
+    placement = fields.get("numa.placement") or DOMAIN["numa.placement"].read(root)
+    goes = fields.get("numa.nodeset") == "" and "numa.mode" not in fields and placement != "auto"
+    return {**fields, "numa.mode": ""} if goes else fields
 
 
 def as_defined(wanted: GuestSpec, definition: str) -> GuestSpec:
@@ -653,7 +660,7 @@ def _one_console(root: Element) -> None:
             console.extend(copied(part) for part in serial.findall(tag))
 
 
-def keeps(xml: str) -> tuple[str, ...]:
+def managed_state(xml: str) -> tuple[str, ...]:
     """What the definition makes libvirt store beside it: UEFI variables, TPM state."""
     root = parse(xml)
     nvram = root.find("os/nvram") is not None or root.find("os").get("firmware") == "efi"

@@ -66,7 +66,7 @@ class Mode(Row):
             child(element, "forward").set("mode", value)
 
 
-class Device(Row):
+class RoutedDevice(Row):
     """The one device that a routed network uses; libvirt tells it in two places."""
 
     def read(self, element: Element) -> t.Any:
@@ -114,7 +114,7 @@ _NAT: t.Mapping[str, t.Any] = {"mode": ("nat",)}
 
 NETWORK: row.Table = {
     "mode": Mode("forward/@mode", k.choice(*OWN, *DIRECT, "hostdev")),
-    "device": Device("forward/@dev", k.NIC, valid_with={"mode": ("nat", "route")}),
+    "device": RoutedDevice("forward/@dev", k.NIC, valid_with={"mode": ("nat", "route")}),
     "interfaces": Interfaces(
         "forward/interface",
         table={"device": Row("./@dev", k.NIC)},

@@ -134,7 +134,7 @@ def _without_secret(device: Element) -> None:
             secret.attrib.pop(name, None)
 
 
-class Hosts(Items):
+class HostsRow(Items):
     """The servers. A list of them is all of them: one that is not in it is not asked any more."""
 
     def elements(self, root: Element) -> list[Element]:
@@ -178,7 +178,7 @@ _OF_USER = {**_SECURED, "network.auth.username": ANY}
 NETWORK: Table = {
     _PROTOCOL: Remote("source/@protocol", k.choice(*_PROTOCOLS), on_change=_become_network),
     "network.name": Name("source/@name", k.LINE, valid_with=_ANYWHERE, required_with=_NAMED, on_change=forget_chain),
-    "network.hosts": Hosts(
+    "network.hosts": HostsRow(
         "source/host",
         table={"name": Row("./@name", k.HOST), "port": Row("./@port", k.integer(1, 65535))},
         shown=("port",),

@@ -230,6 +230,11 @@ class Items(Row):
         """The options that make up an entry's identity."""
         return self.parts or {self.key: self.table[self.key].kind if self.key in self.table else self.key_kind}
 
+    def is_emptied(self, fields: Values) -> bool:
+        """Whether an empty value takes away the entry, which is nothing but that value."""
+        values = [field for field in self.table if field != self.key]
+        return bool(values) and list(self.needed) == values and all(fields.get(field) in ("", ()) for field in values)
+
     def elements(self, root: Element) -> list[Element]:
         """All entries there are."""
         return list(root.findall(self.path))

@@ -6,19 +6,26 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+import typing as t
 
-__all__ = ["sources"]
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
+
+__all__ = ["Located", "path_of", "sources"]
+
+Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 
 
-def sources(xml: str, *, below: bool = False) -> list[str]:
+def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
     """Paths of all files and devices of a definition's disks.
 
     With `below`, also of what these stand on, which only those that run tell.
     """
-    found = [
-        source.get(kind)
-        for source in parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
-        for kind in ("file", "dev")
-    ]
-    return list(dict.fromkeys(path for path in found if path))
+    found = parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
+    return list(dict.fromkeys(filter(None, (path_of(source, located) for source in found))))
+
+
+def path_of(source: Element, located: Located) -> str | None:
+    """The file or device that a source of a disk names, itself or as a volume."""
+    if source.get("pool"):
+        return located(source.get("pool"), source.get("volume"))
+    return t.cast("str | None", source.get("file") or source.get("dev"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, device, domain, graphics, row
@@ -152,13 +153,16 @@ def _memory(root: Element, values: Values) -> Problems:
     total = values.get("memory.maximum_kib")
     if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
         reason = (
-            f"the cells have {sum(cells) // 1024} MiB together, and memory.maximum is {total // 1024} MiB; make them "
+            f"the cells have {size_text(sum(cells))} together, and memory.maximum is {size_text(total)}; make them "
             "equal"
         )
         yield "numa.cells", reason
     most = values.get("memory.hotplug_maximum_kib")
     if isinstance(most, int) and isinstance(total, int) and most < total:
-        yield "memory.hotplug_maximum", f"{most // 1024} MiB is below memory.maximum, {total // 1024} MiB; set more"
+        yield (
+            "memory.hotplug_maximum",
+            f"{size_text(most)} is below memory.maximum, {size_text(total)}; set more",
+        )
 
 
 def _cells(_root: Element, values: Values) -> Problems:
@@ -192,7 +196,8 @@ _NO_CELL = "there is no such cell; define it in numa.cells"
 def _nodes(_root: Element, values: Values) -> Problems:
     mode, auto, nodes = values.get("numa.mode"), values.get("numa.placement") == "auto", values.get("numa.nodes", ())
     if mode and not values.get("numa.nodeset") and not auto:
-        yield "numa.mode", "it requires nodes of the host; set numa.nodeset, or numa.placement: auto"
+        remedy = "set numa.nodeset, or numa.placement: auto; to remove both, set only numa.nodeset: ''"
+        yield "numa.mode", f"it requires nodes of the host; {remedy}"
     cells = {cell["id"] for cell in values.get("numa.cells", ())}
     for node in nodes:
         place = f"numa.nodes[{node['cell']}]"

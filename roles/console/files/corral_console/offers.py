@@ -12,7 +12,7 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action, Argument
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction
 
 __all__ = ["arguments", "described", "names"]
 
@@ -26,7 +26,7 @@ def names() -> tuple[str, ...]:
     return tuple(_actions.offered())
 
 
-def arguments(action: Action) -> dict[str, Argument]:
+def arguments(action: PlaybookAction) -> dict[str, Argument]:
     """Those that a request may give."""
     hidden = _actions.not_offered()
     return {name: argument for name, argument in action.arguments.items() if name not in hidden}
@@ -48,7 +48,7 @@ def described(name: str) -> dict[str, t.Any]:
     }
 
 
-def _argument(action: Action, argument: Argument) -> dict[str, t.Any]:
+def _argument(action: PlaybookAction, argument: Argument) -> dict[str, t.Any]:
     text = _texts().get(argument.name, "") if argument.option else argument.description
     found = {"name": argument.name, "required": argument.required, "description": text, **_spec(argument.spec)}
     if argument.kind:

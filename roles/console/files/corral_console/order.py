@@ -17,7 +17,7 @@ from ansible.module_utils.common.validation import check_type_list
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Action
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 
 from . import offers, policy
 
@@ -126,7 +126,7 @@ def _confirms(value: object, count: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value == count
 
 
-def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
+def _named(action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
     """The arguments, with guests and hosts by name."""
     arguments = given.get("arguments")
     found = dict(arguments) if isinstance(arguments, dict) else {}
@@ -141,7 +141,7 @@ def _named(action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen
     return found
 
 
-def _values(action: Action, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _values(action: PlaybookAction, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     try:
         return _arguments.asked(action, arguments)
     except _arguments.BadArguments as error:
@@ -152,7 +152,7 @@ def _values(action: Action, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any
 
 
 def _errors_of_guests(
-    action: Action, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen], seen: t.Sequence[Seen]
+    action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen], seen: t.Sequence[Seen]
 ) -> t.Iterator[tuple[str, str]]:
     wanted = given.get("guests")
     if action.creates:
@@ -189,7 +189,7 @@ def _unmatched(given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> set[st
     }
 
 
-def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
+def _errors_of_hosts(action: PlaybookAction, values: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> dict[str, str]:
     """Problems of host names: a job connects to hypervisors only."""
     found = {}
     for name in _arguments_of_hosts(action):
@@ -199,7 +199,7 @@ def _errors_of_hosts(action: Action, values: t.Mapping[str, t.Any], hosts: t.Col
 
 
 def _errors_of_options(
-    action: Action, arguments: t.Mapping[str, t.Any], values: t.Mapping[str, t.Any]
+    action: PlaybookAction, arguments: t.Mapping[str, t.Any], values: t.Mapping[str, t.Any]
 ) -> dict[str, str]:
     """Problems of options that are given twice: the playbook would merge them, and the policy would judge only one."""
     said, found = set(arguments), dict[str, str]()
@@ -219,17 +219,17 @@ def _inside(values: t.Mapping[str, t.Any]) -> list[str]:
     return [name for name in ("options", "domain") if isinstance(values.get(name), dict)]
 
 
-def _arguments_of_hosts(action: Action) -> list[str]:
+def _arguments_of_hosts(action: PlaybookAction) -> list[str]:
     return [name for name, argument in action.arguments.items() if argument.kind == "host"]
 
 
-def _hosts(action: Action, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+def _hosts(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     for name in _arguments_of_hosts(action):
         yield from _list(values.get(name))
 
 
 def _policy_hosts(
-    action: Action, values: t.Mapping[str, t.Any], named: tuple[str, ...], guests: t.Sequence[Seen]
+    action: PlaybookAction, values: t.Mapping[str, t.Any], named: tuple[str, ...], guests: t.Sequence[Seen]
 ) -> tuple[str, ...]:
     """The hosts that it names and those on which it acts; the empty name is a host that the playbook will choose."""
     if action.kind == "host":
@@ -245,7 +245,7 @@ def _list(value: t.Any) -> list[t.Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _flat(action: Action, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
+def _flat(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], tuple[str, ...]]:
     """All arguments and options by name, and the names that are options of a module."""
     inside = _inside(values)
     flat = {name: value for name, value in values.items() if name not in inside}
@@ -267,7 +267,7 @@ def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]
 
 
 def _policy_guests(
-    action: Action, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
+    action: PlaybookAction, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
 ) -> tuple[policy.Guest, ...]:
     """The guests that it acts on, and those that it creates."""
     if action.creates:
@@ -278,7 +278,7 @@ def _policy_guests(
 
 
 def _exclusive(
-    action: Action, values: t.Mapping[str, t.Any], guests: t.Sequence[Seen], hosts: t.Collection[str]
+    action: PlaybookAction, values: t.Mapping[str, t.Any], guests: t.Sequence[Seen], hosts: t.Collection[str]
 ) -> tuple[str, ...]:
     if action.creates:
         return (f"name:{values['guest']}",)

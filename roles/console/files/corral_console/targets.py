@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, after_prefix
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 
@@ -101,7 +101,7 @@ def _host(name: str, host: Value, there: t.Sequence[Value]) -> Host:
         memory_mib=host["memory_mib"] - RESERVED_MIB,
         vcpus_used=sum(guest["vcpus"] for guest in promised),
         memory_used_mib=sum(guest["maximum_mib"] for guest in promised),
-        guests={guest["name"]: Copy(guest["state"], guest["uuid"]) for guest in there},
+        guests={guest["name"]: GuestCopy(guest["state"], guest["uuid"]) for guest in there},
         apart=frozenset().union(*(after_prefix(guest["tags"], APART) for guest in there)),
         together=frozenset().union(*(after_prefix(guest["tags"], TOGETHER) for guest in there)),
         pools=frozenset(pool["name"] for pool in host["pools"] if pool["active"]),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.action import virt_balance
-from ansible_collections.corral.virt.plugins.module_utils._plan.balance import Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.balance import SuggestedMove
 
 
 def test_a_plan_is_a_table() -> None:
-    moves = [Move("web5", "hyper1", "hyper2", 6.87, 109), Move("database", "hyper1", "hyper12", 2.04, 20480)]
+    moves = [
+        SuggestedMove("web5", "hyper1", "hyper2", 6.87, 109),
+        SuggestedMove("database", "hyper1", "hyper12", 2.04, 20480),
+    ]
     assert virt_balance._plan_text(moves, 11.04, 2.13) == (
         "guest     move               gain  MiB\n"
         "web5      hyper1 -> hyper2   6.9   109\n"

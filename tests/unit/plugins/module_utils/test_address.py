@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+    AddressClaim,
     AddressedGuest,
-    Claim,
     HostLinks,
     Nic,
     Sighting,
@@ -35,14 +35,14 @@ X, Y = "192.0.2.7", "192.0.2.8"
 
 def web(*claims: tuple[str, str], bridge: str = "br0", **more: t.Any) -> AddressedGuest:
     """The guest that claims these, each with its source."""
-    made = tuple(Claim(WEB, address, source) for address, source in claims)
+    made = tuple(AddressClaim(WEB, address, source) for address, source in claims)
     return AddressedGuest("1", "web1", nics=(Nic(WEB, "vnet0", bridge),), claims=made, **more)
 
 
 def db(*claims: tuple[str, str], **more: t.Any) -> AddressedGuest:
     """Another one on the same bridge."""
     return AddressedGuest(
-        "2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(Claim(DB, *claim) for claim in claims), **more
+        "2", "db1", nics=(Nic(DB, "vnet1", "br0"),), claims=tuple(AddressClaim(DB, *claim) for claim in claims), **more
     )
 
 
@@ -98,7 +98,7 @@ def test_a_bridge_on_which_the_host_has_no_address() -> None:
 
 
 def test_what_another_interface_says_is_not_the_guests() -> None:
-    guest = dataclasses.replace(web(), claims=(Claim(DB, X, "agent"),))
+    guest = dataclasses.replace(web(), claims=(AddressClaim(DB, X, "agent"),))
     assert believed(guest) == {"web1": []}
     assert believed(web((X, "packets"), running=False)) == {"web1": []}
 
@@ -245,7 +245,7 @@ def test_one_spelling() -> None:
 
 def test_each_interface_has_its_own_record() -> None:
     both = dataclasses.replace(web((X, "packets")), nics=(Nic(WEB, "vnet0", "br0"), Nic(DB, "vnet1", "br0")))
-    both = dataclasses.replace(both, claims=(*both.claims, Claim(DB, Y, "packets")))
+    both = dataclasses.replace(both, claims=(*both.claims, AddressClaim(DB, Y, "packets")))
     result = plans.recorded(both, both.claims, (), now_s=200)
     assert [(one.mac, one.address) for one in result] == [(WEB, X), (DB, Y)]
     assert plans.recorded(dataclasses.replace(both, seen=result), (), (), now_s=300) == result, "both silent: both stay"

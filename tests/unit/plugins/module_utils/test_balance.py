@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
     BY,
-    Move,
     Resident,
+    SuggestedMove,
     broken,
     imbalance,
     moved,
@@ -57,7 +57,7 @@ def clusters(draw: t.Any) -> tuple[list[Host], list[Resident]]:
                 memory_mib=draw(st.sampled_from([1024, 4096, 16384])),
                 vcpus_used=sum(guest.vcpus for guest in here),
                 memory_used_mib=sum(guest.memory_mib for guest in here),
-                guests={guest.name: Copy("running") for guest in here},
+                guests={guest.name: GuestCopy("running") for guest in here},
                 apart=frozenset(word for guest in here for word in guest.apart),
                 bridges=draw(st.sampled_from([None, frozenset(["br0"]), frozenset(["br0", "br1"])])),
                 pools=draw(st.sampled_from([None, frozenset(["default"]), frozenset(["default", "fast"])])),
@@ -122,7 +122,7 @@ def filled(name: str, *guests: Guest) -> tuple[Host, list[Resident]]:
         8192,
         vcpus_used=vcpus,
         memory_used_mib=memory_mib,
-        guests={guest.name: Copy("running") for guest in guests},
+        guests={guest.name: GuestCopy("running") for guest in guests},
     )
     return host, [Resident(guest, name, 100) for guest in guests]
 
@@ -229,17 +229,22 @@ def near(percent: float) -> t.Any:
 
 
 FIRST, SECOND = on("a", "web1", 1024), on("a", "web2", 512)
-TO_B = Move("web1", "a", "b", 12.5, 1024)
+TO_B = SuggestedMove("web1", "a", "b", 12.5, 1024)
 
 
 @pytest.mark.parametrize(
     ("hosts", "residents", "wishes", "moves"),
     [
         ([even("a", 4096), even("b", 0)], [FIRST], {}, [TO_B]),
-        ([even("b", 4096), even("a", 0)], [on("b", "web1", 1024)], {}, [Move("web1", "b", "a", 12.5, 1024)]),
+        ([even("b", 4096), even("a", 0)], [on("b", "web1", 1024)], {}, [SuggestedMove("web1", "b", "a", 12.5, 1024)]),
         # for each MiB that is copied, the smaller one gains more
-        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {}, [Move("web2", "a", "b", 6.25, 512), TO_B]),
-        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"max_moves": 1}, [Move("web2", "a", "b", 6.25, 512)]),
+        ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {}, [SuggestedMove("web2", "a", "b", 6.25, 512), TO_B]),
+        (
+            [even("a", 4096), even("b", 0)],
+            [SECOND, FIRST],
+            {"max_moves": 1},
+            [SuggestedMove("web2", "a", "b", 6.25, 512)],
+        ),
         ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"max_moves": 0}, []),
         ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"stay": ["web2"]}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"stay": ["web1"]}, []),
@@ -248,12 +253,22 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
         # hosts that differ by less are even
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.0}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.1}, []),
-        ([even("a", 4096), even("b", 3276)], [on("a", "web1", 80)], {}, [Move("web1", "a", "b", near(0.977), 80)]),
+        (
+            [even("a", 4096), even("b", 3276)],
+            [on("a", "web1", 80)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(0.977), 80)],
+        ),
         ([even("a", 4096), even("b", 3277)], [on("a", "web1", 80)], {}, []),
         # a small guest is worth it, too
-        ([even("a", 4096), even("b", 0)], [on("a", "web1", 123)], {}, [Move("web1", "a", "b", 1.50146484375, 123)]),
+        (
+            [even("a", 4096), even("b", 0)],
+            [on("a", "web1", 123)],
+            {},
+            [SuggestedMove("web1", "a", "b", 1.50146484375, 123)],
+        ),
         # it may meet the mean, not go past it
-        ([even("a", 4096), even("b", 0)], [on("a", "web1", 2048)], {}, [Move("web1", "a", "b", 25.0, 2048)]),
+        ([even("a", 4096), even("b", 0)], [on("a", "web1", 2048)], {}, [SuggestedMove("web1", "a", "b", 25.0, 2048)]),
         ([even("a", 4096), even("b", 0)], [on("a", "web1", 2049)], {}, []),
         ([even("a", 4096), even("b", 2048)], [on("a", "web1", 2048)], {}, []),  # both change places
         # evens the memory, and makes the processors uneven: not by half of what it could
@@ -261,7 +276,7 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
             [even("a", 4096, vcpus_used=8), even("b", 0, vcpus_used=8)],
             [on("a", "web1", 1024, vcpus=2)],
             {},
-            [Move("web1", "a", "b", near(11.742), 1024)],
+            [SuggestedMove("web1", "a", "b", near(11.742), 1024)],
         ),
         ([even("a", 4096, vcpus_used=8), even("b", 0, vcpus_used=8)], [on("a", "web1", 1024, vcpus=7)], {}, []),
         # what is not counted, or may not move, stays
@@ -277,7 +292,7 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
             [even("a", 4096), even("b", 0, bridges=frozenset()), even("c", 0)],
             [on("a", "web1", 2048, bridges=frozenset(["br0"]))],
             {},
-            [Move("web1", "a", "c", near(18.019), 2048)],
+            [SuggestedMove("web1", "a", "c", near(18.019), 2048)],
         ),
         ([], [FIRST], {}, []),
         # a policy decides what there is room for
@@ -285,7 +300,7 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
             [even("a", 4096), even("b", 0)],
             [FIRST],
             {"policy": Policy(4.0, 0.125)},
-            [Move("web1", "a", "b", 100.0, 1024)],
+            [SuggestedMove("web1", "a", "b", 100.0, 1024)],
         ),
         ([even("a", 4096), even("b", 0)], [FIRST], {"policy": Policy(4.0, 0.1)}, []),
         # the load of processors counts half
@@ -293,18 +308,20 @@ TO_B = Move("web1", "a", "b", 12.5, 1024)
             [even("a", 0, vcpus_used=16), even("b", 0)],
             [on("a", "web1", 0, vcpus=4)],
             {},
-            [Move("web1", "a", "b", near(8.839), 0)],
+            [SuggestedMove("web1", "a", "b", near(8.839), 0)],
         ),
         # guests of one group stay apart on their new hosts, too
         (
             [even("a", 6144), even("b", 6144), even("c", 0, memory_mib=32768)],
             [on("a", "web1", 2048, apart=frozenset({"web"})), on("b", "web2", 2048, apart=frozenset({"web"}))],
             {},
-            [Move("web1", "a", "c", near(11.467), 2048)],
+            [SuggestedMove("web1", "a", "c", near(11.467), 2048)],
         ),
     ],
 )
-def test_moves(hosts: list[Host], residents: list[Resident], wishes: dict[str, t.Any], moves: list[Move]) -> None:
+def test_moves(
+    hosts: list[Host], residents: list[Resident], wishes: dict[str, t.Any], moves: list[SuggestedMove]
+) -> None:
     assert plan(hosts, residents, **wishes) == moves
 
 
@@ -389,7 +406,7 @@ def there(residents: list[Resident], *names: str) -> list[Host]:
         used = sum(guest.memory_mib for guest in here)
         groups = frozenset(word for guest in here for word in guest.apart)
         found.append(
-            Host(name, 8, 8192, len(here), used, {guest.name: Copy("running") for guest in here}, apart=groups)
+            Host(name, 8, 8192, len(here), used, {guest.name: GuestCopy("running") for guest in here}, apart=groups)
         )
     return found
 

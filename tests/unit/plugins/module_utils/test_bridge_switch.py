@@ -47,7 +47,7 @@ class Host:
             return "[]"
         self.ran.append(text + (" (trial)" if self.trial.exists() else ""))
         if text in self.fails:
-            raise bridge_switch.Problem(self.fails[text])
+            raise bridge_switch.SwitchFailed(self.fails[text])
         if text == "reload" and self.lost_after_reload:
             self.taken_over = False
         return "fine"
@@ -161,7 +161,7 @@ def test_addresses_that_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None
     assert bridge_switch.static_addresses("eth0") == ["192.0.2.1"]
 
     def fail(_command: t.Sequence[str]) -> str:
-        raise bridge_switch.Problem("no such link")
+        raise bridge_switch.SwitchFailed("no such link")
 
     monkeypatch.setattr(bridge_switch, "run", fail)
     assert bridge_switch.addresses("eth0") == []
@@ -204,7 +204,7 @@ def test_a_program_that_fails_says_why() -> None:
         (["sh", "-c", "echo no >&2; exit 1"], "failed: no$"),
         (["corral-none"], "corral-none failed: .*No such file"),
     ):
-        with pytest.raises(bridge_switch.Problem, match=reason):
+        with pytest.raises(bridge_switch.SwitchFailed, match=reason):
             bridge_switch.run(command)
 
 

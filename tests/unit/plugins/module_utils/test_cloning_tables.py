@@ -21,8 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import cloning, new_disk
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Origin, Site, SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import DiskOrigin, Site, SiteOf
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._xml import cloned
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import options
@@ -132,16 +132,16 @@ def test_files_of_devices_are_one_guest_s() -> None:
         ),
         (OFF, {"recorded": {"making": ["/a"]}}, "an interrupted run left /a incomplete"),
         (OFF, {"recorded": {"seed": "x"}}, "cloud-init is disabled in web1"),
-        (OFF, {"keeps": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
+        (OFF, {"managed_state": ["managed_save"]}, "web1 has a managed save, .*virsh managedsave-remove web1"),
     ],
 )
 def test_what_is_not_copied(original: FoundGuest | None, more: dict[str, t.Any], said: str) -> None:
     with pytest.raises(VirtError, match=f"^cannot create web3 as a copy of web1: {said}"):
-        cloning.checked(COPY, original, **{"keeps": (), "recorded": {}, "seed": False, **more})
+        cloning.checked(COPY, original, **{"managed_state": (), "recorded": {}, "seed": False, **more})
 
 
 def test_snapshots_of_the_original_stay_with_it() -> None:
-    assert cloning.checked(COPY, OFF, keeps=["snapshots", "nvram"], recorded={"seed": "x"}, seed=True) is OFF
+    assert cloning.checked(COPY, OFF, managed_state=["snapshots", "nvram"], recorded={"seed": "x"}, seed=True) is OFF
 
 
 SYSTEM = OriginalDisk("system", "vda", "/p/web1-system.qcow2", "qcow2", shared=False)
@@ -266,8 +266,8 @@ def test_half_a_copy_of_one_guest_is_not_completed_with_another(
         cloning.refuse_half(COPY)
 
 
-POOL = Pool("default", "dir", "/p", here=True)
-ORIGIN = Origin("/p/web1-system.qcow2", "/p/web1-system.qcow2", "qcow2", 8 * GIB, Header("qcow2"), guest="web1")
+POOL = PoolDirectory("default", "dir", "/p", here=True)
+ORIGIN = DiskOrigin("/p/web1-system.qcow2", "/p/web1-system.qcow2", "qcow2", 8 * GIB, Header("qcow2"), guest="web1")
 
 
 @pytest.mark.parametrize(("size", "wanted"), [(None, 8 * GIB), (8 * GIB, 8 * GIB), (9 * GIB, 9 * GIB)])
@@ -297,7 +297,7 @@ def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, 
         ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 uses it as qcow2, and its first bytes say raw"),
     ],
 )
-def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: Origin | None, said: str) -> None:
+def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: DiskOrigin | None, said: str) -> None:
     wanted = Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", ORIGIN.path, "qcow2"), **item)
     with pytest.raises(VirtError, match=said):
         new_disk.volume("web3", wanted, Site(POOL, origin=origin))

@@ -7,7 +7,8 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
+from ansible_collections.corral.virt.plugins.module_utils._front import options as arguments
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain, interface, network, row, validate
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
@@ -192,6 +193,7 @@ def test_entries_of_a_list_have_what_they_need(top: str, options: dict[str, t.An
     assert in_definition(options, top=top) == told
 
 
+EMPTY = "must not be empty; set it, or state: absent to remove the entry"
 NATIVE = "io native requires cache none or directsync; set both"
 DISK = (
     "<disk type='file'><driver name='qemu' type='raw'{}/><source file='/a'/><target dev='vda' bus='virtio'/>"
@@ -222,6 +224,16 @@ DISK = (
             ["filesystems[share] of web1: creating it requires source"],
         ),
         (
+            "",
+            {"filesystems": [{"name": "share", "source": ""}]},
+            [f"filesystems[share] of web1: source {EMPTY}"],
+        ),
+        (
+            "<filesystem type='mount'><source dir='/a'/><target dir='share'/></filesystem>",
+            {"filesystems": [{"name": "share", "source": ""}]},
+            [f"filesystems[share] of web1: source {EMPTY}"],
+        ),
+        (
             DISK.format(""),
             {"disks": [{"name": "system", "serial": "a"}, {"name": "vda", "state": "absent"}]},
             ["disks[system] of web1: another entry means the same device; list it once"],
@@ -230,6 +242,31 @@ DISK = (
 )
 def test_an_entry_that_is_new_or_was_edited(devices: str, options: dict[str, t.Any], told: list[str]) -> None:
     assert in_definition(options, devices) == told
+
+
+@pytest.mark.parametrize(
+    ("table", "option", "entry", "state"),
+    [
+        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": ""}, "absent"),
+        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": "1"}, "present"),
+        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0}, "present"),
+        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "state": "absent"}, "absent"),
+        (domain.DOMAIN, "vcpus.iothread_pinning", {"iothread": 1, "cpuset": ""}, "absent"),
+        (domain.DOMAIN, "numa.nodes", {"cell": 0, "mode": "strict", "nodeset": ""}, "present"),
+        (domain.DOMAIN, "filesystems", {"name": "share", "source": ""}, "present"),
+        (interface.INTERFACE, "filterref.parameters", {"name": "IP", "value": ""}, "absent"),
+        (network.NETWORK, "dns.txts", {"name": "a", "value": ""}, "absent"),
+        (network.NETWORK, "dns.hosts", {"ip": "192.0.2.1", "hostnames": []}, "absent"),
+        (network.NETWORK, "dns.forwarders", {"address": "192.0.2.1", "domain": ""}, "present"),
+    ],
+)
+def test_an_empty_value_removes_the_entry_that_is_nothing_else(
+    table: row.Table, option: str, entry: dict[str, t.Any], state: str
+) -> None:
+    found = t.cast("row.Items", table[option])
+    wrong: list[str] = []
+    (item,) = arguments.items_of(found, [entry], "web1", wrong, option)
+    assert (item.state, wrong) == (state, [])
 
 
 def test_a_new_entry_is_judged_with_what_is_made_for_it() -> None:

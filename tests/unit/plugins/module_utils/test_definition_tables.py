@@ -300,7 +300,7 @@ DIMM = "<memory model='dimm'><target><size unit='KiB'>524288</size></target></me
         (
             guest(top=EVEN),
             {"memory": {"maximum": "2GiB"}},
-            [("numa.cells of web1: the cells have 1024 MiB together, and memory.maximum is 2048 MiB; make them equal")],
+            [("numa.cells of web1: the cells have 1GiB together, and memory.maximum is 2GiB; make them equal")],
         ),
         (guest(DIMM, top=EVEN), {"memory": {"maximum": "2GiB"}}, []),
         (guest(top=cells("id='0' cpus='0-3'")), {"memory": {"maximum": "2GiB"}}, []),
@@ -325,7 +325,7 @@ ROOM = "<maxMemory slots='2' unit='KiB'>{}</maxMemory>"
         (guest(top=ROOM.format(2097152)), []),
         (
             guest(top=ROOM.format(524288)),
-            ["memory.hotplug_maximum of web1: 512 MiB is below memory.maximum, 1024 MiB; set more"],
+            ["memory.hotplug_maximum of web1: 512MiB is below memory.maximum, 1GiB; set more"],
         ),
         (guest(top=ROOM.format(524288)).replace("<memory unit='KiB'>1048576</memory>", ""), []),
     ],
@@ -399,6 +399,10 @@ def tuned(memory: str, *nodes: str) -> str:
 
 
 NODE, NODE_7 = "cellid='0' mode='strict' nodeset='0'", "cellid='7' mode='strict' nodeset='0'"
+NO_NODES = (
+    "numa.mode of web1: it requires nodes of the host; set numa.nodeset, or numa.placement: auto; to remove both, set "
+    "only numa.nodeset: ''"
+)
 RESTRICTIVE = "cellid='0' mode='restrictive' nodeset='0'"
 
 
@@ -410,8 +414,12 @@ RESTRICTIVE = "cellid='0' mode='restrictive' nodeset='0'"
         (
             tuned(""),
             {"numa": {"mode": "strict"}},
-            ["numa.mode of web1: it requires nodes of the host; set numa.nodeset, or numa.placement: auto"],
+            [NO_NODES],
         ),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"mode": "strict", "nodeset": ""}}, [NO_NODES]),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"mode": "preferred", "nodeset": ""}}, [NO_NODES]),
+        (tuned("mode='strict' nodeset='0'"), {"numa": {"nodeset": ""}}, []),
+        (tuned("mode='strict' placement='auto'"), {"numa": {"nodeset": ""}}, []),
         (tuned("", NODE), {"numa": {"nodes": [{"cell": 0, "nodeset": 1}]}}, []),
         (tuned("", NODE_7), {"numa": {"nodes": [{"cell": 7, "nodeset": 1}]}}, [f"numa.nodes[7] of web1: {GONE}"]),
         (

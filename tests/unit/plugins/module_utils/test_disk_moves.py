@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
-    File,
     MigratingDisk,
+    VolumeFile,
     plan_move,
     plan_moves,
 )
@@ -22,13 +22,13 @@ MIB = 1024 * 1024
 
 
 def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> MigratingDisk:
-    whole = File(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
+    whole = VolumeFile(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
     result = MigratingDisk(
         "vda",
         f"{IMAGES}/web1.qcow2",
         mode,
         pool=Pool("default", IMAGES, 10**12),
-        file=File(f"{IMAGES}/web1.qcow2", "qcow2", 8192 * MIB, 50 * MIB, base, "qcow2" if base else None),
+        file=VolumeFile(f"{IMAGES}/web1.qcow2", "qcow2", 8192 * MIB, 50 * MIB, base, "qcow2" if base else None),
         base=whole,
         base_there=whole,
     )
@@ -46,7 +46,7 @@ def test_on_the_same_base_only_its_own_clusters_travel() -> None:
     [
         ({"base_there": None}, "is not on the destination"),
         ({"base_altered": True}, "was written to"),
-        ({"base_there": File(NAMED, "qcow2", 4096 * MIB, 1)}, "has another size"),
+        ({"base_there": VolumeFile(NAMED, "qcow2", 4096 * MIB, 1)}, "has another size"),
     ],
 )
 def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.Any], why: str) -> None:

@@ -16,20 +16,21 @@ from ansible_collections.corral.virt.plugins.module_utils._model.header import H
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
-    Device,
+    DiskDevice,
+    DiskOrigin,
     Known,
-    Origin,
     Site,
     SiteOf,
     Size,
     SizeOf,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 GIB = 1024**3
-IMAGES = Pool("default", "dir", "/images", here=True)
+IMAGES = PoolDirectory("default", "dir", "/images", here=True)
 SYSTEM, DATA = "/images/web1-system.qcow2", "/images/web1-data.qcow2"
-ORIGIN = Origin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qcow2", 3 * GIB, Header("qcow2"))
+IN_A_POOL = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
+ORIGIN = DiskOrigin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qcow2", 3 * GIB, Header("qcow2"))
 
 
 def xml_of(volume: Volume) -> str:
@@ -44,10 +45,10 @@ def wanted(*disks: Disk, **more: t.Any) -> GuestSpec:
 
 def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
     """Of a guest that has disks at these paths."""
-    return Known({name: Device(path, "vdb") for name, path in (devices or {}).items()}, there=True, **more)
+    return Known({name: DiskDevice(path, "vdb") for name, path in (devices or {}).items()}, there=True, **more)
 
 
-VOLUME = Known({"data": Device("", "vdb", ("fast", "a"))}, there=True)
+VOLUME = Known({"data": DiskDevice("", "vdb", ("fast", "a"))}, there=True)
 
 
 def planned(item: Disk, of: Known, answer: Answer | None = None) -> disk.DiskPlan:
@@ -155,7 +156,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         DATA_2G,
         VOLUME,
         Size(None),
-        "NotFound: cannot read the size of disk data of web1: fast/a is in no active storage pool",
+        f"NotFound: cannot read the size of disk data of web1: fast/a is in no active storage pool; {IN_A_POOL}",
     ),
     ("block device, same", DATA_2G, known({"data": "/dev/vg/a"}), Size(2 * GIB), "at None"),
     (
@@ -205,7 +206,7 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         DATA_2G,
         known({"data": DATA}),
         Size(None),
-        f"NotFound: cannot read the size of disk data of web1: {DATA} is in no active storage pool",
+        f"NotFound: cannot read the size of disk data of web1: {DATA} is in no active storage pool; {IN_A_POOL}",
     ),
     ("new", DATA_2G, known(), Site(IMAGES), f"create disk {DATA} (2 GiB, qcow2); at {DATA}"),
     ("new, default size", Disk("data"), Known(), Site(IMAGES), f"create disk {DATA} (8 GiB, qcow2); at {DATA}"),
@@ -297,6 +298,26 @@ QUESTIONS: list[tuple[Disk, Known, object]] = [
 @pytest.mark.parametrize(("item", "of", "question"), QUESTIONS)
 def test_no_more_is_asked_than_is_needed(item: Disk, of: Known, question: object) -> None:
     assert disk.questions(wanted(item), of).get("data") == question
+
+
+def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
+    """It does so through the pool, which must be active: when the guest starts, or gets the volume while it runs."""
+    item, has_it = Disk("data", fields={"volume": "fast/a"}), dataclasses.replace(VOLUME, active=True)
+    asked = {"data": SizeOf("", ("fast", "a"))}
+    for of, more, questions in (
+        (Known(), {"state": "running"}, asked),
+        (VOLUME, {"state": "running"}, asked),
+        (known({"data": DATA}, active=True), {}, asked),
+        (known(active=True), {}, asked),
+        (known(active=True), {"apply": "next_boot"}, {}),
+        (has_it, {"state": "running"}, {}),
+        (VOLUME, {}, {}),
+    ):
+        assert disk.questions(wanted(item, **more), of) == questions, (of, more)
+    absent = dataclasses.replace(item, state="absent")
+    assert disk.questions(wanted(absent), has_it) == {}
+    [kept] = disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
+    assert kept == item
 
 
 def test_disks_that_nobody_speaks_of_stay() -> None:
@@ -416,7 +437,7 @@ def test_an_overlay_names_the_format_of_what_it_backing_file() -> None:
 
 
 def test_steps_hold_all_that_their_doers_need() -> None:
-    [made] = planned(Disk("data", pool="fast"), Known(), Site(Pool("fast", "netfs", "/images"))).steps
+    [made] = planned(Disk("data", pool="fast"), Known(), Site(PoolDirectory("fast", "netfs", "/images"))).steps
     assert made == steps.CreateVolume(
         "web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>"
     )
@@ -429,8 +450,8 @@ def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
         planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
 
 
-@pytest.mark.parametrize("pool", [Pool("lvm", "logical", "/dev/vg"), Pool("default", "dir", None)])
-def test_a_disk_is_a_file(pool: Pool) -> None:
+@pytest.mark.parametrize("pool", [PoolDirectory("lvm", "logical", "/dev/vg"), PoolDirectory("default", "dir", None)])
+def test_a_disk_is_a_file(pool: PoolDirectory) -> None:
     expected = f"cannot create web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
     with pytest.raises(Refused, match=expected):
         planned(Disk("data"), Known(), Site(pool))
@@ -447,7 +468,7 @@ PLACES = [
 
 @pytest.mark.parametrize(("kind", "here", "serves"), PLACES)
 def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves: bool) -> None:
-    pool = Pool("default", kind, "/images", here=here)
+    pool = PoolDirectory("default", kind, "/images", here=here)
     if serves:
         assert pool_files.directory(pool, "images") == "/images"
     else:
@@ -457,7 +478,7 @@ def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves
 
 @pytest.mark.parametrize("kind", ["dir", "fs", "netfs", "gluster"])
 def test_which_pools_keep_files(kind: str) -> None:
-    assert pool_files.file_in(Pool("default", kind, "/images"), "a.img") == "/images/a.img"
+    assert pool_files.file_in(PoolDirectory("default", kind, "/images"), "a.img") == "/images/a.img"
 
 
 def test_several_disks_are_one_plan() -> None:
@@ -490,7 +511,7 @@ def test_a_seed_is_no_disk_that_keeps_a_guest_from_starting() -> None:
 def test_what_is_known_comes_from_definition_and_record() -> None:
     read = {"vda": {"source": SYSTEM + ".making", "target": "vda"}, "cd": {}}
     of = Known.of(read, {"making": (SYSTEM, "/images/web1-seed.iso")}, running=[SYSTEM], active=True)
-    assert of.devices == {"vda": Device(SYSTEM, "vda"), "cd": Device("", "")}
+    assert of.devices == {"vda": DiskDevice(SYSTEM, "vda"), "cd": DiskDevice("", "")}
     assert of.there and of.active and of.volumes == () and of.unfinished == ("/images/web1-seed.iso",)
     assert Known.of(read, {"making": (SYSTEM,)}).unfinished == (SYSTEM,)
     assert Known.of(read, {"making": ("/images/web1-seed.iso",)}, running=["/images/web1-seed.iso"]).unfinished

@@ -378,9 +378,10 @@ def test_no_source_admits_nobody(names: dict[str, list[str]]) -> None:
     else:
         delete = ("delete rule inet filter input handle 1",)
         assert steps == [
-            host_steps.ChangeNftables(OPEN, delete),
+            host_steps.ChangeNftables("", delete),
             host_steps.WriteFile(DROP_IN, HEAD),
         ]
+        assert str(steps[0]) == "remove 1 rule of corral.virt from the running nftables"
         assert [change.after for change in changes] == [None, None]
 
 
@@ -392,7 +393,21 @@ def test_a_chain_that_drops_and_is_in_no_file_is_refused(ruleset: list[dict[str,
     facts = found(*ruleset, text="")
     with pytest.raises(Refused, match=f"inet filter input drops .*neither {CONFIG} nor .*firewall_ports"):
         firewall.decide(spec("any"), facts)
-    assert firewall.decide(spec(ports=[]), facts) == ([], [])
+    for nothing_to_open in (spec("any", ports=[]), spec(), spec(ports=[])):
+        assert firewall.decide(nothing_to_open, facts) == ([], [])
+
+
+def test_a_step_that_only_removes_rules_says_so() -> None:
+    """Of several sources one goes: nothing is opened."""
+    before, wanted = spec("192.0.2.1", "192.0.2.2", "192.0.2.3"), spec("192.0.2.1")
+    old = [tuple(shlex.split(rule)) for rule in iptables.rules(before, 4)]
+    assert str(host_steps.ChangeIptables("iptables", "", tuple(old), ())).startswith("remove 3 rules of corral.virt")
+    (kept,) = iptables.rules(wanted, 4)
+    gone = host_steps.ChangeIptables("ip6tables", "", (old[0],), ())
+    assert str(gone) == "remove 1 rule of corral.virt from the running ip6tables"
+    facts = IptablesFamily(4, (f"-A INPUT {kept}", f"-A INPUT {iptables.rules(before, 4)[1]}"), None, "")
+    (step,), _changes = firewall.decide(wanted, Iptables((facts,)))
+    assert str(step) == "remove 1 rule of corral.virt from the running iptables"
 
 
 def test_a_chain_made_at_run_time_that_drops_only_some_is_passed_over() -> None:
@@ -589,9 +604,10 @@ def test_iptables_rules_are_removed() -> None:
     family = IptablesFamily(4, running, path, iptables.with_rules(BY_HAND, [old]))
     steps, changes = firewall.decide(spec(), Iptables((family,)))
     assert steps == [
-        host_steps.ChangeIptables("iptables", OPEN, (tuple(shlex.split(old)),), ()),
+        host_steps.ChangeIptables("iptables", "", (tuple(shlex.split(old)),), ()),
         host_steps.WriteFile(path, BY_HAND, checked_by="iptables"),
     ]
+    assert str(steps[0]) == "remove 1 rule of corral.virt from the running iptables"
     assert [change.after for change in changes] == [None, None]
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
 MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"
@@ -106,14 +106,14 @@ SEEN = {
 @pytest.mark.parametrize("case", SEEN)
 def test_the_address_is_seen(case: str) -> None:
     data, address = SEEN[case]
-    assert frame.claim(data, MAC, outgoing=False) == Claim(MAC, address, "packets")
+    assert frame.claim(data, MAC, outgoing=False) == AddressClaim(MAC, address, "packets")
     assert frame.claim(data, MAC, outgoing=True) is None, "what others send says nothing of this guest"
     assert frame.claim(data, OTHER, outgoing=False) is None
 
 
 def test_a_dhcp_server_speaks_for_the_guest() -> None:
     data = ether(0x0800, granted("192.0.2.7"), sender=OTHER)
-    assert frame.claim(data, MAC, outgoing=True) == Claim(MAC, "192.0.2.7", "dhcp")
+    assert frame.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
     assert frame.claim(data[: frame.SNAP_BYTES], MAC, outgoing=True)
 
 
@@ -129,7 +129,7 @@ def test_a_dhcp_server_speaks_for_the_guest() -> None:
 )
 def test_the_kind_of_a_dhcp_servers_answer_is_found(options: bytes) -> None:
     data = ether(0x0800, granted("192.0.2.7", options=options), sender=OTHER)
-    assert frame.claim(data, MAC, outgoing=True) == Claim(MAC, "192.0.2.7", "dhcp")
+    assert frame.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
 
 
 @pytest.mark.parametrize(("padding", "address"), [(355, "192.0.2.7"), (356, None)])
@@ -223,5 +223,5 @@ def test_a_question_is_asked_in_the_hosts_own_name() -> None:
         + packed(OTHER)
         + ip("192.0.2.1")
     )
-    assert frame.claim(answer, MAC, outgoing=False) == Claim(MAC, "192.0.2.7", "packets")
-    assert t.cast(Claim, frame.claim(asked, OTHER, outgoing=False)).address == "192.0.2.1"
+    assert frame.claim(answer, MAC, outgoing=False) == AddressClaim(MAC, "192.0.2.7", "packets")
+    assert t.cast(AddressClaim, frame.claim(asked, OTHER, outgoing=False)).address == "192.0.2.1"

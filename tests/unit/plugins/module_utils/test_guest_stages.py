@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Size,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
@@ -45,12 +45,8 @@ class Host:
         self.asked.add("find")
         return self.known.get(name)
 
-    def guests(self) -> list[FoundGuest]:
-        self.asked.add("guests")
-        return list(self.known.values())
-
-    def keeps(self, _uuid: str) -> t.Sequence[str]:
-        self.asked.add("keeps")
+    def managed_state(self, _uuid: str) -> t.Sequence[str]:
+        self.asked.add("managed_state")
         return self.kept
 
     def new_uuid(self) -> str:
@@ -82,16 +78,24 @@ class Host:
 
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
         self.asked |= {"disks", *(f"disk {name}" for name in questions)}
-        pool = Pool("default", "dir", "/var/lib/libvirt/images", here=True)
+        pool = PoolDirectory("default", "dir", "/var/lib/libvirt/images", here=True)
         return {name: Site(pool) if isinstance(one, SiteOf) else Size(8 * 1024**3) for name, one in questions.items()}
 
     def seed(self, _guest: str, question: object) -> SeedSite | None:
         self.asked |= {"seed"} if question is None else {"seed", "a seed's place"}
         return None
 
-    def volumes(self) -> list[dict[str, t.Any]]:
+    def located(self, pool: str, volume: str) -> str | None:
+        self.asked.add("located")
+        return f"/{pool}/{volume}"
+
+    def volumes(self) -> list[str]:
         self.asked.add("volumes")
-        return [{"path": "/var/lib/libvirt/images/web9-system.qcow2", "backing_path": None}]
+        return ["/var/lib/libvirt/images/web9-system.qcow2"]
+
+    def users(self, _paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
+        self.asked.add("users")
+        return {}
 
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if paths:
@@ -115,14 +119,14 @@ def planned(host: Host, **output: t.Any) -> GuestPlan:
         ({}, set()),
         ({"title": "Web", "interfaces": [{"name": "eth0", "bridge": "br0"}]}, set()),
         ({"disks": [{"name": "system", "size": "8GiB"}]}, {"disk system"}),
-        ({"disks": [{"name": "more"}]}, {"disk more", "keeps"}),
-        ({"title": "Another"}, {"keeps"}),
-        ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "keeps"}),
+        ({"disks": [{"name": "more"}]}, {"disk more", "managed_state"}),
+        ({"title": "Another"}, {"managed_state"}),
+        ({"interfaces": [{"name": "eth0", "network": "default", "type": "network"}]}, {"links", "managed_state"}),
         (
             {"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]},
-            {"filters", "bridge_calls", "keeps"},
+            {"filters", "bridge_calls", "managed_state"},
         ),
-        ({"state": "absent"}, {"keeps", "guests", "volumes"}),
+        ({"state": "absent"}, {"managed_state", "users"}),
     ],
 )
 def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
@@ -149,7 +153,7 @@ def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
 def test_one_that_is_gone_may_have_left_files() -> None:
     host = Host()
     plan = guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
-    assert host.asked == {"find", "volumes", "guests"} and not plan.steps
+    assert host.asked == {"find", "volumes", "users"} and not plan.steps
     assert "web9-system.qcow2 may be left over" in plan.notes[0]
     host = Host()
     assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
@@ -233,6 +237,6 @@ def test_a_running_guest_gets_a_device_as_it_is_defined() -> None:
 def test_its_target_is_a_free_one() -> None:
     """Somebody else gave the running guest a disk in the meantime."""
     defined = there().xml
-    live = parse(defined.replace("ua-data", "ua-other"))
+    live = without_devices(defined.replace("ua-data", "ua-other"), "eth0")
     (device,) = attached(defined, live, disks=[{"name": "data"}])
     assert parse(device).find("target").get("dev") == "vdc"

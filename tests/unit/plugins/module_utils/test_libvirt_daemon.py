@@ -27,9 +27,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     MONOLITHIC,
     QEMU_CONF,
     UNITS,
+    DaemonFacts,
     DaemonSpec,
     Due,
-    Facts,
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
@@ -48,13 +48,13 @@ THERE = (
 BEGIN, END = (f"# {mark} corral.virt.mine: the first of two equal settings wins\n" for mark in ("BEGIN", "END"))
 
 
-def facts(text: str = "", changed: t.Mapping[str, float] | None = None, **units: Unit) -> Facts:
+def facts(text: str = "", changed: t.Mapping[str, float] | None = None, **units: Unit) -> DaemonFacts:
     """Of a host with libvirtd; `units` without their suffix, a dash as an underscore."""
     given = {
         f"{name.replace('_', '-')}.{'service' if name == 'libvirtd' else 'socket'}": unit
         for name, unit in units.items()
     }
-    return Facts({**THERE, **given}, {CONF: text, QEMU_CONF: text}, changed or {})
+    return DaemonFacts({**THERE, **given}, {CONF: text, QEMU_CONF: text}, changed or {})
 
 
 def params(**given: t.Any) -> dict[str, t.Any]:
@@ -218,7 +218,7 @@ def test_the_daemons_are_those_that_are_enabled(
 
 
 def test_modular_daemons_have_files_of_their_own() -> None:
-    there = Facts(dict.fromkeys(UNITS, RUNS), dict.fromkeys(MODULAR.files, ""), {})
+    there = DaemonFacts(dict.fromkeys(UNITS, RUNS), dict.fromkeys(MODULAR.files, ""), {})
     wanted = plan.spec(params(block="mine", daemon_settings={"a": 1}, clients=["O=x"], qemu_settings={"q": 1}))
     steps, restart, _changes = plan.decide(wanted, MODULAR, there)
     written = {step.path: step.content.splitlines()[1:-1] for step in steps if isinstance(step, WriteFile)}
@@ -255,7 +255,7 @@ def test_a_daemon_that_does_not_run_is_not_due_unless_it_failed() -> None:
 
 
 def test_a_host_without_libvirt_has_nothing_due() -> None:
-    bare = Facts(dict.fromkeys(UNITS, Unit()), {CONF: "", QEMU_CONF: ""}, {})
+    bare = DaemonFacts(dict.fromkeys(UNITS, Unit()), {CONF: "", QEMU_CONF: ""}, {})
     wanted = plan.spec(params(daemon_settings={"a": 1}, sockets=True, tls_port=True))
     steps, restart, _changes = plan.decide(wanted, MONOLITHIC, bare)
     assert [type(step) for step in steps] == [WriteFile] and restart is None

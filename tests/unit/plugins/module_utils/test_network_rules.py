@@ -336,8 +336,9 @@ def test_nobody_is_cut_off_without_a_word() -> None:
 
 
 MOVED = (
-    "cannot move pool lab from /a to /b: the disks of guests would stay behind; choose another name, or remove the pool "
-    "first (state: absent keeps the files)"
+    "cannot move pool lab from /a to /b: the disks of guests would stay behind, and libvirt knows them by /a; if one of "
+    "the two is a link to the other, set path: /a; if not, choose another name, or remove the pool first (state: absent "
+    "keeps the files)"
 )
 
 

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 
@@ -119,7 +119,7 @@ def test_a_host_is_chosen_again_while_it_is_the_cheapest() -> None:
 
 
 def test_a_host_that_one_guest_cannot_have_stays_for_the_next() -> None:
-    there = loads(host("a", guests={"x": Copy("running", "other")}), host("b", memory_used_mib=500))
+    there = loads(host("a", guests={"x": GuestCopy("running", "other")}), host("b", memory_used_mib=500))
     choices = packing._Choices(guest("x", uuid="u1"), there, Load.cost)
     assert choices.best(guest("x", uuid="u1")) == ("b", 1)
     assert choices.best(guest("y", uuid="u2")) == ("a", 2)
@@ -131,7 +131,7 @@ def test_each_guest_without_a_host_has_its_reason() -> None:
         "it needs 1 vcpus and 3000 MiB",
         "it needs 1 vcpus and 2000 MiB",
     ]
-    full = host("a", memory_used_mib=950, guests={"x": Copy("running", "other")})
+    full = host("a", memory_used_mib=950, guests={"x": GuestCopy("running", "other")})
     named = packed([guest("x", uuid="u1"), guest("y", uuid="u2")], full)
     assert "another guest named x" in named["x"][1] and "another guest named" not in named["y"][1]
 
@@ -194,7 +194,7 @@ def test_room_is_made_where_no_host_has_more_than_who_goes_needs() -> None:
 
 def test_a_guest_is_not_refused_for_the_name_of_another_one() -> None:
     wanted = [guest(name, 950, bridges=words("x"), uuid=f"u-{name}") for name in ("x", "y")]
-    work, found = squeezed(wanted[0], full(guests={"x": Copy("running", "other")}), guest("o", 100))
+    work, found = squeezed(wanted[0], full(guests={"x": GuestCopy("running", "other")}), guest("o", 100))
     assert not found
     work.choose(wanted[1])
     assert work.left == wanted[:1]

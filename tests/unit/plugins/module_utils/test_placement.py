@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Placement,
+    Policy,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
-ON, OFF = Copy("running"), Copy("shutdown")
+ON, OFF = GuestCopy("running"), GuestCopy("shutdown")
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
 NAMES = [f"hyper{number}" for number in range(5)]
 POLICIES = st.builds(Policy, st.sampled_from([1.0, 4.0]), st.sampled_from([0.8, 1.0, 1.5]))
@@ -171,7 +177,7 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     [item] = place([guest], hosts)
     assert item.host is None
     assert item.why == (
-        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits: hyper1: 1024 MiB of memory left; hyper2: 1 vcpus left; "
+        "it needs 2 vcpus and 2 GiB, and no hypervisor fits: hyper1: 1 GiB of memory left; hyper2: 1 vcpus left; "
         "hyper3: has no bridge br0; hyper4: has a guest of group db, whose guests stay apart; hyper5: has no active storage "
         "pool default"
     )
@@ -276,7 +282,7 @@ def test_what_is_off_takes_no_room_from_what_runs() -> None:
     hosts = [Host("old", 8, 9000, guests={"big": OFF, "small": ON}), Host("new", 8, 2048)]
     big, small = place([Guest("big", 1, 2000), Guest("small", 1, 1024)], hosts, leave=["old"])
     assert (big.host, small.host) == (None, "new")
-    assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1024 MiB of memory left"
+    assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1 GiB of memory left"
 
 
 def test_what_is_off_here_and_may_run_on_an_unseen_host_stays() -> None:
@@ -293,11 +299,11 @@ def test_a_host_in_maintenance_keeps_what_it_has_and_gets_nothing() -> None:
     assert pinned.host is None and "a: is in maintenance: new fan" in pinned.why
 
 
-HERE, THERE = Copy("running", "aaaa", "new", "1111"), Copy("paused", "aaaa")
+HERE, THERE = GuestCopy("running", "aaaa", "new", "1111"), GuestCopy("paused", "aaaa")
 
 
-@pytest.mark.parametrize("copies", [(HERE, THERE), (HERE, None), (Copy("paused", "aaaa", "new", "1111"), THERE)])
-def test_an_ordinary_migration_is_no_split_brain(copies: tuple[Copy, Copy | None]) -> None:
+@pytest.mark.parametrize("copies", [(HERE, THERE), (HERE, None), (GuestCopy("paused", "aaaa", "new", "1111"), THERE)])
+def test_an_ordinary_migration_is_no_split_brain(copies: tuple[GuestCopy, GuestCopy | None]) -> None:
     """A copy that arrives is paused; the record says where it goes."""
     old, new = ({"web1": copy} if copy else {} for copy in copies)
     hosts = [Host("old", 8, 9000, guests=old), Host("new", 8, 9000, guests=new), Host("other", 8, 9000)]
@@ -311,7 +317,7 @@ def test_an_ordinary_migration_is_no_split_brain(copies: tuple[Copy, Copy | None
 
 def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> None:
     hosts = [
-        Host("old", 8, 9000, guests={"web1": Copy("running", "aaaa")}),
+        Host("old", 8, 9000, guests={"web1": GuestCopy("running", "aaaa")}),
         Host("new", 8, 9000, guests={"web1": THERE}),
     ]
     (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
@@ -320,7 +326,7 @@ def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> No
 
 
 def test_two_guests_of_one_name_are_not_two_copies() -> None:
-    one, two = Copy("running", "aaaa"), Copy("running", "bbbb")
+    one, two = GuestCopy("running", "aaaa"), GuestCopy("running", "bbbb")
     hosts = [
         Host("old", 8, 9000, guests={"web1": one}),
         Host("new", 8, 9000, guests={"web1": two}),

@@ -7,7 +7,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Placement, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Placement,
+    Policy,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import rules
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
@@ -239,11 +245,11 @@ def test_the_cost_grows_with_the_load() -> None:
     assert Load(host(vcpus_used=2), TIGHT).cost(guest()) == 1024 * 0.25 + 0.5 * 1024 * 0.75
 
 
-HERE, OFF = {"web1": Copy("running", UUID)}, {"web1": Copy("shutdown", UUID)}
+HERE, OFF = {"web1": GuestCopy("running", UUID)}, {"web1": GuestCopy("shutdown", UUID)}
 # Hosts (name -> guests), the guest's own wish, hosts that were not reached, hosts to leave; host, exists, deferred,
 # words.
 KNOWN: list[
-    tuple[dict[str, dict[str, Copy]], str | None, list[str], list[str], tuple[str | None, bool, bool], list[str]]
+    tuple[dict[str, dict[str, GuestCopy]], str | None, list[str], list[str], tuple[str | None, bool, bool], list[str]]
 ] = [
     ({"a": {}}, None, [], [], ("a", False, False), ["the only one with room"]),
     ({"a": {}}, "a", [], [], ("a", False, False), ["requested"]),
@@ -360,7 +366,7 @@ def test_the_smallest_goes_first_where_several_could() -> None:
 
 def test_what_cannot_be_decided_now_is_deferred() -> None:
     """And what is refused is not."""
-    off, moving = Copy("shutdown", UUID), Copy("running", UUID, moving="h3")
+    off, moving = GuestCopy("shutdown", UUID), GuestCopy("running", UUID, moving="h3")
     here = [host("h1", guests={"web1": off}), host("h2")]
     cases: list[tuple[list[Host], dict[str, t.Any], tuple[str | None, bool]]] = [
         (here, {"unreached": ["h9"]}, (None, True)),
@@ -370,17 +376,26 @@ def test_what_cannot_be_decided_now_is_deferred() -> None:
         ([host("h1", guests={"web1": moving}), host("h3")], {"leave": ["h1", "h3"]}, (None, True)),
         ([host("h1", guests={"web1": moving}), host("h2")], {"leave": ["h1"]}, (None, True)),
         (
-            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("paused", UUID)})],
+            [
+                host("h1", guests={"web1": GuestCopy("running", UUID)}),
+                host("h2", guests={"web1": GuestCopy("paused", UUID)}),
+            ],
             {},
             (None, True),
         ),
         (
-            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("running", UUID)})],
+            [
+                host("h1", guests={"web1": GuestCopy("running", UUID)}),
+                host("h2", guests={"web1": GuestCopy("running", UUID)}),
+            ],
             {},
             (None, False),
         ),
         (
-            [host("h1", guests={"web1": Copy("running", UUID)}), host("h2", guests={"web1": Copy("running", "other")})],
+            [
+                host("h1", guests={"web1": GuestCopy("running", UUID)}),
+                host("h2", guests={"web1": GuestCopy("running", "other")}),
+            ],
             {},
             (None, False),
         ),
@@ -392,10 +407,10 @@ def test_what_cannot_be_decided_now_is_deferred() -> None:
 
 
 def test_a_guest_that_arrives_is_known_by_either_end() -> None:
-    arriving = Copy("paused", UUID, moving="h2", moving_from="u")
+    arriving = GuestCopy("paused", UUID, moving="h2", moving_from="u")
     [one] = place([guest()], [host("h1"), host("h2", guests={"web1": arriving})])
     assert one.why.startswith("it is being migrated to h2; run again when it is there") and one.deferred
-    both = [host("h1", guests={"web1": Copy("running", UUID, moving="h2")}), host("h2", guests={"web1": arriving})]
+    both = [host("h1", guests={"web1": GuestCopy("running", UUID, moving="h2")}), host("h2", guests={"web1": arriving})]
     [one] = place([guest()], both, leave=["h1"])
     assert (one.host, one.why) == ("h2", "it is being migrated to h2")
     assert (
@@ -404,10 +419,10 @@ def test_a_guest_that_arrives_is_known_by_either_end() -> None:
 
 
 REMEDY = "run again when it is there, or finish it (playbook migrate -e guest=web1 -e to={0})"
-RUNS, STOPPED = Copy("running", UUID), Copy("shutdown", UUID)
+RUNS, STOPPED = GuestCopy("running", UUID), GuestCopy("shutdown", UUID)
 DEAD = "see the error of h9 above; where it is dead, remove it from the inventory, or: -e gone=h9"
 # The guest as each host has it; more; what is decided.
-SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
+SETTLED: list[tuple[dict[str, GuestCopy], dict[str, t.Any], Placement]] = [
     (
         {"h1": STOPPED},
         {"unreached": ["h9"]},
@@ -450,7 +465,7 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         ),
     ),
     (
-        {"h1": RUNS, "h2": Copy("running", "other")},
+        {"h1": RUNS, "h2": GuestCopy("running", "other")},
         {},
         Placement(
             "web1",
@@ -468,24 +483,24 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
         ),
     ),
     (
-        {"h1": Copy("running", UUID, moving="h2")},
+        {"h1": GuestCopy("running", UUID, moving="h2")},
         {},
         Placement("web1", None, f"it is being migrated to h2; {REMEDY.format('h2')}", deferred=True),
     ),
     # The copy that arrives has no record yet.
     (
-        {"h1": Copy("paused", UUID), "h2": Copy("running", UUID, moving="h1")},
+        {"h1": GuestCopy("paused", UUID), "h2": GuestCopy("running", UUID, moving="h1")},
         {"leave": ["h2"]},
         Placement("web1", "h1", "it is being migrated to h1"),
     ),
     # Its record of an earlier move to this host was left.
     (
-        {"h2": Copy("paused", UUID, moving="h2"), "h1": Copy("running", UUID, moving="h3")},
+        {"h2": GuestCopy("paused", UUID, moving="h2"), "h1": GuestCopy("running", UUID, moving="h3")},
         {},
         Placement("web1", None, f"it is being migrated to h3; {REMEDY.format('h3')}", deferred=True),
     ),
     (
-        {"h1": RUNS, "h2": Copy("paused", UUID)},
+        {"h1": RUNS, "h2": GuestCopy("paused", UUID)},
         {},
         Placement(
             "web1",
@@ -499,14 +514,16 @@ SETTLED: list[tuple[dict[str, Copy], dict[str, t.Any], Placement]] = [
 
 
 @pytest.mark.parametrize(("copies", "more", "expected"), SETTLED)
-def test_what_was_seen_of_a_guest_is_told(copies: dict[str, Copy], more: dict[str, t.Any], expected: Placement) -> None:
+def test_what_was_seen_of_a_guest_is_told(
+    copies: dict[str, GuestCopy], more: dict[str, t.Any], expected: Placement
+) -> None:
     known = [host(name, guests={"web1": copy}) for name, copy in copies.items()]
     empty = [host(name) for name in ("h1", "h2", "h3") if name not in copies]
     assert place([guest()], [*known, *empty], **more) == [expected]
 
 
 def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
-    hosts = [host("h1", guests={"web1": Copy("shutdown", "other")}), host("h2")]
+    hosts = [host("h1", guests={"web1": GuestCopy("shutdown", "other")}), host("h2")]
     [one] = place([guest(uuid=UUID)], hosts)
     assert one == Placement("web1", "h2", "the only one with room")
     [one] = place([guest(uuid=UUID)], hosts[:1])
@@ -515,7 +532,7 @@ def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
         "one of them (virsh domrename)"
     )
     # One that leaves a host may come back to its own definition there, and one without a UUID is known by its name.
-    assert against(Load(host(guests={"web1": Copy("shutdown", UUID)}), TIGHT), guest(uuid=UUID)) is None
+    assert against(Load(host(guests={"web1": GuestCopy("shutdown", UUID)}), TIGHT), guest(uuid=UUID)) is None
     assert against(Load(hosts[0], TIGHT), guest()) is None
 
 
@@ -541,7 +558,7 @@ def test_nobody_makes_room_for_a_guest_that_would_not_fit_then() -> None:
 
 
 def test_groups_that_stay_apart_count_what_is_there() -> None:
-    there = host("h1", guests={"web1": Copy("running", UUID)})
+    there = host("h1", guests={"web1": GuestCopy("running", UUID)})
     placed = place(
         [guest(apart=frozenset({"web"})), guest("web2", apart=frozenset({"web"}))], [there, host("h2")], policy=TIGHT
     )
@@ -562,8 +579,8 @@ def test_of_many_hosts_is_told_what_they_lack_not_each() -> None:
     busy, bare = host("busy", 2, 9000, vcpus_used=7), host("bare", 64, 9000, bridges=frozenset())
     [one] = place([guest(memory_mib=2048, bridges=BRIDGES)], [*full, *fans, busy, bare])
     assert one.why == (
-        "it needs 2 vcpus and 2048 MiB, and no hypervisor fits, of 101: h000, h001, h002 and 93 more: lacks memory "
-        "(most left: 1024 MiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
+        "it needs 2 vcpus and 2 GiB, and no hypervisor fits, of 101: h000, h001, h002 and 93 more: lacks memory "
+        "(most left: 1 GiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
         "(most left: 1 on busy)"
     )
     several = place([guest(f"web{number}", memory_mib=900_000) for number in range(20)], [*full, *fans])

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, gone
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
@@ -112,7 +112,7 @@ def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: s
 def test_removal_and_restart_always_wait() -> None:
     """What follows must not meet a guest that still runs."""
     wanted = GuestSpec("web1", state="absent", wait=False)
-    assert texts(absent(wanted, found(), keeps=(), owned=(), in_use={}, disks={})) == [
+    assert texts(absent(wanted, found(), managed_state=(), owned=(), in_use={}, disks={})) == [
         "shut down web1",
         "undefine web1",
     ]
@@ -141,7 +141,7 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
         planned(GuestSpec("web1", state=state), crashed)
     with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
-        absent(GuestSpec("web1", state="absent"), crashed, keeps=(), owned=(), in_use={}, disks={})
+        absent(GuestSpec("web1", state="absent"), crashed, managed_state=(), owned=(), in_use={}, disks={})
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_devices_come_and_go_live() -> None:
         "define web1 (disks to be created)",
         "create disk /a (1 B, qcow2)",
         "define web1 (complete)",
-        "attach disks[new] to running web1",
         "detach disks[old] from running web1",
+        "attach disks[new] to running web1",
     ]
 
 
@@ -271,7 +271,6 @@ def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
 @pytest.mark.parametrize(
     ("here", "remove", "in_use", "expected", "warnings"),
     [
-        (None, True, {}, [], 0),
         (found(OFF), False, {}, ["undefine web1"], 2),
         (found(OFF), True, {}, ["undefine web1", "delete disk /a", "delete disk /b"], 0),
         (found(OFF), True, {"/a": "web2"}, ["undefine web1", "delete disk /b"], 1),
@@ -286,13 +285,11 @@ def test_what_is_fixed(wanted: GuestSpec, change: Change, message: str) -> None:
         (FoundGuest("web1", "u", ON, False, False, "<domain/>", "<domain/>"), False, {}, ["shut down web1"], 2),
     ],
 )
-def test_absent(
-    here: FoundGuest | None, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int
-) -> None:
+def test_absent(here: FoundGuest, remove: bool, in_use: dict[str, str], expected: list[str], warnings: int) -> None:
     result = absent(
         GuestSpec("web1", state="absent", remove_storage=remove),
         here,
-        keeps=(),
+        managed_state=(),
         owned=("/a", "/b"),
         in_use=in_use,
         disks=dict.fromkeys(("/a", "/b"), OwnedDisk(volume=True)),
@@ -301,8 +298,7 @@ def test_absent(
 
 
 def test_absent_tells_of_files_left_over() -> None:
-    wanted = GuestSpec("web1", state="absent", remove_storage=True)
-    result = absent(wanted, None, keeps=(), owned=(), in_use={}, disks={}, left_over=["/web1-data.qcow2"])
+    result = gone("web1", ["/web1-data.qcow2"])
     assert result.steps == ()
     command = "virsh --connect qemu:///system vol-delete /web1-data.qcow2"
     assert result.notes == (
@@ -411,6 +407,6 @@ def test_a_namesake_is_not_removed() -> None:
     with pytest.raises(
         Refused, match=f"cannot remove web1: the guest with this name has UUID {here.uuid}, not {other.uuid}"
     ):
-        absent(other, here, keeps=(), owned=(), in_use={}, disks={})
+        absent(other, here, managed_state=(), owned=(), in_use={}, disks={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
-    assert texts(absent(same, here, keeps=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"
+    assert texts(absent(same, here, managed_state=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"

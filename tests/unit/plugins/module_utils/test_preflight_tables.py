@@ -97,9 +97,9 @@ CASES: list[tuple[Parts, list[str]]] = [
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
     ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),
-    ({"guest": {"keeps": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
-    ({"guest": {"keeps": ("snapshots",)}}, ["snapshot-list web1"]),
-    ({"guest": {"keeps": ("checkpoints",)}}, ["checkpoint-list web1"]),
+    ({"guest": {"managed_state": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
+    ({"guest": {"managed_state": ("snapshots",)}}, ["snapshot-list web1"]),
+    ({"guest": {"managed_state": ("checkpoints",)}}, ["checkpoint-list web1"]),
     ({"guest": {"job": "a backup"}}, ["(a backup)", "domjobabort web1"]),
     # versions
     ({"dest": OLD, "tuning": {"parallel": 2, **TLS}}, ["10.3", "10.2.0", "parallel with tls"]),
@@ -180,8 +180,8 @@ def test_each_limit_is_kept_and_nothing_else_is_refused() -> None:
 def test_all_of_it_is_refused_at_once() -> None:
     move = Move("web1", "aaaa", "hyper2", "", Tuning())
     check(move, GUEST, SOURCE, DEST)
-    cpu, ports = {"lacks": "no avx"}, {"deaf": "port 49152 of hyper2 cannot be reached"}
-    lacking, silent = "cannot provide its CPU: no avx; set a CPU model that both hosts support", ports["deaf"]
+    cpu, ports = {"lacks": "no avx"}, {"ports_filtered": "port 49152 of hyper2 cannot be reached"}
+    lacking, silent = "cannot provide its CPU: no avx; set a CPU model that both hosts support", ports["ports_filtered"]
     for more, result in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
         with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(result)}$"):
             check(move, GUEST, SOURCE, DEST, **more)

@@ -219,7 +219,7 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
         return ["/b stays"]
 
     monkeypatch.setattr(migration_files, "clear", clear)
-    monkeypatch.setattr(reconcile, "_stay", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
+    monkeypatch.setattr(reconcile, "_forget_migration", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
     for here, reachable, acts in [
         ("running", (True, True), True),
         ("absent", (True, True), False),

@@ -29,7 +29,7 @@ def shown(step: steps.GuestStep) -> str:
     if isinstance(step, steps.Shutdown):
         return f"Shutdown {step.timeout_s} force={step.force} wait={step.wait}"
     if isinstance(step, steps.Undefine):
-        return f"Undefine {' '.join(step.keeps)}".strip()
+        return f"Undefine {' '.join(step.managed_state)}".strip()
     return f"{type(step).__name__} {getattr(step, 'path', '')}".strip()
 
 
@@ -41,7 +41,7 @@ def result(state: str, *, force: bool = False, remove: bool = True, persistent: 
         made = absent(
             wish,
             here,
-            keeps=("nvram", "tpm"),
+            managed_state=("nvram", "tpm"),
             owned=("/a", "/b"),
             in_use={"/b": "web2", "/c": "web3"},
             disks={"/a": THERE},
@@ -74,19 +74,23 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 def test_kept_disks_are_named_with_the_reason() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
     answer = absent(
-        wish, found("shutdown"), keeps=(), owned=("/a", "/b"), in_use={"/b": "web2"}, disks={"/a": THERE}
+        wish, found("shutdown"), managed_state=(), owned=("/a", "/b"), in_use={"/b": "web2"}, disks={"/a": THERE}
     ).notes
     assert len(answer) == 1 and "/b" in answer[0] and "web1" in answer[0] and "web2" in answer[0]
     wish = GuestSpec("web1", state="absent")
     answer = absent(
-        wish, found("shutdown"), keeps=(), owned=("/a b", "/c"), in_use={"/c": "web2"}, disks={}, uri="qemu:///session"
+        wish,
+        found("shutdown"),
+        managed_state=(),
+        owned=("/a b", "/c"),
+        in_use={"/c": "web2"},
+        disks={},
+        uri="qemu:///session",
     ).notes
     assert answer == (
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
     )
-    gone = absent(wish, None, keeps=(), owned=("/a",), in_use={}, disks={}, left_over=("/l",))
-    assert not gone.steps and "/l" in gone.notes[0] and "web1" in gone.notes[0]
 
 
 INACTIVE = "storage pool data of disk /a is not active (start it: virsh --connect qemu:///session pool-start data)"
@@ -109,7 +113,7 @@ REMEDY = "; or set remove_storage: false and delete the files by hand"
 )
 def test_no_disk_stays_without_its_owner(disk: OwnedDisk, outcome: str) -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
-    told: dict[str, t.Any] = {"keeps": (), "owned": ("/a",), "uri": "qemu:///session"}
+    told: dict[str, t.Any] = {"managed_state": (), "owned": ("/a",), "uri": "qemu:///session"}
     if outcome in (INACTIVE, LOOSE):
         text = f"cannot remove web1 with its disks: {outcome}{REMEDY}"
         with pytest.raises(Refused, match=f"^{re.escape(text)}$"):
@@ -131,7 +135,7 @@ def test_all_disks_that_cannot_be_removed_are_named() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
     disks = {"/a": OwnedDisk(pool="data"), "/b": THERE, "/c": OwnedDisk(exists=True)}
     with pytest.raises(Refused, match=r"of disk /a is not active .*; disk /c is in no storage pool"):
-        absent(wish, found("shutdown"), keeps=(), owned=tuple(disks), in_use={}, disks=disks)
+        absent(wish, found("shutdown"), managed_state=(), owned=tuple(disks), in_use={}, disks=disks)
 
 
 def planned(

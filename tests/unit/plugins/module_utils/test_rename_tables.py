@@ -19,9 +19,11 @@ RENAMED = GuestSpec("web2", renamed_from="web1")
 
 
 def test_a_guest_is_renamed_once() -> None:
-    assert rename(RENAMED, None, OFF, keeps=["nvram"], recorded={}) == steps.Rename("web1", "web2")
-    assert rename(dataclasses.replace(RENAMED, uuid="u1"), None, OFF, keeps=(), recorded={"seed": "x"}) is not None
-    assert rename(RENAMED, OTHER, None, keeps=(), recorded={}) is None
+    assert rename(RENAMED, None, OFF, managed_state=["nvram"], recorded={}) == steps.Rename("web1", "web2")
+    assert (
+        rename(dataclasses.replace(RENAMED, uuid="u1"), None, OFF, managed_state=(), recorded={"seed": "x"}) is not None
+    )
+    assert rename(RENAMED, OTHER, None, managed_state=(), recorded={}) is None
 
 
 @pytest.mark.parametrize(
@@ -43,17 +45,23 @@ def test_a_guest_is_renamed_once() -> None:
             RENAMED,
             None,
             OFF,
-            {"keeps": ["managed_save"]},
+            {"managed_state": ["managed_save"]},
             "its managed save under its name; .*: virsh managedsave-remove web1",
         ),
-        (RENAMED, None, OFF, {"keeps": ["snapshots", "checkpoints"]}, "its snapshots and checkpoints under its name"),
+        (
+            RENAMED,
+            None,
+            OFF,
+            {"managed_state": ["snapshots", "checkpoints"]},
+            "its snapshots and checkpoints under its name",
+        ),
     ],
 )
 def test_what_is_not_renamed(
     wanted: GuestSpec, found: FoundGuest | None, former: FoundGuest | None, more: dict[str, t.Any], said: str
 ) -> None:
     with pytest.raises(VirtError, match=f"^cannot rename web1 to web2: .*{said}"):
-        rename(wanted, found, former, **{"keeps": (), "recorded": {}, **more})
+        rename(wanted, found, former, **{"managed_state": (), "recorded": {}, **more})
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ FORMS: dict[str, tuple[t.Any, t.Any]] = {
     "Resolution": ("1280x720", "800x600"),
     "source/@file": ("/a.qcow2", "/dev/sdb"),
     "source/@volume": ("default/a.qcow2", "fast/b"),
-    "Source": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
+    "SourceRow": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
 }
 
 

@@ -14,16 +14,16 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, 
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Customizing,
-    Device,
+    DiskDevice,
     Known,
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
 KEY = ("(private)", "ssh-ed25519 AAAA")
-SITE = SeedSite(KEY, Pool("default", "dir", "/images"))
+SITE = SeedSite(KEY, PoolDirectory("default", "dir", "/images"))
 OVERLAY = steps.CreateVolume(
     "web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>"
 )
@@ -47,7 +47,7 @@ def wanted(what: Seed | None, **more: t.Any) -> GuestSpec:
 
 def known(digest: str | None = None, **more: t.Any) -> Known:
     """Of a guest that has a seed disk."""
-    return Known({"seed": Device(ISO)}, seed=digest, there=True, **more)
+    return Known({"seed": DiskDevice(ISO)}, seed=digest, there=True, **more)
 
 
 def xml_of(volume: Volume) -> str:
@@ -234,7 +234,7 @@ def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
 
 
 def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
-    of = Known({"seed": Device("/images/before.iso")}, seed="other", there=True)
+    of = Known({"seed": DiskDevice("/images/before.iso")}, seed="other", there=True)
     assert seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
         "default", "before.iso", "/images/before.iso", ours=True
     )

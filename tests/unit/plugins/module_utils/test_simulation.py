@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
 
@@ -27,9 +27,9 @@ def test_guests_of_a_lost_host_find_room_or_not() -> None:
 
 def test_a_guest_does_not_go_where_another_one_has_its_name() -> None:
     """Nor is it taken for that one; a copy of its own is no other guest."""
-    lost = dataclasses.replace(host("a", 10), guests={"a-10": Copy("running", "a10")})
+    lost = dataclasses.replace(host("a", 10), guests={"a-10": GuestCopy("running", "a10")})
     for uuid, state, expected in (("other", "shutdown", None), ("other", "running", None), ("a10", "shutdown", "b")):
-        left = dataclasses.replace(host("b"), guests={"a-10": Copy(state, uuid)})
+        left = dataclasses.replace(host("b"), guests={"a-10": GuestCopy(state, uuid)})
         [moved] = simulate([lost, left], Policy(), lose=["a"]).moved
         assert moved.host == expected and ("has another guest named a-10" in moved.why) is (expected is None)
         assert simulate([lost, left], Policy(), lose=["a"]).hosts == [left], "a copy is counted there already"

@@ -227,7 +227,7 @@ VOLUME_SHOWN = (
             "set numa of running web1 (nodeset=0)",
             "SetParameters(guest='web1', kind='numa', values={'nodeset': '0'}, target='')",
         ),
-        (steps.Undefine, [], "undefine web1", "Undefine(guest='web1', keeps=())"),
+        (steps.Undefine, [], "undefine web1", "Undefine(guest='web1', managed_state=())"),
     ],
 )
 def test_what_a_step_means_where_nothing_more_is_said(

@@ -24,8 +24,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,
     IDENTITIES,
     Certificate,
-    File,
     FoundTls,
+    FoundTlsFile,
     Identity,
     TlsSpec,
     Trust,
@@ -68,7 +68,7 @@ def found(
         if place.name in without:
             continue
         fields = {"owner": "root", "group": "root", "mode": LIBVIRT.mode(place)}
-        rows[place.path] = File(place, **{**fields, **faults.get(place.name.replace(".", "_"), {})})
+        rows[place.path] = FoundTlsFile(place, **{**fields, **faults.get(place.name.replace(".", "_"), {})})
     client = dataclasses.replace(GOOD, usages=usages("client"), serial="60")
     certificates = {"server": server, "client": client} if server else {}
     return FoundTls(rows, certificates, **{"trusts": CA, "refuses": ("e0",), "stands": ("e0",), **(state or {})})
@@ -334,7 +334,7 @@ def owned(identity: Identity, owner: str, group: str) -> FoundTls:
     """All files of an identity but its CRL, with one owner and group."""
     places = [place for place in identity.places if place.kind != "crl"]
     certificates = {purpose: changed(usages=usages(purpose)) for purpose in identity.purposes}
-    files = {place.path: File(place, owner, group, identity.mode(place)) for place in places}
+    files = {place.path: FoundTlsFile(place, owner, group, identity.mode(place)) for place in places}
     subject = f"O=corral.virt,OU={identity.authority},CN=hyper1"
     return FoundTls(
         files,

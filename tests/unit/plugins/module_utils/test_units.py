@@ -60,19 +60,37 @@ def test_memory_is_never_rounded_down(size_bytes: int) -> None:
 
 @given(st.integers(1, 2**31))
 def test_mebibytes_come_back(mib: int) -> None:
-    assert _units.mib_text(_units.kib_of(mib, what="x")) == f"{mib} MiB"
+    assert _units.bytes_of(_changes.size_text(_units.kib_of(mib, what="x")), bare="M", what="x") == mib * 1024**2
 
 
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 GiB"),
+        (0, "0 MiB"),
         (15_300_000, "14.6 MiB"),
+        (128 * 1024**2, "128 MiB"),
+        (512 * 1024**2, "512 MiB"),
+        (900 * 1024**2, "900 MiB"),
+        (1023 * 1024**2, "1023 MiB"),
+        (1025 * 1024**2, "1025 MiB"),
+        (1280 * 1024**2, "1280 MiB"),
+        (2560 * 1024**2, "2.5 GiB"),
+        (10239 * 1024**2, "10239 MiB"),
+        (10241 * 1024**2, "10 GiB"),
+        (37213 * 1024**2, "36.3 GiB"),
+        (193 * 1024, "193 KiB"),
+        (102, "102 B"),
+        (1023, "1023 B"),
+        (1025, "1 KiB"),
+        (999 * 1024**2 + 1, "999 MiB"),
+        (2 * 1024**4, "2 TiB"),
+        (1536 * 1024**3, "1.5 TiB"),
+        (2**63 - 1, "8388608 TiB"),
         (3 * 1024, "3 KiB"),
         (7, "7 B"),
         (8 * 1024**3, "8 GiB"),
         (1536 * 1024**2, "1.5 GiB"),
-        (1024**4, "1024 GiB"),
+        (1024**4, "1 TiB"),
         (100 * 1024**3, "100 GiB"),
     ],
 )

@@ -56,7 +56,7 @@ def test_no_condition_is_idle() -> None:
 class _Turned:
     """A row with its condition inverted."""
 
-    def __init__(self, row: verdicts.Row) -> None:
+    def __init__(self, row: verdicts.VerdictRow) -> None:
         self._row, self.verdict = row, row.verdict
 
     def holds(self, seen: Observation) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from ansible.vars.reserved import get_reserved_names
 
-from ansible_collections.corral.virt.plugins.filter.converted import converted
+from ansible_collections.corral.virt.plugins.filter.guest_options import guest_options
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES
@@ -329,13 +329,29 @@ def test_variables_of_the_plays_themselves_pass() -> None:
     ],
 )
 def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:
-    assert converted({"domain": written, "xml": "{}"}, "create") == {"domain": meant, "xml": "{}"}
+    asked = {"arguments": {"guest": "a", "gone": [], "vcpus": 2}, "withheld": ["domain", "xml"]}
+    variables = {"domain": written, "xml": "{}", "other": 1}
+    assert guest_options(asked, "create", variables) == {"vcpus": 2, "xml": "{}", **meant}
+
+
+def test_what_domain_says_of_a_guest_wins() -> None:
+    asked = {
+        "arguments": {
+            "vcpus": 2,
+            "tag": "x",
+            "memory": {"maximum": "2GiB", "current": "1GiB"},
+            "options": {"vcpus": 3},
+        },
+        "withheld": ["domain"],
+    }
+    options = guest_options(asked, "create", {"domain": {"memory": {"current": "2GiB"}, "vcpus": 4}})
+    assert options == {"vcpus": 4, "memory": {"maximum": "2GiB", "current": "2GiB"}}
 
 
 def test_a_value_that_cannot_be_converted_is_none() -> None:
     """The filter is given what was checked before; it does not pass on anything else."""
     with pytest.raises(BadInput, match="dictionary requested, could not parse"):
-        converted({"domain": "no dictionary"}, "create")
+        guest_options({"arguments": {}, "withheld": ["domain"]}, "create", {"domain": "no dictionary"})
 
 
 def test_what_may_hold_a_secret_is_not_shown() -> None:

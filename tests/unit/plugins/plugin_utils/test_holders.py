@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._holders import Asked, Verdict, verdict
+from ansible_collections.corral.virt.plugins.plugin_utils._holders import Asked, HolderVerdict, verdict
 
 HAS, HAS_NOT, SILENT = Asked(frozenset(["web1"])), Asked(frozenset()), Asked(None, reason="no route")
 WOULD = Asked(frozenset(), makes=frozenset(["web1"]))
@@ -37,6 +37,6 @@ WOULD = Asked(frozenset(), makes=frozenset(["web1"]))
 )
 def test_one_host_works_on_a_guest(state: str, asked: dict[str, Asked], shown_on: str | None, outcome: str) -> None:
     found = verdict("web1", state, "h1", asked, shown_on)
-    assert found == Verdict(go=True) if outcome == "go" else outcome in found.why and not found.go
+    assert found == HolderVerdict(go=True) if outcome == "go" else outcome in found.why and not found.go
     assert found.failed is not (found.go or found.why.startswith("web1 is on "))
     assert ("allow_duplicates: true" in found.why) is found.failed

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Claim
+from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim
 from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
 
 MAC = "52:54:00:00:00:01"
@@ -97,7 +97,7 @@ def reply(
     """What libvirt answers about a guest; in `asked`, an address by source."""
     given = f"<c:address>{given}</c:address>" if given else ""
     seen = f"<corral-seen:at>{seen}</corral-seen:at>" if seen else ""
-    claims = {source: [Claim(MAC, address, source)] for source, address in asked.items()}
+    claims = {source: [AddressClaim(MAC, address, source)] for source, address in asked.items()}
     return _hypervisors.Reply("web1", "1", state, DOMAIN.format(given=given, seen=seen, agent=channel), claims)
 
 
@@ -128,7 +128,10 @@ def test_which_source_is_believed(answer: _hypervisors.Reply, worth: dict[str, l
 
 def test_what_an_agent_says_of_other_interfaces_leads_nowhere() -> None:
     answer = reply()
-    answer.asked["agent"] = [Claim("02:42:00:00:00:01", "172.17.0.1", "agent"), Claim(MAC, "192.0.2.7", "agent")]
+    answer.asked["agent"] = [
+        AddressClaim("02:42:00:00:00:01", "172.17.0.1", "agent"),
+        AddressClaim(MAC, "192.0.2.7", "agent"),
+    ]
     assert _hypervisors.facts(answer, SOURCES)["addresses"] == ["192.0.2.7"]
 
 
@@ -157,7 +160,7 @@ def test_agents_that_never_answer_cost_one_budget_for_all(monkeypatch: pytest.Mo
         def ask(self, uuid: str) -> None:
             self._open.add(uuid)
             if int(uuid) % 2:
-                self._answers.put((uuid, [Claim(MAC, f"192.0.2.{uuid}", "agent")]))
+                self._answers.put((uuid, [AddressClaim(MAC, f"192.0.2.{uuid}", "agent")]))
 
     monkeypatch.setattr(_hypervisors, "Agents", Half)
     monkeypatch.setattr(_hypervisors, "_AGENTS_S", 0.5)

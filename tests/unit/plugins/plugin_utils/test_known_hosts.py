@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._known_hosts import Names, edited
+from ansible_collections.corral.virt.plugins.plugin_utils._known_hosts import KeyedNames, edited
 
 A, B, RSA = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB", "ssh-rsa CCCC"
 # Of the name web1.
@@ -66,7 +66,7 @@ def test_a_hashed_name_is_the_one_that_ssh_means(tmp_path: Path) -> None:
 
 
 def test_whom_a_text_names() -> None:
-    names = Names(f"{OTHERS}{HASHED} {A}\nDB2,192.0.2.2 {B}\n")
+    names = KeyedNames(f"{OTHERS}{HASHED} {A}\nDB2,192.0.2.2 {B}\n")
     assert [name in names for name in ("db1", "web1", "WEB1", "db2", "192.0.2.2")] == [True] * 5
-    assert "web1" not in Names(OTHERS)  # a comment and lines of other meaning name nobody
-    assert "db3" not in names and "" not in Names("")
+    assert "web1" not in KeyedNames(OTHERS)  # a comment and lines of other meaning name nobody
+    assert "db3" not in names and "" not in KeyedNames("")

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Copy, Guest, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Policy
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported
 
 
@@ -86,7 +86,7 @@ def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
         names("lan"),
         None,
     )
-    assert host.guests == {"web1": Copy("paused", "aaaa", "h2", "1111")}
+    assert host.guests == {"web1": GuestCopy("paused", "aaaa", "h2", "1111")}
     [guest] = host.residents
     assert (guest.uuid, guest.together, guest.pools, guest.bridges) == (
         "aaaa",

@@ -735,7 +735,7 @@ KEYS = [
 def test_a_value_of_another_kind_is_no_traceback(function: str, odd: t.Any) -> None:
     for key in KEYS:
         data = {"a": {function: [{"cpu": 1}, {"mem": 512}, {key: odd}]}}
-        _salt.convert([_salt.Source("x.sls", "states", data)], [], [], [], lambda _path: None)
+        _salt.convert([_salt.SaltSource("x.sls", "states", data)], [], [], [], lambda _path: None)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
@@ -754,7 +754,7 @@ def test_a_pillar_of_another_kind_is_no_traceback(odd: t.Any) -> None:
         {"salt": {"control": {"cluster": {"c": {"node": odd}}, "size": {"s": odd}}}},
     ]
     for shape in shapes:
-        _salt.convert([_salt.Source("x.sls", "pillar", shape)], [], [], [], lambda _path: None)
+        _salt.convert([_salt.SaltSource("x.sls", "pillar", shape)], [], [], [], lambda _path: None)
 
 
 def test_nothing_outside_of_the_tree_is_read(trees: Trees) -> None:

@@ -1,0 +1,75 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of a guest, out of the arguments of a playbook."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: guest_options
+short_description: Options of a guest that a playbook was given as arguments
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the options of M(corral.virt.virt_domain) that are among the arguments of a playbook, those in C(options)
+    and C(domain) included; what V(domain) says wins.
+  - Takes those that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables, and
+    converts them as it does. Fails for a value that cannot be converted.
+positional: _input, action, variables
+options:
+  _input:
+    description: What M(corral.virt.virt_arguments) returned.
+    type: dict
+    required: true
+  action:
+    description: The playbook.
+    type: str
+    required: true
+  variables:
+    description: The variables of the host, C(vars).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Check the arguments
+  corral.virt.virt_arguments:
+    action: create
+  register: asked
+
+- name: Count the options
+  ansible.builtin.debug:
+    msg: "{{ asked | corral.virt.guest_options('create', vars) | length }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Options of one guest, without its name.
+  type: dict
+"""
+
+import typing as t
+
+from ansible.utils.vars import merge_hash
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"guest_options": guest_options}
+
+
+def guest_options(asked: t.Mapping[str, t.Any], action: str, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of one guest; `asked` are the checked arguments, and names of those that are `withheld`."""
+    does, withheld = _actions.action(action), {name: variables[name] for name in asked["withheld"]}
+    converted = _arguments.converted(does, withheld)
+    values = {**asked["arguments"], **{name: converted[name] for name in withheld}}
+    options = {name: value for name, value in values.items() if name in _actions.options("virt_domain")}
+    for inside in ("options", "domain"):
+        options = merge_hash(options, values.get(inside) or {}, recursive=True)
+    return options

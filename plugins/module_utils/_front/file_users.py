@@ -1,0 +1,89 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Who uses which file: volumes stand on files, and guests have them as disks."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._files import header
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+
+__all__ = ["Users", "users"]
+
+
+class Users:
+    """What uses a file, by the file's path."""
+
+    def __init__(self, *, here: bool) -> None:
+        self._here = here
+        self._found: dict[str, str] = {}
+
+    def add(self, path: str, user: str) -> None:
+        """It uses that file; of a volume whose pool nobody knows only the name is known."""
+        self._found.setdefault(self.real(path), user)
+
+    def of(self, path: str) -> str | None:
+        """One that uses the file."""
+        return self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
+
+    def inside(self, directory: str) -> dict[str, str]:
+        """Of the files in a directory, by name."""
+        place = self.real(directory)
+        split = [(*os.path.split(path), user) for path, user in self._found.items()]
+        return {name: user for folder, name, user in split if folder in (place, "")}
+
+    def real(self, path: str) -> str:
+        """Without links, where the file is on this machine."""
+        return os.path.realpath(path) if self._here and os.path.isabs(path) else os.path.normpath(path)
+
+
+def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
+    """Who uses which file: volumes of all active pools, and disks of all guests.
+
+    `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
+    """
+    found = Users(here=is_here(connection.getURI()))
+    ignored = set(map(found.real, without))
+    volumes = [host_xml.volume(xml) for xml in storage.all_volumes(connection)]
+    guests = [seen for seen in query.of_all(connection, query.found) if seen.uuid != but]
+    documents = [(seen.name, xml) for seen in guests for xml in (seen.xml, seen.live_xml) if xml]
+
+    def located(pool: str, volume: str) -> str:
+        return storage.path_in(connection, pool, volume) or volume
+
+    # What a guest writes into a raw disk tells nothing of what the disk stands on; what a volume stands on is known.
+    closed = {path for _name, xml in documents for path in raw_sources(xml, located)}
+    closed |= {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
+    closed |= {volume["path"] for volume in volumes}
+    for volume in volumes:
+        if volume["backing_path"] and found.real(volume["path"]) not in ignored:
+            for path in _chain(volume["backing_path"], closed):
+                found.add(path, t.cast(str, volume["path"]))
+    for name, xml in documents:
+        for source in sources(xml, located, below=True):
+            for path in _chain(source, closed):
+                found.add(path, f"guest {name}")
+    return found
+
+
+def _chain(path: str, closed: t.Container[str]) -> list[str]:
+    """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be
+    missed.
+    """
+    if path in closed or not os.path.isabs(path):
+        return [path]
+    found, waiting = [], [path]
+    while waiting:
+        for each in header.chain(waiting.pop()):
+            if each not in found:
+                found.append(each)
+                waiting += header.mentioned(each)
+    return [path, *found]

@@ -1,0 +1,38 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What decides whether a running guest can get a device: the device, and the PCI slots of the guest."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+__all__ = ["EXPRESS", "PCI", "Buses", "Plug", "Slot"]
+
+PCI, EXPRESS = "PCI", "PCI Express"  # kinds of slots
+
+Slot = tuple[int, int]  # number of the bus, and of the slot on it
+
+
+@dataclasses.dataclass(frozen=True)
+class Plug:
+    """A device: its element, its type (of a disk, the bus), and its model."""
+
+    what: str
+    kind: str
+    model: str = ""
+    drive: str = ""  # of a disk: disk, lun, cdrom or floppy
+    empty: bool = False  # a drive without a medium
+    slot: Slot | None = None  # where it is, or shall be
+
+
+@dataclasses.dataclass(frozen=True)
+class Buses:
+    """The PCI buses of a running guest that take devices while it runs."""
+
+    slots: t.Mapping[Slot, str]  # all of them, with their kind
+    used: t.Mapping[Slot, int]  # by how many devices, on any bus
+    express: bool = False  # whether its root is PCI Express, as that of a q35 machine
+    scsi: bool = False  # whether it has a controller for SCSI disks

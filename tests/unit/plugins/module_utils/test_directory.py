@@ -1,0 +1,79 @@
+"""A directory that is made on another host belongs to whom it belongs here, as far as both hosts know that user."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._front import directories
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._model.directory import Access
+from ansible_collections.corral.virt.plugins.module_utils._plan.directory import access_there
+from ansible_collections.corral.virt.plugins.module_utils._xml import directory
+
+DEBIAN, FEDORA = (64055, 64055), (107, 107)
+NVRAM = Access("0755", *DEBIAN)
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (NVRAM, Access("0755", 107, 107)),
+        (Access("0770", 0, 64055), Access("0770", 0, 107)),
+        (Access("0700", 0, 0), Access("0700", 0, 0)),
+        (Access("0755", 64055, 4), Access("0755", 107, 107)),
+        (Access("0755", 0, 4), Access("0755", 0, 0)),
+        (Access("0700", 1000, 1000), None),
+        (None, None),
+    ],
+)
+def test_the_user_of_qemu_has_another_number_there(here: Access | None, there: Access | None) -> None:
+    assert access_there(here, DEBIAN, FEDORA) == there
+    assert access_there(here, None, FEDORA) is None and access_there(here, DEBIAN, None) is None
+
+
+MODEL = "<capabilities><host><secmodel><model>{}</model><baselabel type='kvm'>{}</baselabel></secmodel></host>{}"
+
+
+@pytest.mark.parametrize(
+    ("model", "label", "user"),
+    [("dac", "+64055:+106", (64055, 106)), ("selinux", "+1:+1", None), ("dac", "root:root", None), ("dac", "", None)],
+)
+def test_who_runs_qemu(model: str, label: str, user: tuple[int, int] | None) -> None:
+    assert directory.qemu_user(MODEL.format(model, label, "</capabilities>")) == user
+    assert directory.qemu_user("<capabilities><host/></capabilities>") is None
+
+
+def test_access_to_the_directory_of_a_pool() -> None:
+    pool = directory.new_pool("/srv/vars", NVRAM)
+    assert "<mode>0755</mode>" in pool and directory.access(pool) == NVRAM
+    assert directory.access(directory.new_pool("/srv/vars")) is None
+
+
+def test_only_a_directory_that_is_missing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libvirt would change owner and mode of one that is there."""
+    asked: list[tuple[Access | None, bool]] = []
+    missing = True
+
+    @contextlib.contextmanager
+    def opened(_connection: object, _directory: str, xml: str, *, build: bool) -> t.Iterator[str]:
+        asked.append((directory.access(xml), build))
+        if missing and not build:
+            raise NotFound("cannot open directory: it does not exist")
+        yield "pool"
+
+    monkeypatch.setattr(transfer, "opened", opened)
+    monkeypatch.setattr(transfer, "active_pools", lambda _connection: {})
+    monkeypatch.setattr(storage, "pool_xml", lambda _connection, _name: directory.new_pool("/srv/vars", NVRAM))
+    labels = {"here": "+64055:+64055", "there": "+107:+107"}
+    monkeypatch.setattr(query, "capabilities", lambda end: MODEL.format("dac", labels[end], "</capabilities>"))
+    with directories.pool_like("there", "/srv/vars", "here", "vars") as pool:
+        assert pool == "pool"
+    assert asked == [(None, False), (Access("0755", 107, 107), True)]
+    missing = False
+    del asked[:]
+    with directories.pool_like("there", "/srv/vars", "here", "vars"):
+        assert asked == [(None, False)]

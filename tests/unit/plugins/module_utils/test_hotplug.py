@@ -1,0 +1,198 @@
+"""What a running guest can get is predicted as libvirt decides it: seen with QEMU 7.2 in the lab, device by device."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.hotplug import EXPRESS, PCI, Buses, Plug
+from ansible_collections.corral.virt.plugins.module_utils._plan import hotplug as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._xml import hotplug
+
+GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"
+ROOT = "<controller type='pci' index='0' model='{}'/>"
+PORT = "<controller type='pci' index='{0}' model='pcie-root-port'><target chassis='{0}'{1}/>{2}</controller>"
+AT = "<address type='pci' domain='0x0000' bus='0x{:02x}' slot='0x{:02x}' function='0x{}'/>"
+CARD = "<interface type='user'>{}</interface>"
+
+
+def q35(*devices: str) -> Buses:
+    """The buses of a guest with two ports, and these devices."""
+    ports = (PORT.format(1, "", AT.format(0, 1, 0)), PORT.format(2, "", AT.format(0, 1, 1)))
+    found = hotplug.buses(GUEST.format("pc-q35-7.2", "".join((ROOT.format("pcie-root"), *ports, *devices))))
+    assert found is not None
+    return found
+
+
+def free(buses: Buses) -> list[tuple[int, int]]:
+    """Slots that nobody has."""
+    return [slot for slot in buses.slots if not buses.used[slot]]
+
+
+def test_the_ports_of_a_q35_machine() -> None:
+    assert q35().slots == {(1, 0): EXPRESS, (2, 0): EXPRESS}
+    assert q35().express and not q35().scsi
+    assert free(q35(CARD.format(AT.format(1, 0, 0)))) == [(2, 0)]
+    assert free(q35(PORT.format(3, " hotplug='off'", ""))) == [(1, 0), (2, 0)]
+    assert free(q35(PORT.format(3, " hotplug='on'", ""))) == [(1, 0), (2, 0), (3, 0)]
+    source = "<source><address type='pci' domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source>"
+    assert free(q35(CARD.format(source + AT.format(2, 0, 0)))) == [(1, 0)]
+    assert q35("<controller type='scsi' index='0'/>").scsi
+
+
+def test_a_bridge_of_conventional_slots() -> None:
+    bridge = f"<controller type='pci' index='3' model='pcie-to-pci-bridge'>{AT.format(1, 0, 0)}</controller>"
+    buses = q35(bridge, CARD.format(AT.format(3, 2, 0)))
+    assert [kind for slot, kind in buses.slots.items() if slot[0] == 3] == [PCI] * 31
+    assert free(buses) == [(2, 0), (3, 1), *((3, slot) for slot in range(3, 32))]
+
+
+@pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2"])
+def test_the_slots_of_a_pc(machine: str) -> None:
+    """The first one is that of a bridge without an element."""
+    buses = hotplug.buses(GUEST.format(machine, ROOT.format("pci-root") + CARD.format(AT.format(0, 31, 0))))
+    assert buses is not None and not buses.express
+    assert free(buses) == [(0, slot) for slot in range(2, 31)]
+
+
+def test_a_machine_with_another_bridge_has_all_slots() -> None:
+    buses = hotplug.buses(GUEST.format("pseries-7.2", ROOT.format("pci-root")))
+    assert buses is not None and free(buses) == [(0, slot) for slot in range(1, 32)]
+
+
+@pytest.mark.parametrize(
+    "devices", ["", ROOT.format("pci-root") + CARD.format("<address type='ccw' cssid='0xfe' ssid='0x0' devno='0x1'/>")]
+)
+def test_nothing_is_known_of_devices_elsewhere(devices: str) -> None:
+    assert hotplug.buses(GUEST.format("s390-ccw-virtio-7.2", devices)) is None
+
+
+DISK = "<disk type='file' device='{}'>{}<target dev='x' bus='{}'/></disk>"
+SOURCE = "<source file='/a'/>"
+
+
+@pytest.mark.parametrize(
+    ("xml", "plug"),
+    [
+        (DISK.format("disk", SOURCE, "virtio"), Plug("disk", "virtio", drive="disk")),
+        ("<disk type='file'><source file='/a'/><target bus='usb'/></disk>", Plug("disk", "usb", drive="disk")),
+        (DISK.format("cdrom", "", "sata"), Plug("disk", "sata", drive="cdrom", empty=True)),
+        (DISK.format("cdrom", "<source index='2'/>", "usb"), Plug("disk", "usb", drive="cdrom", empty=True)),
+        (CARD.format("<model type='e1000'/>"), Plug("interface", "user", "e1000")),
+        (CARD.format(AT.format(18, 1, 0)), Plug("interface", "user", slot=(18, 1))),
+        (CARD.format("<address type='pci'/>"), Plug("interface", "user")),
+        ("<controller type='scsi' index='0' model='virtio-scsi'/>", Plug("controller", "scsi", "virtio-scsi")),
+        ("<hostdev mode='subsystem' type='pci'/>", Plug("hostdev", "pci")),
+    ],
+)
+def test_a_device_as_it_is_read(xml: str, plug: Plug) -> None:
+    assert hotplug.plug(xml) == plug
+
+
+NO_EXPRESS = "the running guest has no free PCI Express slot"
+NO_PCI = "the running guest has no free PCI slot"
+NEITHER = "the running guest has no free PCI Express or PCI slot"
+FULL = Buses({(1, 0): EXPRESS}, {(1, 0): 1}, express=True, scsi=True)
+WITH_BRIDGE = Buses({(1, 0): EXPRESS, (2, 1): PCI}, {(1, 0): 1}, express=True, scsi=True)
+FULL_PC = Buses({(0, 2): PCI}, {(0, 2): 1}, scsi=True)
+
+
+@pytest.mark.parametrize(
+    ("plug", "q35", "with_bridge", "pc"),
+    [
+        (Plug("disk", "virtio"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("disk", "virtio", "virtio-transitional"), NO_PCI, "", NO_PCI),
+        (Plug("disk", "scsi"), "", "", ""),
+        (Plug("disk", "usb"), "", "", ""),
+        (Plug("interface", "bridge", "virtio"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("interface", "bridge", "e1000e"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("interface", "bridge", "e1000"), NO_PCI, "", NO_PCI),
+        (Plug("interface", "bridge", "vmxnet3"), NO_PCI, "", NO_PCI),
+        (Plug("interface", "bridge", "usb-net"), "", "", ""),
+        (Plug("interface", "bridge"), NEITHER, "", NO_PCI),
+        (Plug("interface", "hostdev"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("hostdev", "pci"), NEITHER, "", NO_PCI),
+        (Plug("hostdev", "mdev"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("hostdev", "usb"), "", "", ""),
+        (Plug("controller", "scsi", "virtio-scsi"), NO_EXPRESS, NO_EXPRESS, NO_PCI),
+        (Plug("controller", "scsi", "lsilogic"), NO_PCI, "", NO_PCI),
+    ],
+)
+def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: str, pc: str) -> None:
+    for buses, reason in ((FULL, q35), (WITH_BRIDGE, with_bridge), (FULL_PC, pc), (None, "")):
+        assert plans.obstacles([("one", True)], {"one": plug}, buses).get("one", "") == reason
+
+
+@pytest.mark.parametrize(
+    ("plug", "plugged", "unplugged"),
+    [
+        (Plug("disk", "sata", drive="disk"), "a disk on bus sata", "a disk on bus sata"),
+        (Plug("disk", "ide", drive="cdrom"), "a disk on bus ide", "a disk on bus ide"),
+        (Plug("disk", "fdc", drive="floppy"), "a floppy drive", "a floppy drive"),
+        (Plug("disk", "usb", drive="cdrom"), "", ""),
+        (Plug("disk", "usb", drive="cdrom", empty=True), "an empty drive", ""),
+        (Plug("controller", "usb", "qemu-xhci"), "a controller of type usb", "a controller of type usb"),
+        (Plug("controller", "pci", "pcie-root-port"), "a controller of type pci", "a controller of type pci"),
+        (Plug("controller", "scsi", "virtio-scsi"), "", ""),
+    ],
+)
+def test_what_comes_and_goes_only_with_a_boot(plug: Plug, plugged: str, unplugged: str) -> None:
+    for comes, what in ((True, plugged), (False, unplugged)):
+        reason = f"{what} cannot be {'attached to' if comes else 'detached from'} a running guest" if what else ""
+        assert plans.obstacles([("one", comes)], {"one": plug}, None).get("one", "") == reason
+
+
+def test_each_device_takes_a_slot_and_leaves_it() -> None:
+    card = Plug("interface", "bridge", "virtio")
+    there = Plug("interface", "bridge", "virtio", slot=(1, 0))
+    plugs = {"a": card, "b": card, "c": card, "there": there}
+    buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
+    assert plans.obstacles([("a", True), ("b", True)], plugs, buses) == {"b": NO_EXPRESS}
+    assert plans.obstacles([("there", False), ("a", True), ("b", True), ("c", True)], plugs, buses) == {"c": NO_EXPRESS}
+
+
+@pytest.mark.parametrize(
+    ("slot", "reason"),
+    [
+        ((2, 0), ""),
+        ((1, 0), "the running guest has no free slot 0 on PCI bus 1 that takes devices"),
+        ((7, 0), "the running guest has no free slot 0 on PCI bus 7 that takes devices"),
+        ((0, 9), "the running guest has no free slot 9 on PCI bus 0 that takes devices"),
+    ],
+)
+def test_a_slot_that_is_named(slot: tuple[int, int], reason: str) -> None:
+    buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
+    card = Plug("interface", "bridge", "virtio", slot=slot)
+    assert plans.obstacles([("one", True)], {"one": card}, buses).get("one", "") == reason
+    assert plans.obstacles([("one", True)], {"one": card}, None) == {}
+
+
+def test_a_scsi_disk_needs_its_controller() -> None:
+    wanted, none = [("scsi", True), ("disk", True)], {"disk": "the running guest has no SCSI controller"}
+    plugs = {"scsi": Plug("controller", "scsi", "virtio-scsi"), "disk": Plug("disk", "scsi", drive="disk")}
+    one = Buses({(1, 0): EXPRESS}, {}, express=True)
+    assert plans.obstacles(wanted, plugs, one) == {}
+    assert plans.obstacles(wanted[1:], plugs, one) == none
+    full = Buses({(1, 0): EXPRESS}, {(1, 0): 1}, express=True)
+    assert plans.obstacles(wanted, plugs, full) == {"scsi": NO_EXPRESS, "disk": NO_EXPRESS}
+
+
+def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
+    changes = (
+        Change("controllers[scsi-0]", "virtio-scsi", None),
+        Change("controllers[scsi-1]", None, "virtio-scsi"),
+        Change("disks[old]", "/a", None),
+        Change("disks[new]", None, "/b"),
+    )
+    grafted = Grafted("", changes, {change.where: "<device/>" for change in changes})
+    made, _pending = live.live_steps(live.Now(GuestSpec("web1"), grafted, grafted, {}), record_changed=False)
+    assert [(type(step), t.cast(t.Any, step).what) for step in made] == [
+        (steps.Detach, "disks[old]"),
+        (steps.Detach, "controllers[scsi-0]"),
+        (steps.Attach, "controllers[scsi-1]"),
+        (steps.Attach, "disks[new]"),
+    ]
