@@ -19,6 +19,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
@@ -110,9 +111,7 @@ class ActionModule(WatchedAction):
             feeder = stack.enter_context(turns.turn()) if turns else None
             if turns and feeder:
                 given = {key: value for key, value in arguments.items() if key not in _SOURCE}
-                result = have(
-                    {**given, "origin": feeder, "origin_uri": f"qemu+tls://{feeder}/system", "origin_pool": None}
-                )
+                result = have({**given, "origin": feeder, "origin_uri": tls(feeder), "origin_pool": None})
                 if not result.get("failed"):
                     return result
                 Display().warning(

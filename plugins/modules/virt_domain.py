@@ -86,7 +86,7 @@ steps:
   returned: success
   type: list
   elements: str
-  sample: ["define web1 (memory.current_kib, memory.maximum_kib)", "set 2 vcpus on running web1"]
+  sample: ["define web1 (memory.current, memory.maximum)", "set 2 vcpus on running web1"]
 pending:
   description: Changes that are stored and wait for the next boot, including those of earlier runs.
   returned: success

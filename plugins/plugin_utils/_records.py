@@ -39,6 +39,7 @@ class Issued:
 
     @property
     def superseded(self) -> bool:
+        """Whether a newer certificate has taken its place."""
         return self.path.parent.name == "superseded"
 
     def line(self) -> str:

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._xml.host_devices import pci_address
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, word
 
@@ -20,7 +21,6 @@ Device = dict[str, t.Any]
 
 _DEFAULT_POOL = "/var/lib/libvirt/images"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_PCI = re.compile(r"pci_([0-9a-f]{4})_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
 _SUFFIXES = (".qcow2", ".raw", ".img")
 
 
@@ -231,9 +231,7 @@ def hostdevs(part: SaltPart) -> list[Device] | None:
     """Devices of the host, which Salt calls as `virsh nodedev-list` does."""
     found = []
     for name in part.texts("host_devices"):
-        if pci := _PCI.fullmatch(name):
-            domain, bus, slot, function = pci.groups()
-            address = f"{domain}:{bus}:{slot}.{function}"
+        if address := pci_address(name):
             found.append({"name": name, "type": "pci", "address": address, "managed": True})
         else:
             part.note("host_devices", f"{name}: set hostdevs by hand, from virsh nodedev-dumpxml {name}")

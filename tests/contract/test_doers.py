@@ -28,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     storage,
     wait,
 )
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
@@ -185,6 +186,41 @@ def test_metadata(connection: t.Any, guest: t.Any) -> None:
 def test_undefine(connection: t.Any, guest: t.Any) -> None:
     do(connection, steps.Undefine("web1", ("managed_save", "snapshots")))
     assert query.find(connection, "web1") is None
+
+
+class Moved:
+    """A guest that is off, of a libvirt that refuses to forget it."""
+
+    def __init__(self, version: int, *, active: bool = False) -> None:
+        self.version, self.active = version, active
+        self.asked: list[int] = []
+
+    def name(self) -> str:
+        return "web1"
+
+    def isActive(self) -> bool:  # noqa: N802  as libvirt names it
+        return self.active
+
+    def connect(self) -> t.Any:
+        return types.SimpleNamespace(getLibVersion=lambda: self.version)
+
+    def undefineFlags(self, flags: int) -> None:  # noqa: N802  as libvirt names it
+        self.asked.append(flags)
+        raise libvirt.libvirtError("it has snapshots")
+
+
+def test_a_moved_guest_is_not_forgotten_with_less_than_asked_for() -> None:
+    """Asked again without TPM state, libvirt might forget the guest, and keep that."""
+    nvram, tpm = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM, libvirt.VIR_DOMAIN_UNDEFINE_TPM
+    for version, flags in ((8_008_999, nvram), (8_009_000, nvram | tpm)):
+        old = Moved(version)
+        with pytest.raises(Failed, match=r"^cannot undefine web1: it has snapshots"):
+            stored.undefine_moved(old)
+        assert old.asked == [flags]
+    running = Moved(8_009_000, active=True)
+    with pytest.raises(Failed, match=r"^cannot undefine web1: it was started in the meantime; run again"):
+        stored.undefine_moved(running)
+    assert not running.asked
 
 
 def test_volumes(connection: t.Any) -> None:

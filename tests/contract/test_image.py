@@ -645,7 +645,9 @@ def test_packed(place: Place, server: Server, packing: str) -> None:
 def test_an_empty_source_is_refused(place: Place, server: Server, name: str) -> None:
     server.files[name] = b""
     output = {"path": name, "checksum": f"sha256:{hashlib.sha256(b'').hexdigest()}"}
-    with pytest.raises(Failed, match=rf"^cannot fetch image disk.raw: .*{name} is empty$"):
+    with pytest.raises(
+        Failed, match=rf"^cannot fetch image disk.raw: .*{name} is empty; check what the source offers$"
+    ):
         download(place, server, **output)
     assert place.unfinished() == []
 

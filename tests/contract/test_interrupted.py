@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -248,7 +248,7 @@ def test_a_guest_on_its_way_is_not_touched(connection: t.Any) -> None:
     guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
     domain = connection.lookupByName("box1")
     xml = domain.XMLDesc()
-    migrate.set_record(domain, record.update(xml, {"moving": "hyper2"}), record.update(xml, {"moving": "hyper2"}))
+    metadata.set_record(domain, record.update(xml, {"moving": "hyper2"}), record.update(xml, {"moving": "hyper2"}))
     domain.suspend()
     for state in ("running", "absent", "destroyed"):
         with pytest.raises(Refused, match="finish it with virt_migrate"):

@@ -97,7 +97,10 @@ def test_the_uuid_says_which_guest_it_is(tmp_path: Path) -> None:
             power.converge(connection, GuestSpec("web1", state="destroyed", uuid=OTHER), gate)
         with pytest.raises(NotFound, match=r"cannot bring web1 to state paused: there is no such guest with UUID 9"):
             power.converge(connection, GuestSpec("web1", state="paused", uuid="9" + UUID[1:]), gate)
-        with pytest.raises(NotFound, match=r"cannot bring web9 to state running: there is no such guest here$"):
+        with pytest.raises(
+            NotFound,
+            match=r"cannot bring web9 to state running: there is no such guest here; `ansible-playbook corral\.virt\.list` ",
+        ):
             power.converge(connection, GuestSpec("web9", state="running"), gate)
         assert {states.of(domain) for domain in connection.listAllDomains()} == {"running"}
 
@@ -139,7 +142,10 @@ def test_the_module_tells_of_each_guest(tmp_path: Path) -> None:
     domains = [{"name": name, "state": "paused"} for name in ("web1", "web9", "web2")]
     answer = run("virt_state", uri=uri, domains=domains)
     assert answer["failed"] and answer["changed"] and answer["steps"] == ["suspend web1", "suspend web2"]
-    assert answer["msg"] == "cannot bring web9 to state paused: there is no such guest here"
+    assert (
+        answer["msg"]
+        == "cannot bring web9 to state paused: there is no such guest here; `ansible-playbook corral.virt.list` shows which host has it"
+    )
     assert [one.get("failed", False) for one in answer["results"]] == [False, True, False]
     assert answer["diff"][0]["before"] == {"state": "running"} and answer["diff"][0]["after"] == {"state": "paused"}
     same = run("virt_state", uri=uri, domains=[{"name": "web1", "state": "running"}])

@@ -95,3 +95,19 @@ def test_every_option_of_a_guest_is_documented() -> None:
     """A row without a text would show only when somebody asks for the documentation."""
     result = yaml.safe_load(vars(ModuleDocFragment)["DOCUMENTATION"])["options"]
     assert set(_documented(result, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))
+
+
+DOCUMENTED = [
+    path
+    for place in ("modules", "inventory", "doc_fragments", "filter", "callback")
+    for path in sorted((payload.ROOT / "plugins" / place).glob("*.py"))
+]
+_TEXTS = re.compile(r'^ *(?:DOCUMENTATION|EXAMPLES|RETURN|_TEXTS) = r?"""(.*?)"""', re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DOCUMENTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_documentation_says_options_and_not_rows(path: Path) -> None:
+    """A row of a size is called `memory.maximum_kib`; what a user writes and reads is `memory.maximum`."""
+    texts = _TEXTS.findall(path.read_text())
+    assert texts, "it documents something"
+    assert re.findall(r"\S*_kib\b", "".join(texts)) == []

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
     configuration,
     private,
 )
-from ansible_collections.corral.virt.plugins.module_utils._files.command import run
+from ansible_collections.corral.virt.plugins.module_utils._files.command import SYSTEM_PATH, run
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     RESULT,
@@ -32,14 +32,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
 __all__ = ["confirm", "require", "set_sysctl", "start", "switch_off"]
 
 _PROGRAMS = {"bridge-utils": "brctl"}  # of a package that may be required
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _ANSWER_S = 60
 _POLL_S = 0.1
 
 
 def require(packages: t.Sequence[str]) -> None:
     """Raises Unsupported where one is not installed."""
-    missing = [one for one in packages if not shutil.which(_PROGRAMS[one], path=_PATH)]
+    missing = [one for one in packages if not shutil.which(_PROGRAMS[one], path=SYSTEM_PATH)]
     if missing:
         names = " ".join(missing)
         raise Unsupported(f"cannot switch to a bridge without {names}; install {names} first")
@@ -108,5 +107,5 @@ def _program() -> str:
     loader: t.Any = bridge_switch.__loader__
     source = loader.get_source(bridge_switch.__name__)
     if not source:
-        raise Failed("cannot switch to a bridge: the source of the service cannot be read")
+        raise Failed("cannot switch to a bridge: the source of the service cannot be read; install the collection anew")
     return str(source)

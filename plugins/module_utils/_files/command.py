@@ -12,10 +12,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 
-__all__ = ["active", "answer", "enabled", "run"]
+__all__ = ["SYSTEM_PATH", "active", "answer", "enabled", "run"]
 
 TIMEOUT_S = 60
-_SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # sudo and su may leave out parts of it
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # sudo and su may leave out parts of it
 
 
 def run(*command: str, stdin: str = "") -> str:
@@ -59,6 +59,6 @@ def _done(command: t.Sequence[str], stdin: str) -> subprocess.CompletedProcess[s
         encoding="utf-8",
         errors="surrogateescape",
         timeout=TIMEOUT_S,
-        env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"},
+        env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"},
         check=False,
     )

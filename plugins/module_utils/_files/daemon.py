@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import tls
-from ansible_collections.corral.virt.plugins.module_utils._files.command import active
+from ansible_collections.corral.virt.plugins.module_utils._files.command import SYSTEM_PATH, active
 from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Trust
 
@@ -133,4 +133,4 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}

@@ -110,9 +110,10 @@ def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[steps.RecordAddres
 
 
 def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
+    """Record with each guest, given by its UUID, the addresses it was seen at; a guest that is gone has none."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
-            metadata.record_addresses(query.by_uuid(connection, uuid), step)
+            metadata.set_addresses(query.by_uuid(connection, uuid), step.xml)
 
 
 def notes(outcomes: t.Mapping[str, AddressOutcome], taker: str | None = None) -> list[str]:

@@ -150,7 +150,8 @@ def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
     if isinstance(step, steps.MAKING) and step.claim:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 
-        with metadata.claimed(connection, uuid, step.guest, step.claim):
+        claim = step.claim
+        with metadata.claimed(connection, uuid, step.guest, with_it=claim.with_it, without=claim.without):
             return _do(connection, uuid, dataclasses.replace(step, claim=None))
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds

@@ -92,7 +92,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         gate.hold(stack, lambda: local.locked(move.guest))
         gate.hold(stack, lambda: watch)
         found = query.find_by_uuid(endpoints.source, move.uuid)
-        recorded = _record(found)
+        recorded = record.of(found)
         held = gate.assumes(lambda: local.held(move.guest))
         left = plans.clearing(move, recorded.get("moving"), held=held)
         if left:
@@ -100,10 +100,6 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         gate.after(steps).run(left, lambda _step: run.reconcile(move.uuid, recorded))
         steps += left
     return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
-
-
-def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
-    return record.read(guest.live_xml or guest.xml) if guest else {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +159,7 @@ class _Run:
             looks.host(endpoints.dest),
         )
         there = query.find(endpoints.dest, name) if found is None and name in dest.guests else None
-        recorded, guest = _record(found or there), found or there
+        recorded, guest = record.of(found or there), found or there
         begun = verdicts.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
         if guest and begun == "here":
             seen = reconcile.observe(endpoints, guest.uuid, was_paused=bool(recorded.get("moving_paused")), again=True)
@@ -317,13 +313,13 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     ),
     plans.Migrate: lambda run, _ends, move, _step: run.send(move),
     plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),
-    plans.UndefineOnSource: lambda _run, endpoints, move, _step: definition.undefine(
+    plans.UndefineOnSource: lambda _run, endpoints, move, _step: definition.undefine_moved(
         query.by_uuid(endpoints.source, move.uuid)
     ),
     plans.DefineOnDest: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
     plans.ResumeOnDest: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
-    plans.SetAutostartOnDest: lambda _run, endpoints, move, _step: migrate.set_autostart(
-        endpoints.dest, move.uuid, on=True
+    plans.SetAutostartOnDest: lambda _run, endpoints, move, _step: definition.set_autostart(
+        query.by_uuid(endpoints.dest, move.uuid), on=True
     ),
     plans.RemoveDisk: lambda _run, endpoints, _move, step: storage.delete(endpoints.source, step.path),
     plans.Forget: lambda _run, endpoints, move, _step: reconcile.forget(endpoints.dest, move.uuid),

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._front import directories
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import check_seen, foreign, stopped
@@ -32,12 +32,7 @@ def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
     """Write these fields into the record of a virDomain."""
     now = query.found(guest)
     stored = record.update(now.xml, fields) if now.persistent else None
-    migrate.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
-
-
-def _record(guest: t.Any) -> dict[str, t.Any]:
-    now = query.found(guest)
-    return record.read(now.live_xml or now.xml)
+    metadata.set_record(guest, stored, now.live_xml and record.update(now.live_xml, fields))
 
 
 def users(dest: t.Any, uuid: str) -> dict[str, str]:
@@ -127,7 +122,7 @@ def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = Non
 
     Raises Failed, when the others are gone, with those that nobody can look for now.
     """
-    entries = _entries(_record(query.by_uuid(endpoints.source, uuid)))
+    entries = _entries(record.of(query.found(query.by_uuid(endpoints.source, uuid))))
     entries = [made for made in entries if paths is None or made.path in paths]
     with contextlib.ExitStack() as stack:
         reasons = {directory: _list(endpoints.dest, directory, stack) for directory in _directories(entries)}
@@ -178,5 +173,5 @@ def _change(
     endpoints: Endpoints, uuid: str, change: t.Callable[[Made], Made | None], more: t.Sequence[Made] = ()
 ) -> None:
     guest = query.by_uuid(endpoints.source, uuid)
-    entries = [change(entry) for entry in _entries(_record(guest))]
+    entries = [change(entry) for entry in _entries(record.of(query.found(guest)))]
     remember(guest, {"moving_made": tuple(str(entry) for entry in (*entries, *more) if entry)})

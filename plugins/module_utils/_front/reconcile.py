@@ -17,8 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
 from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     DONE_BY,
@@ -55,7 +54,7 @@ def begin(source: t.Any, move: Move) -> None:
 
 def hold_back(source: t.Any, uuid: str) -> None:
     """The source does not start it by itself any more, not even after a power cut; the record tells that it did."""
-    migrate.set_autostart(source, uuid, on=False)
+    definition.set_autostart(query.by_uuid(source, uuid), on=False)
     for directory in _DEFINITIONS:
         with contextlib.suppress(OSError):  # another libvirt than the system's
             durable.fsync(directory)
@@ -63,8 +62,8 @@ def hold_back(source: t.Any, uuid: str) -> None:
 
 def _forget_migration(source: t.Any, uuid: str) -> None:
     """It is on the source for good: as it was before."""
-    if _record(query.find_by_uuid(source, uuid)).get("moving_autostart"):
-        migrate.set_autostart(source, uuid, on=True)
+    if record.of(query.find_by_uuid(source, uuid)).get("moving_autostart"):
+        definition.set_autostart(query.by_uuid(source, uuid), on=True)
     forget(source, uuid)
 
 
@@ -115,13 +114,8 @@ def resume_guest(dest: t.Any, uuid: str) -> None:
     migration_files.remember(query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
 
 
-def _record(guest: FoundGuest | None) -> dict[str, t.Any]:
-    """Of a guest, as it runs; empty where there is none."""
-    return record.read(guest.live_xml or guest.xml) if guest else {}
-
-
 def _superseded(dest: t.Any, uuid: str) -> bool:
-    recorded = _record(query.find_by_uuid(dest, uuid))
+    recorded = record.of(query.find_by_uuid(dest, uuid))
     paths = [Made.parse(text).path for text in recorded.get("moving_made") or ()]
     return superseded(float(recorded.get("moving_let_run") or 0), map(local.written_s, paths))
 
@@ -129,7 +123,7 @@ def _superseded(dest: t.Any, uuid: str) -> bool:
 def _suspended(source: t.Any, uuid: str) -> bool:
     """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
     guest = query.find_by_uuid(source, uuid)
-    if guest is None or _record(guest).get("moving_suspends"):
+    if guest is None or record.of(guest).get("moving_suspends"):
         return False
     return bool(migrate.paused_by_owner(query.by_uuid(source, uuid)))
 

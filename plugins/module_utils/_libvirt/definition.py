@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["define", "portable", "undefine"]
+__all__ = ["define", "portable", "set_autostart", "undefine", "undefine_moved"]
 
 
 def define(connection: Connection, guest: str, xml: str) -> None:
@@ -29,13 +29,36 @@ def portable(domain: t.Any) -> str:
         return t.cast(str, domain.XMLDesc(flags))
 
 
-def undefine(domain: t.Any) -> None:
-    """Forget a guest that is off, its UEFI variables and its TPM state; its disks stay. Raises Failed when it is on."""
+_UNDEFINE = {
+    "managed_save": "MANAGED_SAVE",
+    "snapshots": "SNAPSHOTS_METADATA",
+    "checkpoints": "CHECKPOINTS_METADATA",  # libvirt 5.6
+    "nvram": "NVRAM",
+    "tpm": "TPM",
+}
+_TPM_FLAG = 8_009_000
+
+
+def undefine(domain: t.Any, kinds: t.Iterable[str]) -> None:
+    """Forget a guest, and these kinds of what libvirt keeps of it; its disks stay."""
+    flags = 0
+    with explained("undefine", domain.name()):
+        for kind in kinds:
+            if kind == "tpm" and domain.connect().getLibVersion() < _TPM_FLAG:
+                continue  # older ones remove the state unasked
+            flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
+        domain.undefineFlags(flags)
+
+
+def undefine_moved(domain: t.Any) -> None:
+    """Forget a guest that is off, its UEFI variables and its TPM state. Raises Failed when it is on."""
     with explained("undefine", domain.name()):
         if domain.isActive():
             raise Failed(f"cannot undefine {domain.name()}: it was started in the meantime; run again")
-        flags = libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
-        try:
-            domain.undefineFlags(flags | libvirt.VIR_DOMAIN_UNDEFINE_TPM)
-        except (AttributeError, libvirt.libvirtError):  # libvirt before 8.9 removes that state by itself
-            domain.undefineFlags(flags)
+        undefine(domain, ("nvram", "tpm"))
+
+
+def set_autostart(domain: t.Any, *, on: bool) -> None:
+    """Start with the host, or not."""
+    with explained("set autostart of", domain.name()):
+        domain.setAutostart(int(on))

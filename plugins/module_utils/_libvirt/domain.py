@@ -9,9 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, power, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata, power, storage, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -30,34 +29,9 @@ def do(connection: Connection, uuid: str, step: steps.GuestStep) -> object:
     return _ON_GUEST[type(step)](domain, step)
 
 
-def _define(connection: Connection, step: steps.Define) -> None:
-    with explained("define", step.guest):
-        connection.defineXML(step.xml)
-
-
 def _rename(domain: t.Any, step: steps.Rename) -> None:
     with explained("rename", f"{step.guest} to {step.to}"):
         domain.rename(step.to, 0)
-
-
-_UNDEFINE = {
-    "managed_save": "MANAGED_SAVE",
-    "snapshots": "SNAPSHOTS_METADATA",
-    "checkpoints": "CHECKPOINTS_METADATA",  # libvirt 5.6
-    "nvram": "NVRAM",
-    "tpm": "TPM",
-}
-_TPM_FLAG = 8_009_000
-
-
-def _undefine(domain: t.Any, step: steps.Undefine) -> None:
-    flags = 0
-    for kind in step.managed_state:
-        if kind == "tpm" and domain.connect().getLibVersion() < _TPM_FLAG:
-            continue  # older ones remove the state unasked
-        flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
-    with explained("undefine", step.guest):
-        domain.undefineFlags(flags)
 
 
 def _attach(domain: t.Any, step: steps.Attach) -> None:
@@ -92,7 +66,7 @@ def _set_memory(domain: t.Any, step: steps.SetMemory) -> None:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", xml_names.CORRAL, flags)
+            metadata.write(domain, step.record, flags)
 
 
 def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
@@ -103,7 +77,7 @@ def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
         if step.description is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
         if step.record:
-            domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, step.record, "corral", xml_names.CORRAL, live)
+            metadata.write(domain, step.record, live)
 
 
 def _update_device(domain: t.Any, step: steps.UpdateDevice) -> None:
@@ -159,11 +133,6 @@ def _set_stats_period(domain: t.Any, step: steps.SetStatsPeriod) -> None:
         domain.setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _set_autostart(domain: t.Any, step: steps.SetAutostart) -> None:
-    with explained("set autostart of", step.guest):
-        domain.setAutostart(int(step.on))
-
-
 def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
     volume = step.volume
     how: dict[str, t.Any] = {
@@ -185,7 +154,8 @@ def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
 
 
 _ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] = {
-    steps.Define: _define,  # libvirt refuses the name of another UUID
+    # libvirt refuses the name of another UUID
+    steps.Define: lambda connection, step: definition.define(connection, step.guest, step.xml),
     steps.CreateVolume: _create_volume,
     steps.GrowDisk: _grow,
     steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
@@ -193,13 +163,13 @@ _ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] =
 _ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     **power.DOERS,
     steps.Rename: _rename,
-    steps.Undefine: _undefine,
+    steps.Undefine: lambda domain, step: definition.undefine(domain, step.managed_state),
     steps.Attach: _attach,
     steps.Detach: _detach,
     steps.SetVcpus: _set_vcpus,
     steps.SetMemory: _set_memory,
     steps.SetMetadata: _set_metadata,
-    steps.SetAutostart: _set_autostart,
+    steps.SetAutostart: lambda domain, step: definition.set_autostart(domain, on=step.on),
     steps.UpdateDevice: _update_device,
     steps.SetParameters: _set_parameters,
     steps.Pin: _pin,
@@ -207,5 +177,5 @@ _ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     steps.SetLifecycle: _set_lifecycle,
     steps.SetStatsPeriod: _set_stats_period,
     steps.GrowRunningDisk: _grow_running,
-    steps.RecordAddresses: metadata.record_addresses,
+    steps.RecordAddresses: lambda domain, step: metadata.set_addresses(domain, step.xml),
 }

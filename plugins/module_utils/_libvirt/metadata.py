@@ -11,41 +11,48 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
 
-__all__ = ["claimed", "record_addresses"]
+__all__ = ["claimed", "set_addresses", "set_record", "write"]
+
+
+def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
+    """Replace our element of that prefix in what is stored, or in what runs; an empty text removes it."""
+    kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
+    with explained("set metadata of", domain.name()):
+        domain.setMetadata(kind, xml or None, prefix if xml else None, PREFIXES[prefix], flags)
 
 
 @contextlib.contextmanager
-def claimed(connection: Connection, uuid: str, guest: str, claim: steps.Claim) -> t.Iterator[None]:
+def claimed(connection: Connection, uuid: str, guest: str, *, with_it: str, without: str) -> t.Iterator[None]:
     """Around the making of a file: the guest's record names it before it exists, and does not when nothing was made.
 
     What an interrupted run left is replaced by the next one only where the record names it: a file that appeared
     under that name is somebody else's.
     """
-    _record(connection, uuid, guest, claim.with_it)
+    _store(connection, uuid, guest, with_it)
     try:
         yield
     except NotMade:
         with contextlib.suppress(VirtError):  # without libvirt nobody can tell whether it was made
-            _record(connection, uuid, guest, claim.without)
+            _store(connection, uuid, guest, without)
         raise
 
 
-def _record(connection: Connection, uuid: str, guest: str, xml: str) -> None:
-    element = (libvirt.VIR_DOMAIN_METADATA_ELEMENT, xml, "corral", xml_names.CORRAL)
+def _store(connection: Connection, uuid: str, guest: str, xml: str) -> None:
     with explained("set metadata of", guest):
-        connection.lookupByUUIDString(uuid).setMetadata(*element, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+        write(connection.lookupByUUIDString(uuid), xml, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
 
 
-def record_addresses(domain: t.Any, step: steps.RecordAddresses) -> None:
-    element = (
-        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
-        step.xml or None,
-        "corral-seen" if step.xml else None,
-        xml_names.SEEN,
-    )
-    with explained("set metadata of", step.guest):
+def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
+    """Replace what the collection remembers of the guest, in what is stored and in what runs."""
+    for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
+        if record is not None:
+            write(domain, record, flag)
+
+
+def set_addresses(domain: t.Any, xml: str) -> None:
+    """Record the addresses the guest was seen at, in what is stored and in what runs; an empty text removes them."""
+    with explained("set metadata of", domain.name()):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
-        domain.setMetadata(*element, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
+        write(domain, xml, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0), "corral-seen")

@@ -14,7 +14,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model import xml_names
 
 __all__ = [
     "abort",
@@ -27,8 +26,6 @@ __all__ = [
     "paused_by_owner",
     "resume",
     "run",
-    "set_autostart",
-    "set_record",
     "state_there",
     "synchronise_clock",
 ]
@@ -301,15 +298,6 @@ def state_there(
         return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"
 
 
-def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
-    """Replace what the collection remembers of the guest, in what is stored and in what runs."""
-    with explained("set metadata of", domain.name()):
-        for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
-            if record is not None:
-                kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
-                domain.setMetadata(kind, record or None, "corral" if record else None, xml_names.CORRAL, flag)
-
-
 def resume(connection: Connection, uuid: str) -> None:
     """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
     domain = query.by_uuid(connection, uuid)
@@ -362,10 +350,3 @@ def _remove(domain: t.Any) -> None:
     if domain.isActive():
         domain.destroy()
     domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process
-
-
-def set_autostart(connection: Connection, uuid: str, on: bool) -> None:
-    """Start with the host, or not."""
-    domain = query.by_uuid(connection, uuid)
-    with explained("set autostart of", domain.name()):
-        domain.setAutostart(int(on))

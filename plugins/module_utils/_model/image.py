@@ -18,11 +18,10 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import w
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
 
 __all__ = ["COMPRESSIONS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
-__all__ += ["checksum_in", "parse_checksum"]
+__all__ += ["checksum_in", "is_url", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
 _LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the strongest first
-_URL = ("http://", "https://")
 
 
 class Checksum(t.NamedTuple):
@@ -182,9 +181,14 @@ class Present:
     strangers: frozenset[str] = frozenset()  # files with the name of a content, which no manifest calls one
 
 
+def is_url(text: str) -> bool:
+    """Whether it is an address from which images and lists of checksums are fetched."""
+    return text.startswith(("http://", "https://"))
+
+
 def parse_checksum(text: str) -> Checksum | Sums:
     """A digest, or the address of a list of them; raises BadInput."""
-    if text.startswith(_URL):
+    if is_url(text):
         return Sums(None, text)
     algorithm, colon, rest = text.partition(":")
     if not colon or algorithm not in _LENGTHS:
@@ -192,7 +196,7 @@ def parse_checksum(text: str) -> Checksum | Sums:
             f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with or "
             "without sha256: before it), or none to skip verification"
         )
-    if rest.startswith(_URL):
+    if is_url(rest):
         return Sums(algorithm, rest)
     if not re.fullmatch(rf"[0-9a-fA-F]{{{_LENGTHS[algorithm]}}}", rest):
         raise BadInput(

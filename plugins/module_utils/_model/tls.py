@@ -48,6 +48,7 @@ class TlsFile:
 
     @property
     def name(self) -> str:
+        """What it is called in its directory."""
         return posixpath.basename(self.path)
 
 

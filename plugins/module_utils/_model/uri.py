@@ -6,10 +6,15 @@
 
 from __future__ import annotations
 
-__all__ = ["SYSTEM", "has_files_here", "is_here", "is_system"]
+__all__ = ["SYSTEM", "has_files_here", "is_here", "is_system", "tls"]
 
 SYSTEM = "qemu:///system"
 _SESSION = "qemu:///session"
+
+
+def tls(host: str) -> str:
+    """The libvirt of another host, over TLS."""
+    return f"qemu+tls://{host}/system"
 
 
 def is_here(uri: str) -> bool:

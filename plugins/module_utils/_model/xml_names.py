@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-__all__ = ["AGENT_CHANNEL", "CORRAL", "SEEN"]
+__all__ = ["AGENT_CHANNEL", "CORRAL", "PREFIXES", "SEEN"]
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Namespaces of what the collection records in <metadata>. Addresses change by themselves: of two runs that write, each
 # replaces its own element as a whole and none of the other's.
 CORRAL = "urn:corral:virt:guest:1"
 SEEN = "urn:corral:virt:seen:1"
+PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}

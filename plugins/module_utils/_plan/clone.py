@@ -254,11 +254,16 @@ def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
 def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
     if found.format != "qcow2":
-        raise Refused(f"cannot {verb}: it is {found.format}, and only qcow2 can have a backing file")
+        raise Refused(
+            f"cannot {verb}: it is {found.format}, and only qcow2 can have a backing file; create a new disk "
+            f"with image: {base.name} and format: qcow2"
+        )
     if found.backing == base.path:
         return now
     if wanted.path in base.chain:
-        raise Refused(f"cannot {verb} on {base.name}: that image is backed by {wanted.name} itself")
+        raise Refused(
+            f"cannot {verb} on {base.name}: that image is backed by {wanted.name} itself; choose another image"
+        )
     _refuse_taken(wanted, base)
     _refuse_busy(verb, wanted, found)
     _refuse_unknown(verb, found)

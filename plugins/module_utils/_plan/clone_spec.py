@@ -37,7 +37,7 @@ def concerns(params: t.Mapping[str, t.Any]) -> bool:
 def check_local(uri: str) -> None:
     """Raise Refused for another machine's libvirt: disks are files."""
     if not is_here(uri):
-        raise Refused(f"cannot manage disks over {uri}: run the module on the hypervisor itself")
+        raise Refused(f"cannot manage disks over {uri}: they are files there; run the module on that hypervisor")
 
 
 def check_image(name: str, pool: str, *, there: bool) -> None:

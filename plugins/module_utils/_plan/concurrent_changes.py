@@ -46,7 +46,7 @@ def check_begun(name: str, *, interrupted: bool) -> None:
 def check_there(path: str, volume: Volume | None) -> Volume:
     """What is copied is still there, or this raises Failed."""
     if volume is None:
-        raise Failed(f"cannot copy {path}: it is gone from its pool")
+        raise Failed(f"cannot copy {path}: it is gone from its pool; bring it back, or detach it from the guest")
     return volume
 
 

@@ -206,7 +206,8 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
         )
     if found is not None and wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(
-            f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name"
+            f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name; "
+            "choose another name, or omit uuid"
         )
 
 

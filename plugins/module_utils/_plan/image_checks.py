@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     checksum_in,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import STANDALONE
 
 __all__ = [
     "chosen",
@@ -42,7 +43,7 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
     what = image.content_name(image.checksum.hex) if image.checksum else image.name
     raise NotFound(
         f"cannot fetch image {image.name} from {source.shown}: its pool {pool} contains no {what} imported by "
-        "virt_image"
+        "virt_image; import it there first, or set url or src"
     )
 
 
@@ -56,7 +57,7 @@ def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
         )
     return Refused(
         f"refusing image {image.name} from {origin}: it is {offer.content} made from {offer.checksum}, not what was "
-        "requested"
+        "requested; import it from its source (url, src), or set another origin"
     )
 
 
@@ -73,7 +74,9 @@ def listed(text: str, sums: Sums, source: Source) -> Checksum:
 
 def unread(location: str, error: object) -> Failed:
     """An address that cannot be read."""
-    return Failed(f"cannot fetch {without_secrets(location)}: {error}")
+    return Failed(
+        f"cannot fetch {without_secrets(location)}: {error}; check the address, and that this host reaches it"
+    )
 
 
 def refuse_unsent(source: Source, *, size_bytes: int) -> None:
@@ -96,7 +99,7 @@ def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
 def refuse_empty(image: Image, source: Source, size_bytes: int) -> None:
     """Raises Failed where the source has no bytes."""
     if not size_bytes:
-        raise Failed(f"cannot fetch image {image.name}: {source.shown} is empty")
+        raise Failed(f"cannot fetch image {image.name}: {source.shown} is empty; check what the source offers")
 
 
 def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Checksum) -> None:
@@ -112,13 +115,16 @@ def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Chec
 def refuse_other_format(image: Image, form: str) -> None:
     """Raises Refused where another hypervisor's image is not what its name says."""
     if form != image.format:
-        raise Refused(f"refusing image {image.name}: its name says {image.format}, but its first bytes say {form}")
+        raise Refused(
+            f"refusing image {image.name}: its name says {image.format}, but its first bytes say {form}; import it "
+            "from its source (url, src), or set another origin"
+        )
 
 
 def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
     """Raises Refused where QEMU would open other files for the image."""
     if others:
-        raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]})")
+        raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]}); {STANDALONE}")
 
 
 def offers(image: Image, offer: Manifest) -> bool:

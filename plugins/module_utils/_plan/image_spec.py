@@ -16,15 +16,16 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     ImageSpec,
     Source,
     Sums,
+    is_url,
     parse_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 __all__ = ["refuse_bypass", "spec"]
 
 _SOURCES = ("url", "src", "origin")
-_URL = ("http://", "https://")
 
 
 def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
@@ -83,7 +84,7 @@ def _source(params: t.Mapping[str, t.Any]) -> Source | None:
     if params["src"]:
         return Source("file" if params["remote_src"] else "upload", params["src"])
     if params["origin"]:
-        return Source("origin", params["origin_uri"] or f"qemu+tls://{params['origin']}/system")
+        return Source("origin", params["origin_uri"] or tls(params["origin"]))
     return None
 
 
@@ -94,7 +95,7 @@ def _about_source(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | None) -> t.Iterator[str]:
-    if params["url"] and not params["url"].startswith(_URL):
+    if params["url"] and not is_url(params["url"]):
         yield f"url: {without_secrets(params['url'])!r} must begin with http:// or https://"
     if not params["current"] and (checksum is None or params["state"] == "absent" or params["prune"]):
         yield (
@@ -114,5 +115,5 @@ def _about_signature(params: t.Mapping[str, t.Any], sums: bool) -> t.Iterator[st
         yield "signature: set keyring to the keys that are trusted to sign the list"
     if keyring and not signature:
         yield "keyring: set signature to where the list's signature is (a URL, or inline)"
-    if signature and signature != "inline" and not signature.startswith(_URL):
+    if signature and signature != "inline" and not is_url(signature):
         yield f"signature: {without_secrets(signature)!r} must be inline, or begin with http:// or https://"

@@ -13,7 +13,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
 
-__all__ = ["base", "doubt", "fetched"]
+__all__ = ["STANDALONE", "base", "doubt", "fetched"]
+
+STANDALONE = "use an image without backing file and data file"
 
 _OURS = ("qcow2", "raw")
 _ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "vpc"}
@@ -66,10 +68,12 @@ def doubt(sums: str, origin: str, *, signed: bool, certified: bool) -> str:
 def fetched(image: str, source: str, header: Header) -> str:
     """Format of what was fetched for an image; a foreign one only where the source's name says it. Raises Refused."""
     if other := header.data_file or header.backing:
-        raise Refused(f"refusing image {image}: it refers to another file ({other})")
+        raise Refused(f"refusing image {image}: it refers to another file ({other}); {STANDALONE}")
     if header.format not in (*_OURS, *_ENDINGS.values()):
         known = ", ".join(dict.fromkeys((*_OURS, *_ENDINGS.values())))
-        raise Refused(f"refusing image {image}: its format {header.format} is not one of {known}")
+        raise Refused(
+            f"refusing image {image}: its format {header.format} is not one of {known}; offer it as one of these"
+        )
     declared = _ENDINGS.get(source.rpartition(".")[2].lower())
     if header.format not in _OURS and header.format != declared:
         raise Refused(

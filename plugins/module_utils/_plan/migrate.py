@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, Move
@@ -258,17 +259,20 @@ def may_switch(move: Move) -> bool:
 
 
 _REMEDIES = {
-    # What libvirt and QEMU say, and what to do about it.
+    # What libvirt and QEMU say, and what to do about it. The more particular stands first.
     "ostcopy is not supported": "allow it on both hosts (sysctl vm.unprivileged_userfaultfd=1), or omit postcopy",
     "Unable to access credentials": "install QEMU's certificates on both hosts (role corral.virt.pki), or set "
     "transport: plain",
-    "certificate": "check both hosts' certificates and clocks (role corral.virt.pki issues new certificates)",
     "No space left on device": "free space on the destination",
     "Cannot read from TLS channel": "the handshake did not finish; lost large packets cause that: compare the MTU "
     "along the path",
+    # "The server certificate /etc/… has expired", "Failed to verify peer's certificate", and a dozen more: as a word
+    # of its own, which it is not in the path of a disk.
+    r"(?<![\w/.-])[Cc]ertificate(?![\w/-]|\.\w)": "check both hosts' certificates and clocks (role corral.virt.pki "
+    "issues new certificates)",
 }
 
 
 def remedy(reason: str) -> str:
     """The reason that libvirt gives, with what to do about it where that is known."""
-    return next((f"{reason} ({what})" for pattern, what in _REMEDIES.items() if pattern in reason), reason)
+    return next((f"{reason} ({what})" for pattern, what in _REMEDIES.items() if re.search(pattern, reason)), reason)

@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DELTA, FULL, SHARED, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here, tls
 
 __all__ = ["MODES", "check", "check_all", "check_local", "dest_uri", "tuning"]
 
@@ -23,7 +23,7 @@ Wish = t.Mapping[str, t.Any]  # options of virt_migrate
 
 def dest_uri(params: Wish) -> str:
     """Where the destination's libvirt is, as the source reaches it."""
-    return t.cast(str, params["dest_uri"] or f"qemu+tls://{params['dest']}/system")
+    return t.cast(str, params["dest_uri"] or tls(params["dest"]))
 
 
 def check(params: Wish) -> str:

@@ -81,7 +81,7 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
     origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
     cannot = f"cannot copy {what} for {guest}"
     if origin is None:
-        raise NotFound(f"{cannot}: {original.path} does not exist")
+        raise NotFound(f"{cannot}: {original.path} does not exist; check that guest's disks")
     if not origin.here:
         remedy = (
             f"from here {original.guest} cannot be kept from starting in the meantime; run the module on the hypervisor"

@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = ["check_state", "plan", "power_off", "state_change", "state_problems", "state_steps", "waiting_problems"]
 
@@ -24,11 +25,13 @@ def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
     """Steps of a guest that must be there; raises NotFound and Refused."""
     if found is None:
         which = f" with UUID {wanted.uuid}" if wanted.uuid else ""
-        raise NotFound(f"cannot bring {wanted.name} to state {wanted.state}: there is no such guest{which} here")
+        raise NotFound(
+            f"cannot bring {wanted.name} to state {wanted.state}: there is no such guest{which} here; {WHERE_IT_IS}"
+        )
     if found.name != wanted.name:
         raise Refused(
             f"cannot bring {wanted.name} to state {wanted.state}: the guest with UUID {found.uuid} is called "
-            f"{found.name} now"
+            f"{found.name} now; set name: {found.name}, or omit uuid"
         )
     check_state(wanted, found, moving=found.moving)
     made = state_steps(wanted, found)
@@ -68,9 +71,8 @@ def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
 def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None:
     """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
     if found is None and wanted.state in ("reset", "rebooted"):
-        raise NotFound(
-            f"cannot {'reset' if wanted.state == 'reset' else 'reboot'} {wanted.name}: there is no such guest here"
-        )
+        verb = "reset" if wanted.state == "reset" else "reboot"
+        raise NotFound(f"cannot {verb} {wanted.name}: there is no such guest here; {WHERE_IT_IS}")
     if found is not None and moving and found.state != "running" and wanted.state != "present":
         raise Refused(
             f"cannot bring {wanted.name} to state {wanted.state}: its migration is in progress or was interrupted; "

@@ -92,7 +92,10 @@ def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest:
 
 def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
     if guest.virt_type not in dest.virt_types:
-        yield f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)})"
+        yield (
+            f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)}); enable that "
+            "there, or choose another host"
+        )
     if guest.machine and dest.machines and guest.machine not in dest.machines:
         yield f"QEMU on {move.dest} does not provide machine type {guest.machine}; upgrade it"
     if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:

@@ -11,7 +11,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["Problems", "contradictions", "control_characters"]
+__all__ = ["WHERE_IT_IS", "Problems", "contradictions", "control_characters"]
+
+WHERE_IT_IS = "`ansible-playbook corral.virt.list` shows which host has it"  # a guest that is not here
 
 T = t.TypeVar("T")
 

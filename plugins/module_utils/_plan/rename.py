@@ -11,6 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = ["rename"]
 
@@ -35,7 +36,7 @@ def rename(
     """
     what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
     if former is None and found is None:
-        raise NotFound(f"{what}: there is no guest {wanted.renamed_from} here")
+        raise NotFound(f"{what}: there is no guest {wanted.renamed_from} here; {WHERE_IT_IS}")
     if former is None:
         return None
     if found is not None:

@@ -200,7 +200,7 @@ def check_set(wanted: TlsSpec, new: NewSet, *, now: datetime.datetime | None = N
 
 def _set_problems(wanted: TlsSpec, new: NewSet, now: datetime.datetime | None) -> t.Iterator[str]:
     for purpose in new.unsigned:
-        yield f"none of the given ones is for {purpose}Auth"
+        yield f"none of the given ones is for {purpose}Auth; issue one for that purpose too"
     for start, end in new.validity:
         if now and not start <= now <= end:
             yield (
@@ -209,7 +209,7 @@ def _set_problems(wanted: TlsSpec, new: NewSet, now: datetime.datetime | None) -
             )
     for place in wanted.identity.places:
         if place.path not in new.contents and place.kind != "crl":
-            yield f"{place.name} is missing"
+            yield f"{place.name} is missing; run again to have it issued"
         fault = new.faults.get(place.path) or ("is not signed by this authority" if place.path in new.foreign else None)
         if fault:
             yield f"{place.name} {fault}; another run may be in progress"

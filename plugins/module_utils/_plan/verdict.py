@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = [
     "ARRIVED",
@@ -139,16 +140,20 @@ _BEGUN = (
     _row("absent", "paused", "arrived", "done", "arrived", when="was_paused"),
     _row("absent", "paused", "arrived, paused", "resume_dest", "arrived"),
     _row("absent", "reserved", "arrived, reserved", "finish_dest", "arrived, not yet to be started"),
-    _row("absent", "incoming", "gone too early", "nothing~", "gone from the source before all of it arrived"),
+    _row("absent", "incoming", "gone too early", "nothing~",
+         "gone from the source before all of it arrived; run again"),
     _row("absent", "shutdown crashed migrated unknown", "arrived, off", "done", "arrived", when="again"),
-    _row("absent", "*", "stopped", "nothing", "stopped on the way (source: absent, destination: {dest})"),
+    _row("absent", "*", "stopped", "nothing",
+         "stopped on the way (source: absent, destination: {dest}); inspect its disks on the destination before "
+         "you start it there"),
     # libvirt gave it away, and left its definition on the source.
     _row("migrated", "running", "left behind", "clean_source", "arrived; its definition was left on the source"),
     _row("migrated", "paused", "left behind", "clean_source",
          "arrived; its definition was left on the source", when="was_paused"),
     _row("migrated", "paused", "left behind, paused", "resume_dest",
          "arrived, paused; its definition was left on the source"),
-    _row("migrated", "incoming", "gone too early", "nothing~", "handed over by the source before all of it arrived"),
+    _row("migrated", "incoming", "gone too early", "nothing~",
+         "handed over by the source before all of it arrived; run again"),
     _row("migrated", "absent", "handed over", "nothing",
          "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
          "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
@@ -180,7 +185,9 @@ _BEGUN = (
     _row("paused", "incoming", "undecided", "clean_dest~", "not yet decided by libvirt"),
     _row("running paused", "paused incoming reserved shutdown crashed migrated", "dead copy", "clean_dest",
          "still on the source; a dead copy was left on the destination"),
-    _row("*", "*", "unclear", "nothing", "unclear (source: {source}, destination: {dest})"),
+    _row("*", "*", "unclear", "nothing",
+         "unclear (source: {source}, destination: {dest}); inspect it on both hosts (virsh domstate --reason), and "
+         "run again"),
 )  # fmt: skip
 
 TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
@@ -251,7 +258,7 @@ def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) 
     if verdict.action != "nothing" or verdict.wait:
         return
     if verdict.state == "missing":
-        raise NotFound(f"cannot migrate {guest}: it is neither on {source} nor on {dest}; where is it?")
+        raise NotFound(f"cannot migrate {guest}: it is neither on {source} nor on {dest}; {WHERE_IT_IS}")
     if verdict.state == "on its way":
         raise Refused(
             f"cannot migrate {guest} to {dest}: its migration to {moving} is in progress or was interrupted; let that "

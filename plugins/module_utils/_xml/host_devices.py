@@ -10,7 +10,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
-__all__ = ["bound", "devices", "devices_of", "offered"]
+__all__ = ["bound", "devices", "devices_of", "offered", "pci_address"]
 
 Element = ElementTree.Element
 
@@ -78,9 +78,15 @@ def offered(listed: t.Iterable[tuple[str, str]] | None) -> list[str] | None:
     return None if listed is None else sorted(word for name, xml in listed for word in _device(name, xml))
 
 
+def pci_address(name: str) -> str | None:
+    """`0000:06:00.0` of `pci_0000_06_00_0`, as libvirt calls the device; None for one that is not on a PCI bus."""
+    pci = _PCI.fullmatch(name)
+    return f"{pci[1]}:{pci[2]}:{pci[3]}.{pci[4]}" if pci else None
+
+
 def _device(name: str, xml: str) -> t.Iterator[str]:
-    if pci := _PCI.fullmatch(name):
-        yield f"pci {pci[1]}:{pci[2]}:{pci[3]}.{pci[4]}"
+    if pci := pci_address(name):
+        yield f"pci {pci}"
     elif mdev := _MDEV.match(name):
         yield f"mdev {'-'.join(mdev.groups())}"
     elif xml:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, resolve, text
 
-__all__ = ["RECORD", "document", "read", "update"]
+__all__ = ["RECORD", "document", "of", "read", "update"]
 
 RECORD: row.Table = {
     "seed": Row("metadata/corral:guest/corral:seed/@sha256"),
@@ -42,6 +43,11 @@ RECORD: row.Table = {
 def read(xml: str) -> dict[str, t.Any]:
     """Everything we remember of the guest."""
     return row.read(parse(xml), RECORD)
+
+
+def of(guest: FoundGuest | None) -> dict[str, t.Any]:
+    """The same of a guest, as it runs if it does; empty where there is none."""
+    return read(guest.live_xml or guest.xml) if guest else {}
 
 
 def document(root: Element) -> str:

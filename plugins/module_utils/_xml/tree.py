@@ -10,7 +10,7 @@ import copy
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
 
 try:
     from lxml import etree
@@ -18,8 +18,6 @@ except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
 __all__ = ["Element", "child", "copied", "make", "parse", "resolve", "text"]
-
-_PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}
 
 Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts
 
@@ -45,7 +43,7 @@ def text(element: Element, *, without_namespaces: bool = False) -> str:
 def resolve(tag: str) -> str:
     """`corral:tag` as lxml's `{namespace}tag`; other tags as they are."""
     prefix, colon, name = tag.partition(":")
-    return f"{{{_PREFIXES[prefix]}}}{name}" if colon else tag
+    return f"{{{PREFIXES[prefix]}}}{name}" if colon else tag
 
 
 def child(parent: Element, tag: str) -> Element:
@@ -57,7 +55,7 @@ def child(parent: Element, tag: str) -> Element:
 def make(parent: Element, tag: str, **attributes: str) -> Element:
     """A new last child of `parent`."""
     prefix = tag.partition(":")[0]
-    nsmap = {prefix: _PREFIXES[prefix]} if ":" in tag and parent.tag == "metadata" else None
+    nsmap = {prefix: PREFIXES[prefix]} if ":" in tag and parent.tag == "metadata" else None
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
 
 

@@ -12,7 +12,7 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction, Argument
+from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction
 
 __all__ = ["arguments", "described", "names"]
 

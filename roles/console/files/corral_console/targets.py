@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, after_prefix
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, GuestCopy, Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
 

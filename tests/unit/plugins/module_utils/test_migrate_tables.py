@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+import pytest
+
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     COPY,
@@ -269,6 +271,27 @@ def test_a_known_reason_gets_a_remedy() -> None:
     assert "transport: plain" in remedy("Unable to access credentials")
     assert remedy("No space left on device").startswith("No space left on device (")
     assert remedy("something else") == "something else"
+
+
+@pytest.mark.parametrize(
+    ("reason", "known"),
+    [
+        ("authentication failed: Failed to verify peer's certificate", True),
+        ("The server certificate /etc/pki/libvirt/servercert.pem has expired", True),
+        ("internal error: unable to execute QEMU command: The certificate hasn't got a known issuer", True),
+        ("Certificate does not match the hostname hyper2", True),
+        ("Verify failed: No certificate was found.", True),
+        ("cannot open /srv/certificate/web.qcow2: Permission denied", False),
+        ("cannot open /srv/certificate.qcow2: Permission denied", False),
+        ("domain my-certificate-box is not running", False),
+    ],
+)
+def test_the_word_certificate_is_not_taken_from_a_path_or_a_name(reason: str, *, known: bool) -> None:
+    assert ("check both hosts' certificates" in remedy(reason)) == known
+
+
+def test_the_more_particular_remedy_is_given() -> None:
+    assert "free space" in remedy("cannot write the copy of a certificate: No space left on device")
 
 
 def test_what_the_source_has_is_old_only_when_nobody_wrote_since() -> None:

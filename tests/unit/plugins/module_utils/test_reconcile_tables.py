@@ -149,6 +149,7 @@ def test_one_copy_remains_as_the_table_says(
     assert (hosts.done, verdict.end) == (done, end)
 
 
+INSPECT = "inspect its disks on the destination before you start it there"
 # Looks; what the run tells of what it found first.
 WORDS: list[tuple[list[Look], str]] = [
     ([("absent", "paused")], "arrived"),
@@ -157,9 +158,9 @@ WORDS: list[tuple[list[Look], str]] = [
     ([("absent", "paused"), ("absent", "crashed")], "arrived"),
     (
         [("absent", "paused"), ("absent", "absent")],
-        "stopped on the way (source: absent, destination: absent)",
+        f"stopped on the way (source: absent, destination: absent); {INSPECT}",
     ),
-    ([("absent", "crashed")], "stopped on the way (source: absent, destination: crashed)"),
+    ([("absent", "crashed")], f"stopped on the way (source: absent, destination: crashed); {INSPECT}"),
 ]
 
 

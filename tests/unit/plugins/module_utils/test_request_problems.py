@@ -83,7 +83,7 @@ def test_disks_are_files_of_this_machine(uri: str, ours: bool) -> None:
     if ours:
         clone_spec.check_local(uri)
         return
-    with pytest.raises(Refused, match=r"run the module on the hypervisor itself"):
+    with pytest.raises(Refused, match=r"they are files there; run the module on that hypervisor"):
         clone_spec.check_local(uri)
 
 

@@ -103,7 +103,7 @@ TASKS: list[tuple[Observation, str, str]] = [
     (
         Observation("absent", "absent", **NONE),
         "missing",
-        "cannot migrate web1: it is neither on hyper1 nor on hyper2; where is it?",
+        "cannot migrate web1: it is neither on hyper1 nor on hyper2; `ansible-playbook corral.virt.list` shows which host has it",
     ),
     (Observation("absent", "running", **NONE), "is there", "leave"),
     (Observation("absent", "incoming", **NONE), "is there", "leave"),
@@ -148,6 +148,7 @@ def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
 
 
 UNSEEN = "one host cannot be reached; the guest may be on either; run again when both can be reached"
+INSPECT = "inspect its disks on the destination before you start it there"
 LEFT = "its definition was left on the source"
 NEVER_RAN = "it stopped on the source in the meantime; what was created on the destination never ran"
 WHICH = "on the destination: it cannot be determined which is newer; nothing was touched; "
@@ -204,9 +205,19 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
     ("absent", "paused", "was_paused", ("arrived", "done", "arrived")),
     ("absent", "paused", "", ("arrived, paused", "resume_dest", "arrived")),
     ("absent", "reserved", "", ("arrived, reserved", "finish_dest", "arrived, not yet to be started")),
-    ("absent", "incoming", "", ("gone too early", "nothing~", "gone from the source before all of it arrived")),
+    (
+        "absent",
+        "incoming",
+        "",
+        ("gone too early", "nothing~", "gone from the source before all of it arrived; run again"),
+    ),
     ("absent", "crashed", "again", ("arrived, off", "done", "arrived")),
-    ("absent", "crashed", "", ("stopped", "nothing", "stopped on the way (source: absent, destination: crashed)")),
+    (
+        "absent",
+        "crashed",
+        "",
+        ("stopped", "nothing", f"stopped on the way (source: absent, destination: crashed); {INSPECT}"),
+    ),
     ("migrated", "running", "", ("left behind", "clean_source", f"arrived; {LEFT}")),
     ("migrated", "paused", "was_paused", ("left behind", "clean_source", f"arrived; {LEFT}")),
     ("migrated", "paused", "", ("left behind, paused", "resume_dest", f"arrived, paused; {LEFT}")),
@@ -214,7 +225,7 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
         "migrated",
         "incoming",
         "",
-        ("gone too early", "nothing~", "handed over by the source before all of it arrived"),
+        ("gone too early", "nothing~", "handed over by the source before all of it arrived; run again"),
     ),
     (
         "migrated",
@@ -292,7 +303,16 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
         "",
         ("dead copy", "clean_dest", "still on the source; a dead copy was left on the destination"),
     ),
-    ("unknown", "running", "", ("unclear", "nothing", "unclear (source: unknown, destination: running)")),
+    (
+        "unknown",
+        "running",
+        "",
+        (
+            "unclear",
+            "nothing",
+            "unclear (source: unknown, destination: running); inspect it on both hosts (virsh domstate --reason), and run again",
+        ),
+    ),
 ]
 
 
