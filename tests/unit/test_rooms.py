@@ -207,6 +207,7 @@ REMEDY_ELSEWHERE = {
     "module_utils/_plan/clone.py:_refuse_full": "`FreeSpace.problem` says it",
     "module_utils/_plan/ownership.py:check_seen": "it joins what `stopped` says, and errors",
     "module_utils/_plan/preflight.py:check": "it joins its findings",
+    "module_utils/_plan/tls.py:check_set": "it joins what `_set_problems` says",
     "module_utils/_plan/verdict.py:check": "the table of what was seen says it",
     "module_utils/_plan/verdict.py:check_arrived": "the same",
     "module_utils/_plan/verdict.py:check_reconciled": "the same",

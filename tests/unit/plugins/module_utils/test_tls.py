@@ -477,10 +477,10 @@ MEANWHILE = "; another run may be in progress"
         ({"contents": {path: text for path, text in COMPLETE.items() if path != "CA/cacrl.pem"}}, ""),
         (
             {"contents": {path: text for path, text in COMPLETE.items() if path != SERVER_KEY}},
-            "serverkey.pem is missing",
+            "serverkey.pem is missing; run again to have it issued",
         ),
-        ({"contents": {}}, "cacert.pem is missing"),
-        ({"unsigned": ("client",)}, "none of the given ones is for clientAuth"),
+        ({"contents": {}}, "cacert.pem is missing; run again to have it issued"),
+        ({"unsigned": ("client",)}, "none of the given ones is for clientAuth; issue one for that purpose too"),
         ({"faults": {SERVER_KEY: "does not match x"}}, f"serverkey.pem does not match x{MEANWHILE}"),
         ({"foreign": frozenset({SERVER_CERT})}, f"servercert.pem is not signed by this authority{MEANWHILE}"),
         (
