@@ -40,6 +40,21 @@ class Users:
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
+    def chain(self, path: str, closed: t.Container[str]) -> list[str]:
+        """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be
+        missed. Those of another machine, and those `closed`, are not read.
+        """
+        if path in closed or not self._here or not os.path.isabs(path):
+            return [path]
+        found: list[str] = []
+        waiting = [path]
+        while waiting:
+            for each in header.chain(waiting.pop()):
+                if each not in found:
+                    found.append(each)
+                    waiting += header.mentioned(each)
+        return [path, *found]
+
     def real(self, path: str) -> str:
         """Without links, where the file is on this machine."""
         return os.path.realpath(path) if self._here and os.path.isabs(path) else os.path.normpath(path)
@@ -65,25 +80,10 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     closed |= {volume["path"] for volume in volumes}
     for volume in volumes:
         if volume["backing_path"] and found.real(volume["path"]) not in ignored:
-            for path in _chain(volume["backing_path"], closed):
+            for path in found.chain(volume["backing_path"], closed):
                 found.add(path, t.cast(str, volume["path"]))
     for name, xml in documents:
         for source in sources(xml, located, below=True):
-            for path in _chain(source, closed):
+            for path in found.chain(source, closed):
                 found.add(path, f"guest {name}")
     return found
-
-
-def _chain(path: str, closed: t.Container[str]) -> list[str]:
-    """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be
-    missed.
-    """
-    if path in closed or not os.path.isabs(path):
-        return [path]
-    found, waiting = [], [path]
-    while waiting:
-        for each in header.chain(waiting.pop()):
-            if each not in found:
-                found.append(each)
-                waiting += header.mentioned(each)
-    return [path, *found]
