@@ -154,11 +154,12 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
 
 
 def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
-    """What was done to each guest, or in check mode would be; why one failed, the end of the run says."""
+    """What was done to each guest, or would be, and what waits; the end of the run says why one failed."""
     lines: list[str] = []
     for one in result.get("results") or ():
-        done = one.get("steps") or ([] if one.get("failed") else [f"{one['name']} is already in that state"])
-        lines += done
+        waits = [f"waits for the next start of {one['name']}: {change}" for change in one.get("pending") or ()]
+        done = one.get("steps") or ([] if one.get("failed") or waits else [f"{one['name']} is already in that state"])
+        lines += [*done, *waits]
     return lines
 
 

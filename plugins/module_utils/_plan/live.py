@@ -194,12 +194,19 @@ def _attach(now: Now, changes: Changes, device: str) -> Steps:
 
 
 def _update(now: Now, changes: Changes, device: str) -> Steps:
-    """Of disks only removable media can be changed; a display can change its password, not get a first or lose it."""
+    """Of disks only removable media can be changed; a display can change its password, not get a first or lose it.
+
+    A display that is to be of another type gets its password with that: libvirt finds the one that runs by its type.
+    """
     media = {
         f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")
     }
     locked = (device.startswith("disks[") and device not in media) or (
-        device == "graphics" and None in (changes[0].before, changes[0].after)
+        device == "graphics"
+        and (
+            None in (changes[0].before, changes[0].after)
+            or "graphics.type" in {one.where for one in now.running.changes}
+        )
     )
     if locked or device not in now.updated.devices:
         return None

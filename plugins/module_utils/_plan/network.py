@@ -75,8 +75,13 @@ def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
         return
     if after.get("virtualport") == "openvswitch":
         return  # the kernel knows nothing of such bridges
-    bridge = after.get("bridge")
-    if bridge and bridges is not None and bridge not in bridges:
+    bridge, live = after.get("bridge"), case.live or {}
+    if bridge and live.get("bridge") == bridge and live["mode"] in OWN:
+        yield Refused(
+            f"cannot put network {case.spec.name} on bridge {bridge}: libvirt made it for this network, and removes it "
+            "when the network stops; name another bridge"
+        )
+    elif bridge and bridges is not None and bridge not in bridges:
         yield NotFound(
             f"cannot put network {case.spec.name} on bridge {bridge}: this host has no such bridge; create it with "
             "role corral.virt.bridge, or name one that exists"
@@ -168,7 +173,11 @@ def _reserves_once(case: Case, plan: NounPlan) -> Findings:
                 late = [ip for ip in ips if f"{place}[{ip}]" in added]
                 if client and late and len(ips) > 1:
                     other, *_more = [ip for ip in ips if ip != late[-1]]
-                    yield _problem(case, f"{place}[{late[-1]}]", f"{field} {client} has reservation {other} already")
+                    yield _problem(
+                        case,
+                        f"{place}[{late[-1]}]",
+                        f"{field} {client} has reservation {other} already; set state: absent there",
+                    )
 
 
 def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:

@@ -122,6 +122,15 @@ def test_a_bridge_of_the_host_must_be_there() -> None:
     assert told({**BRIDGED, "bridge": "br1"}, host=BRIDGES) == []
     assert told(BRIDGED, host=NetworkHost()) == [], "nobody can tell from here"
     assert told({"mode": "bridge", "interfaces": ["eth1"]}, host=BRIDGES) == []
+    lost = (
+        "cannot put network lab on bridge br1: libvirt made it for this network, and removes it when the network stops; "
+        "name another bridge"
+    )
+    after: Values = {**BRIDGED, "bridge": "br1"}
+    there: Values = {"found": ACTIVE, "host": BRIDGES}
+    assert told(after, "mode", live={"mode": "nat", "bridge": "br1"}, **there) == [lost]
+    assert told(after, "mode", live={"mode": "nat", "bridge": "virbr0"}, **there) == []
+    assert told(after, "bridge", live={"mode": "bridge", "bridge": "br1"}, **there) == []
 
 
 TAKEN = "choose another, or set mode: bridge to use it as it is"
@@ -208,12 +217,12 @@ AT = "ips[192.168.150.1].dhcp.hosts"
         (
             [{"mac": "aa:b", "ip": "192.168.150.9"}, {"mac": "AA:B", "ip": "192.168.150.8"}],
             "8",
-            "mac aa:b has reservation 192.168.150.9 already",
+            "mac aa:b has reservation 192.168.150.9 already; set state: absent there",
         ),
         (
             [{"name": "web", "ip": "192.168.150.8"}, {"name": "web", "ip": "192.168.150.9"}],
             "8",
-            "name web has reservation 192.168.150.9 already",
+            "name web has reservation 192.168.150.9 already; set state: absent there",
         ),
         ([{"name": "web", "ip": "192.168.150.8"}, {"name": "db", "ip": "192.168.150.9"}], "8", ""),
         ([{"mac": "aa:b", "ip": "192.168.150.8"}], "8", ""),

@@ -110,6 +110,18 @@ def test_steps() -> None:
     )
 
 
+def test_steps_tell_what_waits() -> None:
+    """A guest that goes on as it was is not in the wanted state."""
+    first = {"name": "web1", "changed": True, "steps": ["define web1"], "pending": ["memory.maximum: 1GiB -> 2GiB"]}
+    again = {**first, "name": "web2", "changed": False, "steps": []}
+    assert _report.text("steps", {"h1": {"results": [first, again]}}, [], None).splitlines() == [
+        "h1",
+        "  define web1",
+        "  waits for the next start of web1: memory.maximum: 1GiB -> 2GiB",
+        "  waits for the next start of web2: memory.maximum: 1GiB -> 2GiB",
+    ]
+
+
 MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps": ["migrate web1"]}
 
 
