@@ -6,6 +6,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._plan import guest_options, power
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
@@ -264,3 +266,35 @@ def test_the_type_of_an_interface_follows_from_its_place(place: str, kind: str) 
 )
 def test_a_port_of_a_display_is_libvirts_choice_or_ours(said: t.Any, expected: t.Any) -> None:
     assert guest_options.implied_graphics(said) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "devices"),
+    [
+        ({}, set()),
+        ({"rng.model": "virtio"}, set()),
+        ({"rng.model": "none"}, {"rng"}),
+        ({"serials": (Item("0", state="absent"), Item("1", state="absent"))}, {"serial"}),
+        ({"serials": (Item("0"),)}, set()),
+        ({"channels": (Item("org.qemu.guest_agent.0", state="absent"),)}, {"org.qemu.guest_agent.0"}),
+        ({"channels": (Item("other", state="absent"),)}, set()),
+        ({"serials": (Item("0", state="absent"),), "rng.model": "none"}, {"serial", "rng"}),
+    ],
+)
+def test_default_devices_that_a_guest_must_not_have(fields: dict[str, t.Any], devices: set[str]) -> None:
+    assert guest_options.unwanted_devices(GuestSpec("web1", fields=fields)) == devices
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("interfaces[eth1]", ["eth1"]),
+        ("interfaces[eth1].bridge", ["eth1"]),
+        ("interfaces[eth1].network", ["eth1"]),
+        ("interfaces[eth1].model", []),
+        ("interfaces[eth10]", []),
+    ],
+)
+def test_interfaces_that_are_plugged_in(place: str, found: list[str]) -> None:
+    wanted = GuestSpec("web1", fields={"interfaces": (Item("eth0"), Item("eth1"))})
+    assert [item.name for item in guest_options.newly_connected(wanted, [Change(place, None, "x")])] == found

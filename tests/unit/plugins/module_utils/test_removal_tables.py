@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, shared
 
 THERE = OwnedDisk(volume=True, pool="default", active=True)
 
@@ -194,3 +194,16 @@ def test_what_waits_for_the_next_boot() -> None:
     ] and restart.pending == ()
     later = planned(GuestSpec("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
     assert len(later.pending) == 1 and "title" in later.pending[0]
+
+
+def test_disks_that_the_guest_does_not_own_alone() -> None:
+    disks = [
+        {"name": "a", "source": "/a", "shareable": True},
+        {"name": "b", "source": "/b", "readonly": True},
+        {"name": "c", "source": "/c"},
+        {"name": "seed", "source": "/seed", "readonly": True},
+        {"name": "empty", "source": None, "readonly": True},
+    ]
+    found = shared(disks)
+    assert sorted(found) == ["/a", "/b"]
+    assert "shareable" in found["/a"] and "read-only" in found["/b"]
