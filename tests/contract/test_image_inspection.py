@@ -9,6 +9,7 @@ import subprocess
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
@@ -246,6 +247,7 @@ def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
         "pool/base.qcow2",
         'json:{{"driver": "qcow2", "file": {{"driver": "file", "filename": "{}"}}}}',
         'json:{{"file.filename":"{}"}}',
+        'json:{{"driver": "file", "filename": "/\\u002f{}"}}',
     ],
 )
 def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
@@ -255,6 +257,39 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
     assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
+
+
+def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:
+    qcow2(pool / "base.qcow2")
+    overlay = qcow2(tmp_path / "web1.qcow2", "base.qcow2")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/web1.qcow2").symlink_to(overlay)
+    (tmp_path / "links/base.qcow2").symlink_to(pool / "base.qcow2")
+    connection.defineXML(GUEST.format(form="qcow2", path=tmp_path / "links/web1.qcow2"))
+    assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
+
+
+def test_a_directory_is_one_by_whatever_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **how: stat(str(path).replace("/mounted", "/pool"), **how))
+    (tmp_path / "pool").mkdir()
+    users = file_users.Users(here=True)
+    users.add(f"{tmp_path}/mounted/a.qcow2", "guest web1")
+    assert users.of(f"{tmp_path}/pool/a.qcow2") == "guest web1"
+    assert users.inside(f"{tmp_path}/pool") == {"a.qcow2": "guest web1"}
+
+
+def test_disks_of_a_managed_save_image_are_in_use(
+    connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those that the guest ran with, which its definition need not have."""
+    saved = GUEST.format(form="qcow2", path=qcow2(pool / "attached.qcow2"))
+    connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2")))
+    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda _domain: 1)
+    monkeypatch.setattr(libvirt.virDomain, "managedSaveGetXMLDesc", lambda _domain: saved)
+    assert file_users.users(connection).inside(str(pool)) == dict.fromkeys(
+        ["attached.qcow2", "web1.qcow2"], "guest web1"
+    )
 
 
 @pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])

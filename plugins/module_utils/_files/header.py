@@ -8,9 +8,11 @@ is.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import struct
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
@@ -35,7 +37,7 @@ _MAGICS = (
 )
 _EXTERNAL_DATA = 1 << 2  # incompatible feature of a qcow2
 _EXTENT = re.compile(rb'^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+\w+\s+"([^"\n]+)"', re.MULTILINE)
-_FILENAME = re.compile(r'"(?:[\w.]+\.)?filename"\s*:\s*"([^"]+)"')
+_FILENAME = re.compile(r'"(?:[\w.]+\.)?filename"\s*:\s*("(?:[^"\\]|\\.)+")')
 _DEPTH = 64
 
 
@@ -73,12 +75,14 @@ def _qcow2(descriptor: int, head: bytes) -> Header:
 
 
 def chain(path: str) -> list[str]:
-    """A file and the files that it stands on, as they name each other; ends at what is no regular file here."""
+    """A file and the files that it stands on, as they name each other; ends at what is no regular file here.
+
+    A relative name is beside the name by which QEMU opens the file, which can be a link.
+    """
     found: list[str] = []
-    while len(found) < _DEPTH and path not in found and os.path.isfile(path):
-        path = os.path.realpath(path)
-        found.append(path)
-        below = (read(path).backing or "").removeprefix("file:")
+    while len(found) < _DEPTH and os.path.isfile(path) and os.path.realpath(path) not in found:
+        found.append(os.path.realpath(path))
+        below = (read(found[-1]).backing or "").removeprefix("file:")
         if not below or "\0" in below or re.match(r"\w+:", below):
             break
         path = os.path.join(os.path.dirname(path), below)
@@ -88,4 +92,13 @@ def chain(path: str) -> list[str]:
 def mentioned(path: str) -> list[str]:
     """Files that it names in QEMU's JSON as what it stands on."""
     below = read(path).backing or ""
-    return _FILENAME.findall(below) if below.startswith("json:") else []
+    names = _FILENAME.findall(below) if below.startswith("json:") else []
+    return [_plain(name) for name in names]
+
+
+def _plain(text: str) -> str:
+    """A string of JSON; QEMU refuses one that is none."""
+    try:
+        return t.cast(str, json.loads(text))
+    except ValueError:
+        return text.strip('"')

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-import os.path
+import contextlib
+import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import header
@@ -25,6 +26,8 @@ class Users:
     def __init__(self, *, here: bool) -> None:
         self._here = here
         self._found: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        self._first: dict[tuple[int, int], str] = {}
 
     def add(self, path: str, user: str) -> None:
         """It uses that file; of a volume whose pool nobody knows only the name is known."""
@@ -36,7 +39,7 @@ class Users:
 
     def inside(self, directory: str) -> dict[str, str]:
         """Of the files in a directory, by name."""
-        place = self.real(directory)
+        place = self._folder(self.real(directory))
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
@@ -56,20 +59,34 @@ class Users:
         return [path, *found]
 
     def real(self, path: str) -> str:
-        """Without links, where the file is on this machine."""
-        return os.path.realpath(path) if self._here and os.path.isabs(path) else os.path.normpath(path)
+        """Without links, where the file is on this machine; the same by whatever mount of its directory."""
+        if not self._here or not os.path.isabs(path):
+            return os.path.normpath(path)
+        folder, name = os.path.split(os.path.realpath(path))
+        return os.path.join(self._folder(folder), name)
+
+    def _folder(self, path: str) -> str:
+        """The first name that was heard of that directory: one that is mounted twice has several."""
+        if path not in self._folders:
+            self._folders[path] = path
+            with contextlib.suppress(OSError):
+                known = os.stat(path) if self._here else None
+                if known is not None:
+                    self._folders[path] = self._first.setdefault((known.st_dev, known.st_ino), path)
+        return self._folders[path]
 
 
 def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
-    """Who uses which file: volumes of all active pools, and disks of all guests.
+    """Who uses which file: volumes of all active pools, and disks of all guests, as they are stored, run and are saved.
 
     `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
     """
     found = Users(here=is_here(connection.getURI()))
     ignored = set(map(found.real, without))
     volumes = [host_xml.volume(xml) for xml in storage.all_volumes(connection)]
-    guests = [seen for seen in query.of_all(connection, query.found) if seen.uuid != but]
-    documents = [(seen.name, xml) for seen in guests for xml in (seen.xml, seen.live_xml) if xml]
+    guests = query.of_all(connection, lambda domain: (query.found(domain), query.saved_xml(domain)))
+    others = [(seen, saved) for seen, saved in guests if seen.uuid != but]
+    documents = [(seen.name, xml) for seen, saved in others for xml in (seen.xml, seen.live_xml, saved) if xml]
 
     def located(pool: str, volume: str) -> str:
         return storage.path_in(connection, pool, volume) or volume

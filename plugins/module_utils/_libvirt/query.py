@@ -35,6 +35,7 @@ __all__ = [
     "of_all",
     "pools",
     "promised",
+    "saved_xml",
 ]
 
 T = t.TypeVar("T")
@@ -100,6 +101,16 @@ def definition(domain: t.Any, *, secrets: bool = False) -> str:
     with explained("read guest", domain.name()):
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0
         return t.cast(str, domain.XMLDesc(flags | (libvirt.VIR_DOMAIN_XML_SECURE if secrets else 0)))
+
+
+def saved_xml(domain: t.Any) -> str | None:
+    """What a guest that is off starts with from its managed save image, which can have other disks than its definition;
+    None where there is none.
+    """
+    with contextlib.suppress(Unsupported), explained("read the managed save image of guest", domain.name()):
+        if not domain.isActive() and domain.hasManagedSaveImage():
+            return t.cast(str, domain.managedSaveGetXMLDesc())
+    return None
 
 
 def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
