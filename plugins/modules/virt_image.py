@@ -176,6 +176,8 @@ options:
     description:
       - Whether O(name) points to the content that O(checksum) selects. With V(false), that content is stored beside the
         current one, for disks that are or will be based on it. The playbook C(corral.virt.migrate) uses this.
+      - The task is refused where O(name) would point to another content and an overlay is based on the name, not on a
+        content.
     type: bool
     default: true
   prune:

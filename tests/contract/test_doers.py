@@ -379,6 +379,19 @@ def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
     assert not guest.isActive()
 
 
+@pytest.mark.parametrize("suspends", [True, False])
+def test_a_paused_guest_that_does_not_power_off_is_paused_again(
+    connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch, suspends: bool
+) -> None:
+    """It was only woken to hear that it shall."""
+    guest.create()
+    monkeypatch.setattr(wait, "obeyed", lambda *_asked, **_more: False)
+    with pytest.raises(Timeout, match="did not do so within 1 s") as failed:
+        do(connection, steps.Shutdown("web1", 1, suspends=suspends))
+    assert ("and is paused again" in str(failed.value)) is suspends
+    assert (guest.state()[0] == libvirt.VIR_DOMAIN_PAUSED) is suspends
+
+
 class Unplugging:
     """A connection that takes those who listen, and a guest that lets go of other devices first."""
 

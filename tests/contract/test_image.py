@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -617,6 +618,41 @@ def test_prune_keeps_what_disks_and_guests_stand_on(place: Place, server: Server
     assert set(place.files()) == {"disk.raw", first, second, current}
     with pytest.raises(Refused, match="guest web2 uses"):
         download(place, server, state="absent", url=None, checksum=None)
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("where", ["in the pool", "elsewhere", "running"])
+def test_a_name_that_somebody_stands_on_stays_where_it_points(
+    place: Place, server: Server, where: str, check_mode: bool
+) -> None:
+    """An overlay that names the link, not the content, would have another base."""
+    server.files[DISK] = b"1" * 512
+    first = download(place, server)["content"]
+    name = place.pool / "disk.raw"
+    if where == "in the pool":
+        backing = f"<backingStore><path>{name}</path><format type='raw'/></backingStore>"
+        pool = place.connection.storagePoolLookupByName("default")
+        pool.createXML(f"<volume><name>web.qcow2</name><capacity>512</capacity>{backing}</volume>")
+    else:
+        overlay, link = place.sources / "overlay.qcow2", place.sources / "images"
+        link.symlink_to(place.pool)
+        base = "0" if where == "running" else link / "disk.raw"
+        subprocess.run(
+            ["qemu-img", "create", "-qu", "-f", "qcow2", "-F", "raw", "-b", base, overlay, "512"], check=True
+        )
+        below = f"<backingStore type='file'><format type='raw'/><source file='{link}/disk.raw'/></backingStore>"
+        disk = f"<disk type='file'><source file='{overlay}'/>{below if where == 'running' else ''}<target dev='vda'/></disk>"
+        guest = place.connection.defineXML(
+            f"<domain type='test'><name>web2</name><memory>8192</memory><os><type>hvm</type></os><devices>{disk}</devices></domain>"
+        )
+        guest.create()
+    server.files[DISK] = b"2" * 512
+    why = f"stands on the name disk.raw, not on {first}, and would get other data"
+    with pytest.raises(Refused, match=re.escape(why)):
+        download(place, server, prune=True, check_mode=check_mode)
+    assert str(name.readlink()) == first and set(place.files()) == {"disk.raw", first}
+    download(place, server, current=False)
+    assert str(name.readlink()) == first
 
 
 @pytest.mark.parametrize("packing", ["gz", "xz", "bz2", "zst"])

@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import Im
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import sources
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
 GUEST = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>
@@ -257,6 +258,20 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
     assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
+
+
+@pytest.mark.parametrize(
+    ("place", "xml"),
+    [
+        ("<os><type>hvm</type>", "<os><type>hvm</type><kernel>{}</kernel>"),
+        ("<os><type>hvm</type>", "<os><type>hvm</type><initrd>{}</initrd>"),
+        ("<devices>", "<devices><memory model='nvdimm'><source><path>{}</path></source><target/></memory>"),
+    ],
+)
+def test_files_beside_the_disks_are_in_use(place: str, xml: str, tmp_path: Path) -> None:
+    text = "<domain><os><type>hvm</type></os><devices></devices></domain>"
+    assert sources.files(text) == []
+    assert sources.files(text.replace(place, xml.format(tmp_path / "a"))) == [str(tmp_path / "a")]
 
 
 def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 
-__all__ = ["chain", "mentioned", "read"]
+__all__ = ["bases", "chain", "read"]
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -74,26 +74,30 @@ def _qcow2(descriptor: int, head: bytes) -> Header:
     return Header("qcow2", backing, data_file)
 
 
-def chain(path: str) -> list[str]:
-    """A file and the files that it stands on, as they name each other; ends at what is no regular file here.
+def bases(path: str) -> list[str]:
+    """What a regular file says it stands on, in its own words, each as an absolute path.
 
     A relative name is beside the name by which QEMU opens the file, which can be a link.
     """
+    if not os.path.isfile(path):
+        return []
+    below = (read(os.path.realpath(path)).backing or "").removeprefix("file:")
+    if below.startswith("json:"):
+        return [_plain(name) for name in _FILENAME.findall(below)]
+    is_name = below and "\0" not in below and not re.match(r"\w+:", below)
+    return [os.path.join(os.path.dirname(path), below)] if is_name else []
+
+
+def chain(path: str) -> list[str]:
+    """A file and the files that it stands on, as they name each other; ends at what is no regular file here."""
     found: list[str] = []
     while len(found) < _DEPTH and os.path.isfile(path) and os.path.realpath(path) not in found:
         found.append(os.path.realpath(path))
-        below = (read(found[-1]).backing or "").removeprefix("file:")
-        if not below or "\0" in below or re.match(r"\w+:", below):
+        below = [] if (read(found[-1]).backing or "").startswith("json:") else bases(path)
+        if not below:
             break
-        path = os.path.join(os.path.dirname(path), below)
+        [path] = below
     return found
-
-
-def mentioned(path: str) -> list[str]:
-    """Files that it names in QEMU's JSON as what it stands on."""
-    below = read(path).backing or ""
-    names = _FILENAME.findall(below) if below.startswith("json:") else []
-    return [_plain(name) for name in names]
 
 
 def _plain(text: str) -> str:

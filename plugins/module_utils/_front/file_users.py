@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query,
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
-from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import files, sources
 
 __all__ = ["Users", "users"]
 
@@ -26,6 +26,7 @@ class Users:
     def __init__(self, *, here: bool) -> None:
         self._here = here
         self._found: dict[str, str] = {}
+        self._bases: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._first: dict[tuple[int, int], str] = {}
 
@@ -43,20 +44,35 @@ class Users:
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
-    def chain(self, path: str, closed: t.Container[str]) -> list[str]:
-        """The files that a disk stands on, itself first, in whatever words it names them: what is in use must not be
-        missed. Those of another machine, and those `closed`, are not read.
+    def standing_on(self, name: str) -> str | None:
+        """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
+        return self._bases.get(self._spelled(name))
+
+    def add_base(self, path: str, user: str, closed: t.Container[str]) -> None:
+        """It stands on that file, and so on what that stands on."""
+        self._bases.setdefault(self._spelled(path), user)
+        self.add_chain(path, user, closed)
+
+    def add_chain(self, path: str, user: str, closed: t.Container[str]) -> None:
+        """It uses that file, and all that this says it stands on, in whatever words: what is in use must not be missed.
+
+        Files of another machine, and those `closed`, are not read.
         """
-        if path in closed or not self._here or not os.path.isabs(path):
-            return [path]
-        found: list[str] = []
-        waiting = [path]
+        seen, waiting = set(), [path]
         while waiting:
-            for each in header.chain(waiting.pop()):
-                if each not in found:
-                    found.append(each)
-                    waiting += header.mentioned(each)
-        return [path, *found]
+            each = waiting.pop()
+            self.add(each, user)
+            if each in closed or self.real(each) in seen or not self._here or not os.path.isabs(each):
+                continue
+            seen.add(self.real(each))
+            for base in header.bases(each):
+                self._bases.setdefault(self._spelled(base), user)
+                waiting.append(base)
+
+    def _spelled(self, path: str) -> str:
+        """The name itself, in its directory without links."""
+        folder, name = os.path.split(os.path.normpath(path))
+        return os.path.join(self._folder(os.path.realpath(folder)) if self._here else folder, name)
 
     def real(self, path: str) -> str:
         """Without links, where the file is on this machine; the same by whatever mount of its directory."""
@@ -97,10 +113,13 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     closed |= {volume["path"] for volume in volumes}
     for volume in volumes:
         if volume["backing_path"] and found.real(volume["path"]) not in ignored:
-            for path in found.chain(volume["backing_path"], closed):
-                found.add(path, t.cast(str, volume["path"]))
+            found.add_base(volume["backing_path"], t.cast(str, volume["path"]), closed)
     for name, xml in documents:
-        for source in sources(xml, located, below=True):
-            for path in found.chain(source, closed):
-                found.add(path, f"guest {name}")
+        for path in files(xml):
+            found.add(path, f"guest {name}")
+        disks = sources(xml, located)
+        for path in disks:
+            found.add_chain(path, f"guest {name}", closed)
+        for path in set(sources(xml, located, below=True)).difference(disks):
+            found.add_base(path, f"guest {name}", closed)
     return found

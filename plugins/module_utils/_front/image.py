@@ -118,6 +118,9 @@ class _Work:
         if plans.needs_origin(self.image, steps):
             self.fetching.ask_origin()
             steps = self._present()
+        if content := plans.moves_from(self.found, steps):
+            name = os.path.join(self.image.directory, self.image.name)
+            plans.check_name(self.image, content, file_users.users(self.connection).standing_on(name))
         if content := plans.stranger(self.image, self.found):
             plans.refuse_stranger(self.image, content, same=self._is_wanted(content))
         if plans.was_compared(self.image, self.found, steps) or self._is_unchanged():

@@ -47,8 +47,13 @@ def _start(domain: t.Any, step: steps.Start) -> None:
 
 def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
     with explained("shut down", step.guest):
-        if not _obeys(domain, step, "shutdown"):
-            _switch_off(domain)
+        try:
+            if not _obeys(domain, step, "shutdown"):
+                _switch_off(domain)
+        except Timeout:
+            if step.suspends and not wait.is_off(domain):
+                domain.suspend()
+            raise
 
 
 def _destroy(domain: t.Any, step: steps.Destroy) -> None:

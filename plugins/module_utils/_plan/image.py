@@ -108,6 +108,21 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     return [Fetch(image), Symlink(image, content)] if image.current else [Fetch(image)]
 
 
+def moves_from(found: Present, steps: t.Sequence[ImageStep]) -> str | None:
+    """The content that the name pointed to, where it shall point to another."""
+    return found.target if any(isinstance(step, Symlink) for step in steps) else None
+
+
+def check_name(image: Image, content: str, user: str | None) -> None:
+    """Raises Refused where somebody stands on the name, and would stand on other bytes when it points elsewhere."""
+    if user:
+        raise Refused(
+            f"cannot point image {image.name} to another content: {user} stands on the name {image.name}, not on "
+            f"{content}, and would get other data; while nobody uses it, make it stand on "
+            f"{image.directory}/{content} (qemu-img rebase -u), or set another name"
+        )
+
+
 def needs_origin(image: Image, steps: t.Sequence[ImageStep]) -> bool:
     """Whether another hypervisor is to be asked what it has, before it is known what is to be done."""
     return bool(image.source and image.source.kind == "origin" and steps and isinstance(steps[0], Fetch))

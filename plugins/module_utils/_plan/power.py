@@ -122,7 +122,14 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Gue
             )
         return [steps.Destroy(wanted.name)]
     wake: list[GuestStep] = [steps.Resume(wanted.name)] if found.state == "paused" else []
-    return [*wake, steps.Shutdown(wanted.name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wait)]
+    shutdown = steps.Shutdown(
+        wanted.name,
+        timeout_s=wanted.wait_timeout_s,
+        force=wanted.force,
+        wait=wait,
+        suspends=bool(wake) and wanted.state != "running",
+    )
+    return [*wake, shutdown]
 
 
 def state_change(found: Found | None, made: t.Sequence[GuestStep]) -> list[Change]:

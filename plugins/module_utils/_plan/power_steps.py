@@ -90,6 +90,7 @@ class Shutdown(GuestStep):
     timeout_s: int
     force: bool = False
     wait: bool = True
+    suspends: bool = False  # a guest that does not do so in time: it was paused before it was woken for this
 
     def __str__(self) -> str:
         after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
@@ -98,7 +99,8 @@ class Shutdown(GuestStep):
     def too_late(self, seen: Seen) -> str:
         """What to say when it has not."""
         return (
-            f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()}); set force: "
+            f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()})"
+            f"{', and is paused again' if self.suspends else ''}; set force: "
             f"true to {self.last_resort} it then, or raise wait_timeout"
         )
 

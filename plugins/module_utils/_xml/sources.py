@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["Located", "path_of", "sources"]
+__all__ = ["Located", "files", "path_of", "sources"]
 
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 
@@ -22,6 +22,14 @@ def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
     """
     found = parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
     return list(dict.fromkeys(filter(None, (path_of(source, located) for source in found))))
+
+
+def files(xml: str) -> list[str]:
+    """Paths of what a guest has of files beside its disks: to boot from, and as memory."""
+    places = ("os/kernel", "os/initrd", "os/dtb", "os/loader", "os/nvram", "devices/memory/source/path")
+    root = parse(xml)
+    found = [one.text for place in places for one in root.iterfind(place)]
+    return [path for path in (*found, *(one.get("file") for one in root.iterfind("os/nvram/source"))) if path]
 
 
 def path_of(source: Element, located: Located) -> str | None:

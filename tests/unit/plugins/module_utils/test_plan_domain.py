@@ -24,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, gone
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -431,3 +432,12 @@ def test_a_namesake_is_not_removed() -> None:
         absent(other, here, managed_state=(), owned=(), in_use={}, disks={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
     assert texts(absent(same, here, managed_state=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"
+
+
+@pytest.mark.parametrize(
+    ("state", "now", "suspends"),
+    [("shutdown", PAUSED, True), ("present", PAUSED, True), ("running", PAUSED, False), ("shutdown", ON, False)],
+)
+def test_only_a_paused_guest_is_paused_again(state: str, now: str, suspends: bool) -> None:
+    shutdown = power_off(GuestSpec("web1", state=state), found(now))[-1]
+    assert isinstance(shutdown, steps.Shutdown) and shutdown.suspends is suspends

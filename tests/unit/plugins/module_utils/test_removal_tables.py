@@ -204,6 +204,6 @@ def test_disks_that_the_guest_does_not_own_alone() -> None:
         {"name": "seed", "source": "/seed", "readonly": True},
         {"name": "empty", "source": None, "readonly": True},
     ]
-    found = shared(disks)
+    found = shared(t.cast("list[dict[str, t.Any]]", disks))
     assert sorted(found) == ["/a", "/b"]
     assert "shareable" in found["/a"] and "read-only" in found["/b"]
