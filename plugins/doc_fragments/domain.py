@@ -513,7 +513,7 @@ force: Power off a guest that does not shut down within O(wait_timeout), or rese
 remove_storage: With O(state=absent), also delete the disks that the collection created for this guest and that no other
   guest uses. The task is refused, and the guest stays, if such a disk is in an inactive storage pool, or exists but is
   in no pool. Who uses a disk is read from guests, volumes and overlays of the host. With a C(uri) of another machine,
-  its files are not read: an overlay outside its pools, or a link to a disk, is not seen.
+  its files are not read, so an overlay outside its pools, or a link to a disk, is not seen.
 wait: Wait until a shutdown or reboot is complete. V(false) only requests it.
 wait_timeout: Seconds to wait for a shutdown, a reboot or an address.
 wait_for_ip:
