@@ -203,7 +203,7 @@ class _Packing:
 
     def _squeeze_in(self, guest: Guest) -> None:
         """Put the guest where a smaller one of the batch can go elsewhere, or leave it."""
-        again = guest.needs == self._refused and not guest.uuid
+        again = guest.needs == self._refused
         name = None if guest.host or guest.together or again else self._make_room(guest)
         if name is None:
             self.left.append(guest)
