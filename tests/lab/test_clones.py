@@ -171,7 +171,7 @@ def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
             "reserve": "0",
         }
         output = module(name="three.img", pool="small", ok=False, **three)
-        assert "more is needed, and 0 GiB must stay free (reserve)" in output
+        assert "more is needed, and 0 MiB must stay free (reserve)" in output
         on("rm /srv/small/ballast")
         assert on("ls -lA --time-style=full-iso /srv/small") == before, "nothing is left of it"
     finally:

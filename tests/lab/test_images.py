@@ -309,7 +309,7 @@ def test_a_full_disk(lab: Hypervisors, server: Server, disk: bytes) -> None:
     lab.on("hyper1", make, given=guest)
     try:
         output = lab.run(*adhoc(lab, server, pool="small", reserve="0"), ok=False)
-        assert "more is needed, and 0 GiB must stay free (reserve)" in re.sub(r"\s+", " ", output)
+        assert "more is needed, and 0 MiB must stay free (reserve)" in re.sub(r"\s+", " ", output)
         assert in_pool(lab, "hyper1", "/srv/small").keys() == {"box.qcow2"}
         assert unfinished(lab, "hyper1", "/srv/small") == []
         assert int(lab.on("hyper1", "df --output=used -k /srv/small").split()[1]) < 1024
