@@ -34,7 +34,7 @@ def test_what_if(tmp_path: Path) -> None:
     assert "loss of h0: 1 of 1 guests find room elsewhere" in told
     assert "added: 2 of 3 guests are placed" in told
     assert "db-3: it needs 1 vcpus and 512 MiB, and no hypervisor fits: h1: has a guest of group db" in told
-    assert "fill: 3 more guests fit; the next one does not: it needs 1 vcpus and 1024 MiB" in told
+    assert "fill: 3 more guests fit; the next one does not: it needs 1 vcpus and 1 GiB" in told
     assert "h1 " in told and "HOST GUESTS VCPUS MEMORY MIB" in told
 
 
