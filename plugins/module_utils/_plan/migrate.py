@@ -264,6 +264,9 @@ _REMEDIES = {
     "Unable to access credentials": "install QEMU's certificates on both hosts (role corral.virt.pki), or set "
     "transport: plain",
     "No space left on device": "free space on the destination",
+    # libvirtd died while it copied disks, and does not remove what QEMU has of that copy
+    "Duplicate nodes with node-name": "QEMU still has a part of an earlier copy: shut the guest down and start it, or "
+    "move it while it is off",
     "Cannot read from TLS channel": "the handshake did not finish; lost large packets cause that: compare the MTU "
     "along the path",
     # "The server certificate /etc/… has expired", "Failed to verify peer's certificate", and a dozen more: as a word

@@ -270,6 +270,7 @@ def test_a_known_reason_gets_a_remedy() -> None:
     assert "vm.unprivileged_userfaultfd" in remedy("Postcopy is not supported")
     assert "transport: plain" in remedy("Unable to access credentials")
     assert remedy("No space left on device").startswith("No space left on device (")
+    assert "shut the guest down" in remedy("Duplicate nodes with node-name='migration-vda-storage'")
     assert remedy("something else") == "something else"
 
 
