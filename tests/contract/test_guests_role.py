@@ -194,8 +194,7 @@ def test_placement_refuses_names_of_other_hosts_and_memory_that_is_promised(tmp_
         "cannot place FIREWALL: firewall is a host of this inventory outside the group guests; choose another"
     )
     assert (
-        "cannot place new: it needs 1 vcpus and 4 GiB, and no hypervisor fits: hyper1: 1.5 GiB"
-        in result["h2"]["msg"]
+        "cannot place new: it needs 1 vcpus and 4 GiB, and no hypervisor fits: hyper1: 1.5 GiB" in result["h2"]["msg"]
     )
     assert result["h3"]["placements"] == {"off": "hyper1", "new": "hyper1"}
     assert result["h4"]["placements"] == {"web1": "hyper1"}
