@@ -274,6 +274,21 @@ def test_files_beside_the_disks_are_in_use(place: str, xml: str, tmp_path: Path)
     assert sources.files(text.replace(place, xml.format(tmp_path / "a"))) == [str(tmp_path / "a")]
 
 
+@pytest.mark.parametrize(("form", "believed"), [("raw", False), ("qcow2", True)])
+def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
+    connection: t.Any, pool: Path, form: str, believed: bool
+) -> None:
+    """libvirt takes its first bytes for a header, and lists the file that they name as what the volume stands on."""
+    backing = f"<backingStore><path>{pool}/base.qcow2</path><format type='qcow2'/></backingStore>"
+    connection.storagePoolLookupByName("default").createXML(
+        f"<volume><name>web1.img</name><capacity>512</capacity><target><format type='qcow2'/></target>{backing}</volume>"
+    )
+    connection.defineXML(GUEST.format(form=form, path=pool / "web1.img"))
+    users = file_users.users(connection)
+    assert ("base.qcow2" in users.inside(str(pool))) is believed
+    assert (users.standing_on(f"{pool}/base.qcow2") is not None) is believed
+
+
 def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:
     qcow2(pool / "base.qcow2")
     overlay = qcow2(tmp_path / "web1.qcow2", "base.qcow2")

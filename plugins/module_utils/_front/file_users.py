@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query,
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
-from ansible_collections.corral.virt.plugins.module_utils._xml.sources import files, sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import Located, files, sources
 
 __all__ = ["Users", "users"]
 
@@ -107,9 +107,11 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     def located(pool: str, volume: str) -> str:
         return storage.path_in(connection, pool, volume) or volume
 
-    # What a guest writes into a raw disk tells nothing of what the disk stands on; what a volume stands on is known.
-    closed = {path for _name, xml in documents for path in raw_sources(xml, located)}
-    closed |= {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
+    # What a guest writes into a raw disk says nothing of what that stands on, though libvirt believes it of a volume.
+    raw = _only_raw([xml for _name, xml in documents], located)
+    ignored.update(map(found.real, raw))
+    # What a volume stands on is known.
+    closed = raw | {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
     closed |= {volume["path"] for volume in volumes}
     for volume in volumes:
         if volume["backing_path"] and found.real(volume["path"]) not in ignored:
@@ -123,3 +125,10 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         for path in set(sources(xml, located, below=True)).difference(disks):
             found.add_base(path, f"guest {name}", closed)
     return found
+
+
+def _only_raw(documents: t.Sequence[str], located: Located) -> set[str]:
+    """Disks that guests have as raw ones, and none of them as anything else."""
+    raw = [raw_sources(xml, located) for xml in documents]
+    other = {path for xml, its in zip(documents, raw) for path in sources(xml, located) if path not in its}
+    return set().union(*raw) - other

@@ -107,7 +107,14 @@ def saved_xml(domain: t.Any) -> str | None:
     """What a guest that is off starts with from its managed save image, which can have other disks than its definition;
     None where there is none.
     """
-    with contextlib.suppress(Unsupported), explained("read the managed save image of guest", domain.name()):
+    with (
+        contextlib.suppress(Unsupported),
+        explained(
+            "read the managed save image of guest",
+            domain.name(),
+            f"discard it with `virsh managedsave-remove {domain.name()}`",
+        ),
+    ):
         if not domain.isActive() and domain.hasManagedSaveImage():
             return t.cast(str, domain.managedSaveGetXMLDesc())
     return None

@@ -7,10 +7,11 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.hotplug import EXPRESS, PCI, Buses, Plug
+from ansible_collections.corral.virt.plugins.module_utils._plan import domain, live, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import hotplug as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import hotplug
 
 GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"
@@ -208,3 +209,38 @@ def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
         (steps.Attach, "controllers[scsi-1]"),
         (steps.Attach, "disks[new]"),
     ]
+
+
+def planned(**options: t.Any) -> domain.GuestPlan:
+    """A running guest that is to get two cards, and has no slot."""
+    wanted = GuestSpec("web1", **options)
+    cards = [f"interfaces[eth{number}]" for number in (1, 2)]
+    changes = tuple(Change(card, None, "br0") for card in cards)
+    grafted = Grafted("<domain/>", changes, dict.fromkeys(cards, "<interface/>"))
+    plugs = dict.fromkeys(cards, Plug("interface", "bridge", "virtio"))
+    found = FoundGuest("web1", "u", "running", True, False, "<domain/>", "<domain/>")
+    now = live.Now(wanted, grafted, grafted, {}, plugs=plugs, buses=FULL)
+    return domain.plan(wanted, found, grafted, now)
+
+
+def test_what_has_no_slot_waits_and_the_reason_is_told_once() -> None:
+    answer = planned()
+    assert [type(step) for step in answer.steps] == [steps.Define] and len(answer.pending) == 2
+    remedy = "the change takes effect at its next start (shut it down and start it, or set allow_restart: true)"
+    assert answer.notes == (f"interfaces[eth1], interfaces[eth2] of web1: {NO_EXPRESS}; {remedy}",)
+
+
+def test_who_asks_for_the_next_boot_is_told_no_reason() -> None:
+    answer = planned(apply="next_boot")
+    assert answer.notes == () and len(answer.pending) == 2
+
+
+def test_who_asks_for_now_is_refused_with_the_reason() -> None:
+    with pytest.raises(Refused, match=rf"interfaces\[eth1\].* while it runs: {NO_EXPRESS}; use apply: both"):
+        planned(apply="live")
+
+
+def test_a_restart_brings_what_has_no_slot() -> None:
+    answer = planned(allow_restart=True)
+    assert [type(step) for step in answer.steps] == [steps.Define, steps.Shutdown, steps.Start]
+    assert not answer.pending and not answer.notes
