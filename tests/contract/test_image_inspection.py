@@ -274,6 +274,12 @@ def test_files_beside_the_disks_are_in_use(place: str, xml: str, tmp_path: Path)
     assert sources.files(text.replace(place, xml.format(tmp_path / "a"))) == [str(tmp_path / "a")]
 
 
+def test_a_kernel_is_in_use(connection: t.Any, pool: Path) -> None:
+    guest = GUEST.format(form="raw", path=pool / "web1.img")
+    connection.defineXML(guest.replace("</type>", f"</type><kernel>{pool}/vmlinuz</kernel>", 1))
+    assert file_users.users(connection).inside(str(pool))["vmlinuz"] == "guest web1"
+
+
 @pytest.mark.parametrize(("form", "believed"), [("raw", False), ("qcow2", True)])
 def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
     connection: t.Any, pool: Path, form: str, believed: bool
@@ -287,6 +293,9 @@ def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
     users = file_users.users(connection)
     assert ("base.qcow2" in users.inside(str(pool))) is believed
     assert (users.standing_on(f"{pool}/base.qcow2") is not None) is believed
+    other = GUEST.format(form="qcow2", path=pool / "web1.img").replace("web1<", "web2<")
+    connection.defineXML(other)
+    assert "base.qcow2" in file_users.users(connection).inside(str(pool)), "somebody reads it as an image"
 
 
 def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:

@@ -583,3 +583,31 @@ def test_before_the_steps_only_what_they_replace_is_ours() -> None:
         "making": (DATA, SYSTEM),
         "volumes": ("/images/old.qcow2", SYSTEM),
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "known", "item", "expected"),
+    [
+        ({"state": "running"}, {}, {}, ("data", "a/b")),
+        ({"state": "present"}, {}, {}, None),  # it is off, and stays so
+        ({"state": "present"}, {"active": True}, {}, ("data", "a/b")),
+        ({"state": "present", "apply": "next_boot"}, {"active": True}, {}, None),
+        ({"state": "present"}, {"active": True}, {"state": "absent"}, None),
+        ({"state": "running"}, {}, {"state": "absent"}, None),
+        ({"state": "running"}, {}, {"fields": {}}, None),
+        ({"state": "present"}, {"active": True, "volume": ("data", "a/b")}, {}, None),  # it has it
+        ({"state": "present"}, {"active": True, "volume": ("data", "b")}, {}, ("data", "a/b")),
+        ({"state": "running"}, {"volume": ("data", "a/b")}, {}, ("data", "a/b")),
+    ],
+)
+def test_volumes_that_libvirt_opens_now(
+    options: dict[str, t.Any], known: dict[str, t.Any], item: dict[str, t.Any], expected: tuple[str, str] | None
+) -> None:
+    devices = {"data": DiskDevice("", volume=known["volume"])} if "volume" in known else {}
+    asked = Disk(**{"name": "data", "fields": {"volume": "data/a/b"}, **item})
+    assert (
+        disk._opened_volume(
+            GuestSpec("web1", **options), asked, Known(devices=devices, active=known.get("active", False))
+        )
+        == expected
+    )
