@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 import typing as t
 from pathlib import Path
 
 __all__ = ["Database"]
 
+_BUSY_S, _RETRY_S = 10, 0.05
 _SCHEMA = (
     # A step for each version of the schema; steps that were released are never changed.
     (
@@ -54,6 +56,23 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        deadline = time.monotonic() + _BUSY_S
+        while not self._prepared(last=time.monotonic() > deadline):
+            time.sleep(_RETRY_S)
+
+    def _prepared(self, *, last: bool) -> bool:
+        """Whether the file has the tables now. Who changes to WAL beside somebody else is refused at once, whatever the
+        timeout; the `last` refusal is raised.
+        """
+        try:
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            if last or error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            return False
+        return True
+
+    def _prepare(self) -> None:
         with self.open() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")  # the server and a command may start together
@@ -66,7 +85,7 @@ class Database:
     @contextlib.contextmanager
     def open(self) -> t.Iterator[sqlite3.Connection]:
         """A connection; what is written is committed at the end, unless an error comes up."""
-        connection = sqlite3.connect(self._path, timeout=10)
+        connection = sqlite3.connect(self._path, timeout=_BUSY_S)
         try:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA foreign_keys = ON")
