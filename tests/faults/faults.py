@@ -76,10 +76,12 @@ class Place:
         with Twice(scene.guests, scene.hosts) as twice:
             result = self._hurt(case, scene)
             self._once(case, scene)
+            story = self._story(case, scene)
+            result += self._crashed(case, scene)
             try:
                 detail = self._repeated(case, scene)
             except Violation as error:
-                raise Violation(f"{error} (it had {result})") from None
+                raise Violation(f"{error} (it had {result}{story})") from None
         if twice.seen:
             raise Violation(f"it ran on two hosts at once: {twice.seen}")
         counts = [self._written(scene, guest) for guest in scene.guests]
@@ -155,6 +157,22 @@ class Place:
                 raise Violation(f"after the fault: {states or 'no host has it'}")
             if case.when is None and case.ends == FAILS and running != [scene.source.name]:
                 raise Violation(f"the run was refused, and it moved: {states}")
+
+    def _story(self, case: Case, scene: Scene) -> str:
+        """How guests came to be in another state than they must have in the end; the next run changes what tells it."""
+        stopped = [guest for guest in scene.guests if case.finally_ not in scene.states(guest).values()]
+        return "".join(f"; {host.story(guest.uuid)}" for guest in stopped for host in scene.hosts[:2])
+
+    def _crashed(self, case: Case, scene: Scene) -> str:
+        """Start guests whose QEMU ended by an error of its own, as the run must have said."""
+        crashed = [
+            guest for guest in scene.guests if case.finally_ == "running" and scene.source.failed_by_itself(guest.uuid)
+        ]
+        for guest in crashed:
+            if not scene.run or "its QEMU process crashed" not in re.sub(r"\s+", " ", scene.run.output):
+                raise Violation(f"QEMU crashed, and nobody said it: {scene.source.story(guest.uuid)}")
+            scene.source.virsh(f"start {guest.uuid}")
+        return "; QEMU had crashed" if crashed else ""
 
     def _repeated(self, case: Case, scene: Scene) -> str:
         """The same again, and all are there, as they should be."""

@@ -145,6 +145,21 @@ class Host:
         """running, paused, shut off, ...; empty when it does not have that guest."""
         return self.virsh(f"domstate {uuid} 2>/dev/null", ok=False)
 
+    def failed_by_itself(self, uuid: str) -> bool:
+        """Whether the guest is off because QEMU found that it has an error."""
+        said = self.story(uuid)
+        return "(crashed)" in said and "Assertion `" in said
+
+    def story(self, uuid: str) -> str:
+        """For people: why a guest is in its state, and what its processes here said last."""
+        names = f"$(virsh domname {uuid})*.log"
+        said = self.run(
+            f"virsh domstate --reason {uuid} 2>&1; tail -qn 4 /var/log/libvirt/qemu/{names}; "
+            "journalctl -u libvirtd -qn 8 --no-pager -o short-precise",
+            ok=False,
+        )
+        return f"{self.name}: {' | '.join(said.split(chr(10)))}"
+
     def records(self) -> list[str]:
         """Guests (UUID) with the record of a migration in what is stored or in what runs."""
         return [

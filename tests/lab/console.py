@@ -15,8 +15,9 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
 
-__all__ = ["LOOKS", "PACKAGES", "PASSWORD", "Browsing", "Site", "card", "violations"]
+__all__ = ["CONNECT_MS", "LOOKS", "PACKAGES", "PASSWORD", "Browsing", "Site", "card", "connected", "violations"]
 
+CONNECT_MS = 60000  # on a machine that does much else
 PASSWORD = "correct horse battery"
 PACKAGES = ROOT / ".cache/console-packages"
 AXE = {
@@ -70,6 +71,11 @@ class Site(Hypervisors):
         """What virsh says of a guest, by host."""
         said = {host: self.on(host, f"virsh domstate {name} 2>/dev/null || true") for host in ("hyper1", "hyper2")}
         return {host: state for host, state in said.items() if state}
+
+
+def connected(page: Page, host: str = r"hyper\d") -> None:
+    """Wait until its console is; the text of one that is not says why."""
+    expect(page.locator("#console-status")).to_have_text(re.compile(f"^Connected, on {host}$"), timeout=CONNECT_MS)
 
 
 def _values(tree: t.Any, key: str) -> Iterator[t.Any]:

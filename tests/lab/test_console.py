@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import re
 import ssl
 import time
 import typing as t
@@ -16,6 +17,7 @@ import pytest
 from playwright.sync_api import expect
 
 from ansible_collections.corral.virt.tests.lab.console import (
+    CONNECT_MS,
     LOOKS,
     PASSWORD,
     Browsing,
@@ -24,6 +26,7 @@ from ansible_collections.corral.virt.tests.lab.console import (
     browsing,
     card,
     changes,
+    connected,
     violations,
 )
 from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors, until
@@ -158,21 +161,20 @@ def test_the_display_and_the_serial_console_follow_a_migration(browsing: Browsin
     display, serial = browsing.enter(), None
     display.goto(f"{browsing.url}/#/guest/hyper1/{uuid('web1')}")
     display.get_by_role("link", name="Display").click()
-    up = display.locator("#console-status[data-up=yes]")
-    expect(up).to_have_attribute("data-host", "hyper1", timeout=15000)
+    connected(display, "hyper1")
     until(lambda: display.evaluate(COLOURS) > 1)
     serial = browsing.page(display.context)
     serial.goto(f"{browsing.url}/#/console/{uuid('web1')}/serial")
-    expect(serial.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper1", timeout=15000)
+    connected(serial, "hyper1")
     on("virsh reset web1")
     expect(serial.locator(".screen")).to_contain_text("SeaBIOS", timeout=15000)
     assert "5900" not in on("ss -Hltn"), "nothing listens for it"
     on(f"virsh migrate --live --p2p web1 qemu+tls://{address('hyper2')}/system")
     for page in (display, serial):
-        expect(page.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper2", timeout=20000)
+        connected(page, "hyper2")
     until(lambda: display.evaluate(COLOURS) > 1)
     LAB.on("hyper2", f"virsh migrate --live --p2p web1 qemu+tls://{address()}/system")
-    expect(display.locator("#console-status[data-up=yes]")).to_have_attribute("data-host", "hyper1", timeout=20000)
+    connected(display, "hyper1")
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ def echo() -> Iterator[str]:
 def test_keys_reach_the_guest_and_what_it_writes_is_shown(browsing: Browsing, echo: str) -> None:
     page = browsing.enter()
     page.goto(f"{browsing.url}/#/console/{echo}/vnc")
-    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    connected(page)
     until(lambda: page.evaluate(COLOURS) > 1)
     until(lambda: "running" in on("virsh domstate echo") and page.evaluate(LIT) > 0)
     page.wait_for_timeout(8000)  # for its firmware to begin it
@@ -197,7 +199,7 @@ def test_keys_reach_the_guest_and_what_it_writes_is_shown(browsing: Browsing, ec
     page.keyboard.type("WWWWWWWWWWWWWWWWWWWW", delay=60)
     until(lambda: page.evaluate(LIT) > before + 20 * 10, 60)  # more than a cursor that blinks
     page.goto(f"{browsing.url}/#/console/{echo}/serial")
-    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    connected(page)
     page.keyboard.type("some words", delay=60)
     expect(page.locator(".screen")).to_contain_text("some words", timeout=15000)
     page.get_by_role("button", name="Paste as keys").click()
@@ -323,13 +325,21 @@ def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsin
     page = browsing.enter()
     where = f"{browsing.url}/#/console/{uuid('web1')}/serial"
     page.goto(where)
-    expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    connected(page)
     other = browsing.page(page.context)
     other.goto(where)
-    expect(other.locator("#console-status")).to_have_text("the console is in use", timeout=15000)
+    expect(other.locator("#console-status")).to_have_text("the console is in use", timeout=CONNECT_MS)
     other.get_by_role("button", name="Take over").click()
-    expect(other.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
-    expect(page.locator("#console-status")).to_have_text("the console is in use", timeout=15000)
+    connected(other)
+    expect(page.locator("#console-status")).to_have_text("the console is in use", timeout=CONNECT_MS)
+
+
+def test_a_display_that_says_nothing_is_tried_again(browsing: Browsing) -> None:
+    page = browsing.enter()
+    page.route_web_socket(re.compile("/api/console"), lambda socket: socket.send("ok"))
+    page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
+    status = page.locator("#console-status")
+    expect(status).to_have_text("the display does not answer; connecting again …", timeout=CONNECT_MS)
 
 
 def test_who_may_not_open_consoles_is_offered_none(browsing: Browsing) -> None:
@@ -346,7 +356,7 @@ def test_logout_ends_streams_and_consoles(browsing: Browsing) -> None:
     page = browsing.enter()
     console = browsing.page(page.context)
     console.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
-    expect(console.locator("#console-status[data-up=yes]")).to_be_visible(timeout=15000)
+    connected(console)
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Password")).to_be_visible()
     expect(console.get_by_label("Password")).to_be_visible(timeout=20000)

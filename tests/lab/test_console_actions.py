@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.tests.lab.console import (
     browser,
     browsing,
     card,
+    connected,
     violations,
 )
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, hypervisors, until
@@ -162,8 +163,7 @@ def test_a_guest_is_dragged_to_another_host_and_its_console_follows(browsing: Br
     source, dest = where("web1"), other(where("web1"))
     console = browsing.page(page.context)
     console.goto(f"{browsing.url}/#/console/{LAB.uuid('web1', source)}/vnc")
-    up = console.locator("#console-status[data-up=yes]")
-    expect(up).to_have_attribute("data-host", source, timeout=15000)
+    connected(console, source)
     page.bring_to_front()
     card(page, "web1", source).drag_to(host_of(page, dest))
     dialog = page.get_by_role("dialog")
@@ -179,7 +179,7 @@ def test_a_guest_is_dragged_to_another_host_and_its_console_follows(browsing: Br
     until(arrived, JOB_MS / 1000)
     assert len(seen - {""}) >= 3, seen
     assert LAB.state("web1") == {dest: "running"}
-    expect(up).to_have_attribute("data-host", dest, timeout=30000)
+    connected(console, dest)
 
 
 def test_refused_hosts_say_why_and_send_nothing(browsing: Browsing) -> None:
@@ -678,7 +678,7 @@ def take_pages(page: Page, url: str, look: str) -> None:
         page.goto(f"{url}/#/{place}")
         page.wait_for_timeout(800)
         if name == "console":
-            expect(page.locator("#console-status[data-up=yes]")).to_be_visible(timeout=30000)
+            connected(page)
         take(page, name, look)
     page.goto(f"{url}/#/")
     page.get_by_role("button", name="List").click()

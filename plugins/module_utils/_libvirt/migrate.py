@@ -258,13 +258,14 @@ def job_active(connection: Connection | None, uuid: str) -> bool:
 
 def _word(code: int, reason: int) -> str:
     """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory,
-    migrated after that.
+    migrated after that, crashed where QEMU ended by itself.
     """
     more = {
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION): "incoming",
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY): "postcopy",
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED): "postcopy",
         (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED): "migrated",
+        (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED): "crashed",
     }
     return more.get((code, reason)) or states.word(code)
 

@@ -160,7 +160,11 @@ _BEGUN = (
     # It is off on the source: its owner stopped it, or it crashed, or the host did.
     _row("shutdown crashed", "running", "superseded", "clean_source",
          "runs on the destination; the source's host went down before its definition was removed", when="superseded"),
-    _row("shutdown crashed", "absent", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
+    # QEMU 7.2 can end itself when the destination's libvirtd dies at switch-over (bdrv_co_write_req_prepare).
+    _row("crashed", "absent", "crashed here", "rolled_back",
+         "its QEMU process crashed on the source (/var/log/libvirt/qemu); start it there (virt_state with state: "
+         "running), and run again; otherwise it moves shut off"),
+    _row("shutdown", "absent", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
     _row("shutdown crashed", "incoming", "stopped here", "clean_dest~",
          "it stopped on the source in the meantime; what was created on the destination never ran"),
     _row("shutdown crashed migrated", "reserved", "stopped here", "clean_dest",

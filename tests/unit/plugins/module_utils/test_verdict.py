@@ -150,6 +150,10 @@ def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
 UNSEEN = "one host cannot be reached; the guest may be on either; run again when both can be reached"
 INSPECT = "inspect its disks on the destination before you start it there"
 LEFT = "its definition was left on the source"
+CRASHED = (
+    "its QEMU process crashed on the source (/var/log/libvirt/qemu); start it there (virt_state with state: running), "
+    "and run again; otherwise it moves shut off"
+)
 NEVER_RAN = "it stopped on the source in the meantime; what was created on the destination never ran"
 WHICH = "on the destination: it cannot be determined which is newer; nothing was touched; "
 LOST = (
@@ -251,7 +255,8 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
             "runs on the destination; the source's host went down before its definition was removed",
         ),
     ),
-    ("crashed", "absent", "", ("stopped here", "rolled_back", "it stopped on the source in the meantime")),
+    ("shutdown", "absent", "", ("stopped here", "rolled_back", "it stopped on the source in the meantime")),
+    ("crashed", "absent", "", ("crashed here", "rolled_back", CRASHED)),
     ("shutdown", "incoming", "", ("stopped here", "clean_dest~", NEVER_RAN)),
     ("migrated", "reserved", "", ("stopped here", "clean_dest", NEVER_RAN)),
     (

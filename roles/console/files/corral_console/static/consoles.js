@@ -7,6 +7,7 @@ import { guestLink } from "/static/words.js";
 const ENDED = 4000;
 const ATTEMPTS = 12;
 const STABLE_MS = 10000;
+const ANSWER_MS = 20000; // a QEMU that hangs takes connections and says nothing
 
 const runningGuest = (uuid) => [...state.guest.values()].find((guest) => guest.uuid === uuid && (guest.state === "running" || guest.state === "paused"));
 
@@ -39,8 +40,16 @@ async function displays() {
         viewOnly: (value) => (rfb.viewOnly = value),
         type: (text) => typeText(rfb, text),
       };
-      rfb.addEventListener("connect", () => done(view));
+      const silent = setTimeout(() => {
+        failed(new Error("the display does not answer"));
+        view.end();
+      }, ANSWER_MS);
+      rfb.addEventListener("connect", () => {
+        clearTimeout(silent);
+        done(view);
+      });
       rfb.addEventListener("disconnect", () => {
+        clearTimeout(silent);
         gone = true;
         failed(new Error("the display was closed"));
         closed();
