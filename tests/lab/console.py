@@ -108,9 +108,6 @@ class Browsing:
         """A page of the user."""
         page = self.page(self.context(**how))
         page.goto(self.url)
-        for _attempt in range(3):
-            if not visible(page.get_by_label("User")):
-                page.reload()
         page.get_by_label("User").fill(user)
         page.get_by_label("Password").fill(PASSWORD)
         page.keyboard.press("Enter")
@@ -143,15 +140,6 @@ def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
 def _is_problem(message: ConsoleMessage) -> bool:
     """Not that an interface of this machine comes or goes: that happens with each lab, and ends what a browser loads."""
     return message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text
-
-
-def visible(place: Locator) -> bool:
-    """Within some seconds."""
-    try:
-        expect(place).to_be_visible(timeout=10000)
-    except AssertionError:
-        return False
-    return True
 
 
 def card(page: Page, name: str, host: str = "hyper1") -> Locator:

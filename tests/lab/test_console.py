@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from ansible_collections.corral.virt.tests.lab.console import (
     CONNECT_MS,
@@ -76,6 +76,15 @@ SOCKET = """(ticket) => new Promise((done) => {
   socket.onmessage = (event) => { done(event.data); socket.close(); };
   socket.onclose = () => done("refused");
 })"""
+# Of what comes from a console, only that it is there.
+SILENT = """() => {
+  const real = WebSocket;
+  window.WebSocket = function (url) {
+    const socket = new real(url);
+    socket.addEventListener("message", (event) => event.data === "ok" || event.stopImmediatePropagation());
+    return socket;
+  };
+}"""
 TICKET = """(uuid) => fetch("/api/tickets", {method: "POST", headers: {"content-type": "application/json"},
   body: JSON.stringify({uuid, kind: "vnc"})}).then((answer) => answer.json()).then((answer) => answer.ticket)"""
 COLOURS = """() => {
@@ -334,9 +343,31 @@ def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsin
     expect(page.locator("#console-status")).to_have_text("the console is in use", timeout=CONNECT_MS)
 
 
+@pytest.mark.parametrize(
+    "part", ["static/style.css", "static/page.js", "static/words.js", "api/me", "static/lib/novnc/core/rfb.js"]
+)
+def test_a_part_of_the_page_that_does_not_arrive_is_loaded_again(browsing: Browsing, part: str) -> None:
+    page, tried = browsing.enter(), []
+
+    def fail_once(route: Route) -> None:
+        tried.append(route.request.url)
+        if len(tried) == 1:
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route(f"**/{part}", fail_once)
+    page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
+    with page.expect_response(f"**/{part}", timeout=CONNECT_MS):  # what was aborted has none
+        page.reload()
+    connected(page)
+    assert page.evaluate("getComputedStyle(document.querySelector('header.top')).display") == "flex"
+    browsing.problems.clear()  # the browser reports what did not arrive
+
+
 def test_a_display_that_says_nothing_is_tried_again(browsing: Browsing) -> None:
     page = browsing.enter()
-    page.route_web_socket(re.compile("/api/console"), lambda socket: socket.send("ok"))
+    page.evaluate(SILENT)
     page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
     status = page.locator("#console-status")
     expect(status).to_have_text("the display does not answer; connecting again …", timeout=CONNECT_MS)

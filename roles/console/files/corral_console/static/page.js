@@ -14,6 +14,8 @@ import { Account, Audit, Users, places } from "/static/people.js";
 import { setUser } from "/static/rights.js";
 import { Above, DialogTitle, openDialog } from "/static/ui.js";
 
+const RETRY_MS = 1000;
+
 function Login({ entered }) {
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
@@ -164,10 +166,15 @@ function Whole() {
     forget();
     setMe(null);
   };
+  const [problem, setProblem] = useState("");
+  const begin = () => entered().catch((error) => {
+    setProblem(error.message);
+    setTimeout(begin, RETRY_MS);
+  });
   useEffect(() => {
-    entered().catch(() => setMe(null));
+    begin();
   }, []);
-  if (me === undefined) return html`<p class="quiet" role="status">Loading …</p>`;
+  if (me === undefined) return html`<p class="quiet" role="status">${problem ? `${problem}; trying again …` : "Loading …"}</p>`;
   return me ? html`<${Page} me=${me} lost=${lost} />` : html`<${Login} entered=${entered} />`;
 }
 
