@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import P
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["DOERS", "do", "find"]
+__all__ = ["DOERS", "definition", "do", "find"]
 
 
 def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
@@ -31,6 +31,13 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
             moving=brief.moving(states.record(domain)),
         )
     return None
+
+
+def definition(connection: Connection, uuid: str) -> str:
+    """The document that a guest starts with."""
+    with explained("read guest", uuid):
+        domain = connection.lookupByUUIDString(uuid)
+        return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 
 def do(connection: Connection, uuid: str, step: steps.GuestStep) -> None:
