@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["Lacking", "Needs"]
+__all__ = ["UNMADE", "Lacking", "Needs"]
+
+# after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
+UNMADE = ".making"
 
 Volume = tuple[str, str]  # pool and name
 

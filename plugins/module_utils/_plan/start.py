@@ -13,7 +13,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE, Lacking, Needs
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
 __all__ = ["check", "check_steps", "needed"]
@@ -62,7 +62,11 @@ def _links(lacking: Lacking) -> Problems:
 def _files(needs: Needs, lacking: Lacking) -> Problems:
     made = {template for template, variables in needs.templates.items() if variables not in lacking.paths}
     for path in sorted(lacking.paths & (needs.files | (needs.templates.keys() - made))):
-        yield f"{path} does not exist", "put it there, or take it out of the guest's definition"
+        if path.endswith(UNMADE):
+            remedy = "list its disks again with virt_domain to finish creating them, or remove the guest"
+            yield f"an interrupted run left {path[: -len(UNMADE)]} incomplete", remedy
+        else:
+            yield f"{path} does not exist", "put it there, or take it out of the guest's definition"
 
 
 def _volumes(lacking: Lacking) -> Problems:

@@ -72,6 +72,12 @@ def test_all_that_is_lacking_is_told(lacking: Lacking, text: str) -> None:
         start.check("start", "web1", opened.needs(GUEST), lacking)
 
 
+def test_a_disk_that_an_interrupted_run_was_making() -> None:
+    lacking = Lacking(paths=frozenset({"/a.making"}))
+    with pytest.raises(NotFound, match="an interrupted run left /a incomplete; list its disks again"):
+        start.check("start", "web1", Needs(files=lacking.paths), lacking)
+
+
 def test_variables_that_are_there_need_no_template() -> None:
     start.check("start", "web1", opened.needs(GUEST), Lacking(paths=frozenset({"/t"})))
     start.check("start", "web1", opened.needs(GUEST), Lacking(paths=frozenset({"/v"})))
