@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_
 __all__ = [
     "LIBVIRT_SOURCES",
     "addresses",
+    "backup_xml",
     "by_uuid",
     "capabilities",
     "claims",
@@ -36,6 +37,7 @@ __all__ = [
     "pools",
     "promised",
     "saved_xml",
+    "snapshots",
 ]
 
 T = t.TypeVar("T")
@@ -118,6 +120,24 @@ def saved_xml(domain: t.Any) -> str | None:
         if not domain.isActive() and domain.hasManagedSaveImage():
             return t.cast(str, domain.managedSaveGetXMLDesc())
     return None
+
+
+def snapshots(domain: t.Any) -> list[tuple[str, str]]:
+    """Name and document of each snapshot: what the guest had, and goes back to."""
+    with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
+        return [(one.getName(), one.getXMLDesc()) for one in domain.listAllSnapshots()]
+    return []
+
+
+def backup_xml(domain: t.Any) -> str | None:
+    """The backup job of a running guest, or None."""
+    none = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN_BACKUP)
+    try:
+        return t.cast(str, domain.backupGetXMLDesc()) if domain.isActive() else None
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in none:
+            return None
+        raise
 
 
 def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:

@@ -62,11 +62,10 @@ def _free_usb(root: Element) -> int | None:
     """Ports of USB that are left; what a running guest gets makes libvirt add no hub."""
     controllers = root.findall("devices/controller[@type='usb']")
     ports = [one.get("ports") or _USB_PORTS.get(one.get("model")) for one in controllers]
-    if None in ports:
-        return None
     hubs = len(root.findall("devices/hub[@type='usb']"))
     used = len(root.findall("devices/*/address[@type='usb']"))
-    return max(0, sum(map(int, ports)) + _HUB_PORTS * hubs - used)
+    known = [int(one) for one in ports if one is not None]
+    return max(0, sum(known) + _HUB_PORTS * hubs - used) if len(known) == len(ports) else None
 
 
 def _slots(controller: Element) -> t.Iterator[tuple[Slot, str]]:

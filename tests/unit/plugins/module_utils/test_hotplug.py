@@ -271,9 +271,9 @@ def test_the_ports_of_usb(devices: str, free: int | None, *, none: bool) -> None
 
 @pytest.mark.parametrize("plug", [STICK, KEY])
 def test_a_usb_device_needs_a_port(plug: Plug) -> None:
-    def reasons(buses: Buses, *wanted: bool) -> list[str]:
+    def reasons(buses: Buses, *wanted: bool) -> list[tuple[str, str]]:
         names = [(f"{number}", plugged) for number, plugged in enumerate(wanted)]
-        return [*plans.obstacles(names, dict.fromkeys(dict(names), plug), buses).items()]
+        return list(plans.obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
 
     two, full, unknown = (Buses({}, {}, usb=free) for free in (2, 0, None))
     none = Buses({}, {}, usb=0, no_usb=True)
