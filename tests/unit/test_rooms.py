@@ -627,7 +627,7 @@ BUDGETS_KIB = {
     "virt_image": 120,
 }
 BUDGETS_KIB |= {
-    "virt_pool": 53,
+    "virt_pool": 62,
     "virt_network": 76,
     "virt_network_info": 74,
 }  # nouns by table: rows, their options and the stages of a plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-__all__ = ["missing", "missing_links"]
+__all__ = ["missing", "missing_links", "obstacle"]
 
 
 def missing(paths: t.Iterable[str]) -> frozenset[str]:
@@ -20,6 +20,16 @@ def missing(paths: t.Iterable[str]) -> frozenset[str]:
 def missing_links(names: t.Iterable[str]) -> frozenset[str]:
     """Network devices of these names that there are not."""
     return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}"))
+
+
+def obstacle(path: str) -> str | None:
+    """The first part of a path that is there and no directory, a link that leads nowhere for one; None without any."""
+    at = ""
+    for part in os.path.normpath(path).split("/")[1:]:
+        at = f"{at}/{part}"
+        if not os.path.isdir(at):
+            return at if os.path.lexists(at) else None
+    return None
 
 
 def _is_missing(path: str) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "node",
     "of_all",
     "pools",
+    "ports",
     "promised",
     "saved_xml",
     "snapshots",
@@ -246,6 +247,15 @@ def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
         bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
     with explained("list the networks of", connection.getURI()):
         return bridges, {item.name() for item in connection.listAllNetworks()}
+
+
+def ports(bridges: t.Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The network devices on bridges of this machine."""
+    found = {}
+    for bridge in bridges:
+        with contextlib.suppress(OSError):  # it is gone
+            found[bridge] = tuple(sorted(os.listdir(f"/sys/class/net/{bridge}/brif")))
+    return found
 
 
 def filters(connection: Connection) -> list[str] | None:
