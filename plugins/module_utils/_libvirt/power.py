@@ -29,6 +29,7 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
             state=states.of(domain),
             active=bool(domain.isActive()),
             moving=brief.moving(states.record(domain)),
+            stopped_itself=states.stopped_itself(domain),
         )
     return None
 

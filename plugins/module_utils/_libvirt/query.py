@@ -96,6 +96,7 @@ def found(domain: t.Any) -> FoundGuest:
             autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
             live_xml=domain.XMLDesc(flags) if active else None,
+            stopped_itself=active and states.stopped_itself(domain),
         )
 
 

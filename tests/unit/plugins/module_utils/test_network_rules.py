@@ -448,7 +448,13 @@ BROKEN: dict[str, dict[str, t.Any]] = {
     "_has_a_place": {"after": {"type": "dir"}},
     "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost({"/b": "b"})},
     "_can_be_made": {"after": {"path": "/b"}, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
-    "_keeps_no_guest_off": {"after": {}, "host": PoolHost(users=(PoolUser("web1", True),)), "steps": ["stop"]},
+    "_keeps_no_guest_off": {
+        "after": {},
+        "before": {"type": "dir"},
+        "found": THERE,
+        "host": PoolHost(users=(PoolUser("web1", True),)),
+        "steps": ["stop"],
+    },
     "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},
     "_stays": {
         "after": {"type": "dir", "path": "/b"},
