@@ -87,3 +87,16 @@ def test_a_guest_that_stays_off_may_wait_for_what_comes(host: t.Callable[[str], 
     connection = host(DISK.format(file="/nope/a.img"))
     change = functools.partial(guests.converge, connection, gate=Gate(check_mode=False))
     assert change(wanted=GuestSpec("web1", fields={"title": "Web"}))["changed"]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_network_that_does_not_start_with_the_host_is_told(host: t.Callable[[str], t.Any], check_mode: bool) -> None:
+    connection = host(NIC.format(network="lan"))
+    change = functools.partial(guests.converge, connection, gate=Gate(check_mode=check_mode))
+    wanted = GuestSpec("web1", autostart=True)
+    [note] = change(wanted=wanted)["notes"]
+    assert "web1 starts with the host, and network lan, which it needs, does not; set autostart: true" in note
+    assert change(wanted=wanted)["notes"] == ([note] if check_mode else []), "only who asks for it is told"
+    connection.lookupByName("web1").setAutostart(0)
+    connection.networkLookupByName("lan").setAutostart(1)
+    assert not change(wanted=wanted)["notes"]

@@ -49,8 +49,8 @@ def _unknown(given: t.Any, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def _texts(value: t.Any) -> t.Iterator[str]:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    for part in parts:
-        yield from _texts(part)
     if isinstance(value, str):
         yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)

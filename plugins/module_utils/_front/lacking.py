@@ -21,6 +21,7 @@ def lacking(connection: t.Any, needs: Needs) -> Lacking:
     here = has_files_here(connection.getURI())
     return Lacking(
         networks=surroundings.inactive(connection, needs.networks) if needs.networks else {},
+        by_hand=surroundings.by_hand(connection, needs.networks) if needs.networks else frozenset(),
         links=present.missing_links(needs.links) if here else frozenset(),
         paths=present.missing(needs.paths) if here else frozenset(),
         volumes=surroundings.lost(connection, needs.volumes) if needs.volumes else {},

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["inactive", "lost"]
+__all__ = ["by_hand", "inactive", "lost"]
 
 
 def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
@@ -20,6 +20,13 @@ def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, b
         active = {network.name() for network in there if network.isActive()}
     names = {network.name() for network in there}
     return {name: name in names for name in networks if name not in active}
+
+
+def by_hand(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+    """Those of these networks that do not start with the host."""
+    with explained("list the networks of", connection.getURI()):
+        there = [network for network in connection.listAllNetworks() if network.name() in networks]
+        return frozenset(network.name() for network in there if not network.autostart())
 
 
 def lost(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

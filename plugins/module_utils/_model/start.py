@@ -47,6 +47,7 @@ class Lacking:
     """What of it the host is known not to have."""
 
     networks: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)  # whether it is there, and only not active
+    by_hand: frozenset[str] = frozenset()  # networks that are there, and do not start with the host
     links: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
     volumes: t.Mapping[Volume, str] = dataclasses.field(default_factory=dict)  # why libvirt does not find it

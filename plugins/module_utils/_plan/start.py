@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE, Lacking, Needs
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
-__all__ = ["check", "check_steps", "needed"]
+__all__ = ["autostart_notes", "check", "check_steps", "needed"]
 
 
 def needed(needs: t.Iterable[Needs], *, made: t.Collection[str] = ()) -> Needs:
@@ -39,6 +39,15 @@ def check(verb: str, guest: str, needs: Needs, lacking: Lacking) -> None:
     if problems:
         reasons, remedies = (dict.fromkeys(texts) for texts in zip(*problems))
         raise NotFound(f"cannot {verb} {guest}: {', and '.join(reasons)}; {'; '.join(remedies)}")
+
+
+def autostart_notes(guest: str, lacking: Lacking) -> tuple[str, ...]:
+    """What keeps a guest from starting with the host: libvirt starts no network for it."""
+    return tuple(
+        f"{guest} starts with the host, and network {name}, which it needs, does not; set autostart: true with "
+        f"virt_network (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
+        for name in sorted(lacking.by_hand)
+    )
 
 
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
