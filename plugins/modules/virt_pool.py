@@ -79,8 +79,8 @@ notes: {description: Additional notes., returned: success, type: list, elements:
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.pool import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 

@@ -331,6 +331,72 @@ def test_disks_of_a_managed_save_image_are_in_use(
     )
 
 
+SNAPSHOT = "<domainsnapshot><name>before</name><state>shutoff</state>{}{}</domainsnapshot>"
+
+
+def test_disks_of_snapshots_are_in_use(connection: t.Any, pool: Path) -> None:
+    """The guest goes back to them, though its definition no longer names them."""
+    domain = connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "before.qcow2")))
+    domain.snapshotCreateXML(SNAPSHOT.format("", ""))
+    qcow2(pool / "now.qcow2")
+    connection.defineXML(domain.XMLDesc().replace("before.qcow2", "now.qcow2"))
+    users = {"before.qcow2": "snapshot before of guest web1", "now.qcow2": "guest web1"}
+    assert file_users.users(connection).inside(str(pool)) == users
+    assert not file_users.users(connection, but=domain.UUIDString()).inside(str(pool))
+
+
+def test_files_that_a_snapshot_is_in() -> None:
+    disks = "<disks><disk name='vda'><source file='/srv/overlay'/></disk><disk name='vdb' snapshot='no'/></disks>"
+    xml = SNAPSHOT.format("<memory snapshot='external' file='/srv/ram'/>", disks)
+    inactive = "<inactiveDomain><devices><disk><source file='/srv/a'/></disk></devices></inactiveDomain>"
+    kept = sources.of_snapshot(xml.replace("<disks>", f"{inactive}<disks>"))
+    assert [sources.sources(one, lambda *_volume: None) for one in kept] == [["/srv/a"], ["/srv/overlay", "/srv/ram"]]
+
+
+def test_files_of_a_backup_job_are_in_use(connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = """<domainbackup mode='pull'><disks><disk name='vda' type='file'><driver type='qcow2'/>
+    <scratch file='{0}/scratch'/></disk><disk name='vdb' type='file'><target file='{0}/copy'/></disk></disks></domainbackup>"""
+    connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2"))).create()
+    assert file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
+    monkeypatch.setattr(libvirt.virDomain, "backupGetXMLDesc", lambda _domain: backup.format(pool))
+    found = file_users.users(connection).inside(str(pool))
+    assert found == {"web1.qcow2": "guest web1", **dict.fromkeys(["scratch", "copy"], "the backup of guest web1")}
+
+
+@pytest.mark.parametrize("name", ["data.raw", "{}/data.raw"])
+def test_a_file_with_the_data_of_an_image_is_in_use(connection: t.Any, pool: Path, tmp_path: Path, name: str) -> None:
+    spread = f"data_file={tmp_path}/data.raw,data_file_raw=on"
+    overlay = tmp_path / "web1.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-o", spread, overlay, "1M"], check=True)
+    subprocess.run(
+        ["qemu-img", "amend", "-q", "-f", "qcow2", "-o", f"data_file={name.format(tmp_path)}", overlay], check=True
+    )
+    assert header.data_files(str(overlay)) == [f"{tmp_path}/data.raw"]
+    assert not header.data_files(str(tmp_path / "data.raw")) and not header.data_files(str(tmp_path / "none"))
+    domain = connection.defineXML(GUEST.format(form="qcow2", path=overlay))
+    assert file_users.users(connection).of(f"{tmp_path}/data.raw") == "guest web1"
+    connection.defineXML(domain.XMLDesc().replace("type='qcow2'", "type='raw'"))
+    assert file_users.users(connection).of(f"{tmp_path}/data.raw") is None, "a guest wrote it"
+
+
+def test_a_volume_uses_the_file_with_its_data(connection: t.Any, pool: Path) -> None:
+    spread = f"data_file={pool}/data.raw,data_file_raw=on"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-o", spread, pool / "a.qcow2", "1M"], check=True)
+    kept = (pool / "a.qcow2").read_bytes()
+    (pool / "a.qcow2").unlink()
+    connection.storagePoolLookupByName("default").createXML(VOLUME.format("a.qcow2", "qcow2"))
+    (pool / "a.qcow2").write_bytes(kept)
+    assert file_users.users(connection).inside(str(pool)) == {"data.raw": f"{pool}/a.qcow2"}
+    assert not file_users.users(connection, without=[f"{pool}/a.qcow2"]).inside(str(pool))
+
+
+def test_a_file_is_one_by_whatever_name(connection: t.Any, pool: Path, tmp_path: Path) -> None:
+    """One that is mounted over another name has the same number, as one with a second link has."""
+    os.link(qcow2(pool / "web1.qcow2"), tmp_path / "mounted.qcow2")
+    connection.defineXML(GUEST.format(form="qcow2", path=tmp_path / "mounted.qcow2"))
+    assert file_users.users(connection).of(f"{pool}/web1.qcow2") == "guest web1"
+
+
 @pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])
 def test_a_foreign_format_is_converted_only_where_the_source_says_so(
     connection: t.Any, pool: Path, tmp_path: Path, ending: str, form: str

@@ -218,3 +218,22 @@ def test_info_of_what_guests_do() -> None:
         and 40 < guest["cpu_percent"] < 60
         and "host" not in run("virt_domain_info", uri="test:///default")
     )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cloud_init": {"user_dta": {"chpasswd": [{"password": "Geheim-17"}]}}},
+        {"cloud_init": {"user_data": "#cloud-config\n{}", "pasword": "Geheim-17"}},
+        {"cloud_int": {"user_data": "#cloud-config\npassword: Geheim-17\n"}},
+        {"graphics": {"type": "vnc", "pasword": "Geheim-17"}},
+        {"disks": [{"name": "a", "network": {"auth": {"key": ["Geheim-17"]}}}]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("module", ["virt_domain", "virt_domains"])
+def test_a_secret_below_a_misspelt_option_is_not_shown(module: str, wrong: dict[str, t.Any]) -> None:
+    one = guest("app1", **wrong)
+    result = run(module, **(one if module == "virt_domain" else {"domains": [one]}))
+    assert result["failed"] and "Unsupported parameters" in result["msg"]
+    assert "Geheim-17" not in str(result) and "app1" in str(result["invocation"])

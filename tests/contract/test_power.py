@@ -14,10 +14,11 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._front import power
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import power as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._plan import power as plans
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_modules import run
 
@@ -170,3 +171,24 @@ def test_a_guest_that_is_gone_meanwhile_is_told(tmp_path: Path) -> None:
                 power.converge(connection, GuestSpec("web1", state="paused"), Gate(check_mode=False))
         with pytest.raises(libvirt.libvirtError):
             connection.lookupByName("web1")
+
+
+IO_ERROR, SLEEPS, BY_USER = (
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR),
+    (libvirt.VIR_DOMAIN_PMSUSPENDED, 0),
+    (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER),
+)
+
+
+@pytest.mark.parametrize(("now", "itself"), [(IO_ERROR, True), (SLEEPS, True), (BY_USER, False)])
+@pytest.mark.parametrize("find", [lambda one, name: doers.find(one, name, None), query.find], ids=["state", "domain"])
+def test_a_guest_that_nobody_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: t.Any, now: tuple[int, int], itself: bool
+) -> None:
+    with opened(host(tmp_path, "web1")) as connection:
+        assert not find(connection, "web1").stopped_itself, "it runs"
+        monkeypatch.setattr(libvirt.virDomain, "state", lambda _domain: now)
+        found = find(connection, "web1")
+        assert found.state == "paused" and found.stopped_itself is itself
+        wanted = GuestSpec("web1", state="shutdown")
+        assert [getattr(step, "suspends", None) for step in plans.state_steps(wanted, found)] == [None, not itself]

@@ -214,6 +214,16 @@ REMEDY_ELSEWHERE = {
 }
 
 
+# Doers: what they pass on has its remedy already, or it is the program's own text.
+REMEDY_PASSED_ON = {
+    "module_utils/_files/command.py:run": "what the program itself says",
+    "module_utils/_files/local.py:locked": "the text is the caller's, a plan",
+    "module_utils/_files/systemd.py:_start": "the error of `systemctl`, with the end of the unit's log",
+    "module_utils/_libvirt/power.py:_obeys": "`Shutdown.too_late` says it",
+    "module_utils/_libvirt/storage.py:create": "it passes an error on as one of another kind",
+}
+
+
 def literals(expression: ast.AST, assigned: t.Mapping[str, t.Sequence[ast.AST]], depth: int = 3) -> str:
     """All text that stands in an expression, and in what is assigned to the names that it holds; not what joins others."""
     parts, text = list(ast.walk(expression)), ""
@@ -269,6 +279,14 @@ def test_every_refusal_says_what_to_do() -> None:
     plans = [path for path in FILES if label(path).startswith(("module_utils/_plan/", "module_utils/_noun/"))]
     found = {f"{label(path)}:{name}" for path in plans for name in without_remedy(payload.tree(path))}
     assert found == set(REMEDY_ELSEWHERE), "append the remedy after `;`, or take what is gone out of the list"
+
+
+def test_every_failure_of_a_doer_says_what_to_do() -> None:
+    """The same where something is done or read. What libvirt refuses it says itself, after the verb and the object."""
+    rooms = ("module_utils/_files/", "module_utils/_libvirt/", "module_utils/_qemu_img/")
+    doers = [path for path in FILES if label(path).startswith(rooms)]
+    found = {f"{label(path)}:{name}" for path in doers for name in without_remedy(payload.tree(path))}
+    assert found == set(REMEDY_PASSED_ON), "append the remedy after `;`, or take what is gone out of the list"
 
 
 def is_call_of_gate(node: ast.AST, *methods: str) -> bool:
@@ -620,20 +638,20 @@ def test_module_utils_are_private_python() -> None:
 # documentation only.
 DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
-    "virt_domain": 218,
-    "virt_domains": 218,
+    "virt_domain": 226,
+    "virt_domains": 226,
     "virt_domain_info": 132,
     "virt_host_info": 35,
     "virt_image": 120,
 }
 BUDGETS_KIB |= {
-    "virt_pool": 53,
+    "virt_pool": 62,
     "virt_network": 76,
     "virt_network_info": 74,
 }  # nouns by table: rows, their options and the stages of a plan
 BUDGETS_KIB |= {"virt_migrate": 162, "virt_migrations": 161, "virt_tls": 45}
 BUDGETS_KIB |= {
-    "virt_state": 36,
+    "virt_state": 42,
     "virt_state_info": 13,
     "virt_bridge": 38,
     "virt_firewall": 29,

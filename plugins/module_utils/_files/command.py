@@ -26,7 +26,7 @@ def run(*command: str, stdin: str = "") -> str:
     except FileNotFoundError as error:
         raise Failed(f"{text} failed: program {command[0]} is not installed; install it") from error
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{text} failed: it did not end within {TIMEOUT_S} s") from error
+        raise Failed(f"{text} failed: it did not end within {TIMEOUT_S} s; run it by hand on this host") from error
     if done.returncode:
         reason = (done.stderr or done.stdout).strip() or f"it exited with {done.returncode}"
         raise Failed(f"{text} failed: {reason}")

@@ -17,6 +17,7 @@ __all__ = ["read", "write"]
 
 _ENCODING: t.Any = {"encoding": "utf-8", "errors": "surrogateescape"}  # a stranger's bytes stay
 _NEW_MODE = 0o644
+_REMEDY = "run as root (become: true)"
 
 
 def read(path: str) -> str:
@@ -27,7 +28,7 @@ def read(path: str) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {_REMEDY}") from error
 
 
 def write(
@@ -46,7 +47,9 @@ def write(
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         _replace(path, text, mode, check)
     except OSError as error:
-        raise Failed(f"cannot write {path}: {error.strerror}") from error
+        raise Failed(
+            f"cannot write {path}: {error.strerror}; {_REMEDY}, and see `df {os.path.dirname(path)}`"
+        ) from error
 
 
 def _target(path: str) -> str:

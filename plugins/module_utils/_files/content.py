@@ -50,7 +50,7 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
                     "pool"
                 ) from error
             except Refused as error:
-                raise Failed(f"cannot keep image {content} from being pruned: {error}") from error
+                raise Failed(f"cannot keep image {content} from being pruned: {error}; then run again") from error
             if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited
                 stack.push(locks.pop_all())
                 return content

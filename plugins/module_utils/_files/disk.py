@@ -27,6 +27,7 @@ _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's proc
 # shared one.
 _WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
 # of a filesystem without; QEMU has none there either
+_LOCKS = "its filesystem refuses locks; `findmnt -T` shows it, and the host's log says why"
 _NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HERE, _RENAME_NOREPLACE = -100, 1  # AT_FDCWD and a flag of renameat2(2)
 _NO_RENAME = (errno.EINVAL, errno.ENOSYS)  # of a filesystem, or kernel, without that flag
@@ -40,7 +41,7 @@ def kind(path: str) -> str:
     except FileNotFoundError:
         return "nothing"
     except OSError as error:
-        raise Failed(f"cannot inspect {path}: {error.strerror}") from error
+        raise Failed(f"cannot inspect {path}: {error.strerror}; run as root (become: true)") from error
     if stat.S_ISLNK(mode):
         return "link"
     return "file" if stat.S_ISREG(mode) else "other"
@@ -68,7 +69,7 @@ def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         if error.errno not in _NO_LOCKS:
-            raise Failed(f"cannot protect {path} from being written to: {error.strerror}") from error
+            raise Failed(f"cannot protect {path} from being written to: {error.strerror}; {_LOCKS}") from error
         return True
     return not _is_locked(image, path, _WRITES, 1)
 
@@ -83,7 +84,7 @@ def _is_locked(image: t.BinaryIO, path: str, start: int, length: int) -> bool:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return False
-        raise Failed(f"cannot find out who has {path} open: {error.strerror}") from error
+        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {_LOCKS}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
@@ -112,7 +113,10 @@ def new(path: str) -> t.Iterator[str]:
             f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it"
         ) from error
     except OSError as error:
-        raise Failed(f"cannot create disk {path}: {error.strerror}") from error
+        raise Failed(
+            f"cannot create disk {path}: {error.strerror}; `df {os.path.dirname(path)}` shows its room; run as root "
+            "(become: true)"
+        ) from error
     finally:
         remove(unfinished)
 

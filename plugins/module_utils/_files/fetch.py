@@ -45,6 +45,8 @@ _ZEROS = bytes(CHUNK)
 _LONGEST_PAUSE_S = 30
 _SMALL_BYTES = 4 * 1024**2
 _LOOK_BYTES = 16 * 1024**2  # between two looks at the room that is left
+_SOURCE = "check the path on this host, or run as root (become: true)"
+_PACKED = "the file is damaged, or packed in another way than its name says; use another source"
 _WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
 _UNPACK: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}
 
@@ -65,7 +67,10 @@ class Part:
         try:
             self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
         except OSError as error:
-            raise Failed(f"cannot write {path}: {error.strerror}") from error
+            raise Failed(
+                f"cannot write {path}: {error.strerror}; `df {os.path.dirname(path)}` shows its room; run as root "
+                "(become: true)"
+            ) from error
         self._worker = concurrent.futures.ThreadPoolExecutor(1)
         self._begin()
         for chunk in iter(lambda: self._file.read(CHUNK), b""):
@@ -213,7 +218,7 @@ def check(path: str) -> None:
         with _reading(path):
             pass
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {_SOURCE}") from error
 
 
 def _reading(path: str) -> t.BinaryIO:
@@ -240,7 +245,7 @@ def copy(path: str, part: Part, tell: Tell) -> None:
                 part.write(chunk)
                 tell("copying", part.size, total)
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {_SOURCE}") from error
 
 
 def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
@@ -258,7 +263,7 @@ def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
                 chunk = stream.read(CHUNK)
             except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
                 remove(unpacked)
-                raise Failed(f"cannot unpack {path} as {compression}: {error}") from error
+                raise Failed(f"cannot unpack {path} as {compression}: {error}; {_PACKED}") from error
             if not chunk:
                 break
             out.write(chunk)
@@ -282,7 +287,8 @@ def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
         stderr = process.stderr.read() if process.stderr else b""
     if process.returncode:
         remove(f"{path}.unpacked")
-        raise Failed(f"cannot unpack {path} as zst: {stderr.decode(errors='replace').strip() or process.returncode}")
+        reason = stderr.decode(errors="replace").strip() or process.returncode
+        raise Failed(f"cannot unpack {path} as zst: {reason}; {_PACKED}")
 
 
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
@@ -371,7 +377,8 @@ def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Call
             reason = f"HTTP {error.code} {error.reason}"
         except http.client.InvalidURL as error:  # its text may come from a redirect, with what is secret there
             raise Failed(
-                f"cannot fetch {shown}: its URL, or the one it redirects to, contains spaces or control characters"
+                f"cannot fetch {shown}: its URL, or the one it redirects to, contains spaces or control characters; "
+                "write %20 for a space, or ask the server's owner to mend the redirect"
             ) from error
         except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
             cause = getattr(error, "reason", None) or error

@@ -19,7 +19,9 @@ def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
     try:
         found = os.statvfs(directory)
     except OSError as error:
-        raise Failed(f"cannot read the free space in {directory}: {error.strerror}") from error
+        raise Failed(
+            f"cannot read the free space in {directory}: {error.strerror}; start its pool, or mount its filesystem"
+        ) from error
     return FreeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
 
 

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 
-__all__ = ["bases", "chain", "read"]
+__all__ = ["bases", "chain", "data_files", "read"]
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -36,6 +36,8 @@ _MAGICS = (
     (0, b"#!/bin/sh\n#V2.0 Format\n", "cloop"),
 )
 _EXTERNAL_DATA = 1 << 2  # incompatible feature of a qcow2
+_FIELDS = (("I", 4), ("Q", 72), ("I", 100))  # of a qcow2: version, incompatible features, length of the header
+_NAME_OF_DATA = 0x44415441  # header extension of a qcow2
 _EXTENT = re.compile(rb'^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+\w+\s+"([^"\n]+)"', re.MULTILINE)
 _FILENAME = re.compile(r'"(?:[\w.]+\.)?filename"\s*:\s*("(?:[^"\\]|\\.)+")')
 _DEPTH = 64
@@ -86,6 +88,36 @@ def bases(path: str) -> list[str]:
         return [_plain(name) for name in _FILENAME.findall(below)]
     is_name = below and "\0" not in below and not re.match(r"\w+:", below)
     return [os.path.join(os.path.dirname(path), below)] if is_name else []
+
+
+def data_files(path: str) -> list[str]:
+    """Where a qcow2 says that its data is, beside it or absolute; nothing of other or unreadable files."""
+    if not os.path.isfile(path):
+        return []
+    try:
+        descriptor = private.opened(os.path.realpath(path), os.O_RDONLY)
+    except OSError:
+        return []
+    try:
+        names = [*_data_names(os.pread(descriptor, _LENGTH, 0))]
+    finally:
+        os.close(descriptor)
+    return [os.path.join(os.path.dirname(path), name.removeprefix("file:")) for name in names if "\0" not in name]
+
+
+def _data_names(head: bytes) -> t.Iterator[str]:
+    if not head.startswith(_MAGICS[0][1]) or len(head) < 104:
+        return
+    version, features, at = (struct.unpack_from(f">{kind}", head, place)[0] for kind, place in _FIELDS)
+    if version < 3 or not features & _EXTERNAL_DATA:
+        return
+    while at + 8 <= len(head):
+        kind, length = struct.unpack_from(">II", head, at)
+        if kind == _NAME_OF_DATA:
+            yield head[at + 8 : at + 8 + length].decode(errors="replace")
+        if kind == 0:
+            return
+        at += 8 + (length + 7) // 8 * 8
 
 
 def chain(path: str) -> list[str]:

@@ -49,7 +49,9 @@ def explained(what: str) -> t.Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Failed(f"cannot {what}: {error.strerror}: {error.filename}") from error
+        raise Failed(
+            f"cannot {what}: {error.strerror}: {error.filename}; `df` shows its room; run as root (become: true)"
+        ) from error
 
 
 def look(image: Image) -> Present:
@@ -58,7 +60,10 @@ def look(image: Image) -> Present:
     try:
         files = frozenset(os.listdir(image.directory))
     except OSError as error:
-        raise Failed(f"cannot read the pool's directory {image.directory}: {error.strerror}") from error
+        raise Failed(
+            f"cannot read the pool's directory {image.directory}: {error.strerror}; start the pool, or run as root "
+            "(become: true)"
+        ) from error
     strangers = frozenset(file for file in files if image.owns(file) and manifest_name(file) not in files)
     if not os.path.islink(path):
         return Present(target=None, files=files, foreign=image.name in files, strangers=strangers)

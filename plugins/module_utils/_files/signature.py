@@ -47,7 +47,10 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
         # A signature by an expired or revoked key has a line of its own instead.
         if done.returncode or "[GNUPG:] GOODSIG " not in done.stdout:
             reason = "; ".join(line.removeprefix("gpgv: ") for line in done.stderr.splitlines()) or done.stdout.strip()
-            raise Failed(f"refusing {what}: it has no good signature by a key in the keyring ({reason})")
+            raise Failed(
+                f"refusing {what}: it has no good signature by a key in the keyring ({reason}); add the publisher's "
+                "key to keyring if you trust it, or use another source"
+            )
         if signature is not None:
             return content
         with open(inside, "rb") as stream:

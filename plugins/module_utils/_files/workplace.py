@@ -83,7 +83,10 @@ def _lock(named: Named) -> t.IO[str]:
         except OSError as error:
             if isinstance(error, FileNotFoundError) and os.path.isdir(named.directory):
                 continue  # another run removed .corral/NAME in between
-            raise Failed(f"cannot write to the pool's directory {named.directory}: {error.strerror}") from error
+            raise Failed(
+                f"cannot write to the pool's directory {named.directory}: {error.strerror}; `df {named.directory}` "
+                "shows its room; run as root (become: true)"
+            ) from error
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.stat(lock).st_ino == os.fstat(handle.fileno()).st_ino:

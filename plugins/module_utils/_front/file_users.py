@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import header
@@ -15,7 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query,
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
-from ansible_collections.corral.virt.plugins.module_utils._xml.sources import Located, files, sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import (
+    Located,
+    files,
+    of_backup,
+    of_snapshot,
+    sources,
+)
 
 __all__ = ["Users", "users"]
 
@@ -29,14 +36,29 @@ class Users:
         self._bases: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._first: dict[tuple[int, int], str] = {}
+        self._files: dict[tuple[int, int], str] = {}
+        self.raw: set[str] = set()  # what their first bytes say, a guest may have written
+        self.known: set[str] = set()  # files of which libvirt tells what they stand on
 
     def add(self, path: str, user: str) -> None:
         """It uses that file; of a volume whose pool nobody knows only the name is known."""
         self._found.setdefault(self.real(path), user)
+        identity = self._identity(path)
+        if identity:
+            self._files.setdefault(identity, user)
 
     def of(self, path: str) -> str | None:
         """One that uses the file."""
-        return self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
+        found = self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
+        return found or self._files.get(self._identity(path) or (0, 0))
+
+    def _identity(self, path: str) -> tuple[int, int] | None:
+        """Of a file of this machine: one that is mounted or linked elsewhere has several names."""
+        with contextlib.suppress(OSError):
+            known = os.stat(path) if self._here and os.path.isabs(path) else None
+            if known is not None and stat.S_ISREG(known.st_mode):
+                return known.st_dev, known.st_ino
+        return None
 
     def inside(self, directory: str) -> dict[str, str]:
         """Of the files in a directory, by name."""
@@ -48,24 +70,34 @@ class Users:
         """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
         return self._bases.get(self._spelled(name))
 
-    def add_base(self, path: str, user: str, closed: t.Container[str]) -> None:
+    def add_base(self, path: str, user: str) -> None:
         """It stands on that file, and so on what that stands on."""
         self._bases.setdefault(self._spelled(path), user)
-        self.add_chain(path, user, closed)
+        self.add_chain(path, user)
 
-    def add_chain(self, path: str, user: str, closed: t.Container[str]) -> None:
+    def add_data(self, path: str, user: str) -> None:
+        """It uses the files in which that image keeps its data."""
+        for data in header.data_files(path) if self._is_read(path) else ():
+            self._bases.setdefault(self._spelled(data), user)
+            self.add(data, user)
+
+    def _is_read(self, path: str) -> bool:
+        return self._here and os.path.isabs(path) and path not in self.raw
+
+    def add_chain(self, path: str, user: str) -> None:
         """It uses that file, and all that this says it stands on, in whatever words: what is in use must not be missed.
 
-        Files of another machine, and those `closed`, are not read.
+        Files of another machine, and those that are `raw`, are not read.
         """
         seen, waiting = set(), [path]
         while waiting:
             each = waiting.pop()
             self.add(each, user)
-            if each in closed or self.real(each) in seen or not self._here or not os.path.isabs(each):
+            if self.real(each) in seen or not self._is_read(each):
                 continue
             seen.add(self.real(each))
-            for base in header.bases(each):
+            self.add_data(each, user)
+            for base in () if each in self.known else header.bases(each):
                 self._bases.setdefault(self._spelled(base), user)
                 waiting.append(base)
 
@@ -93,38 +125,57 @@ class Users:
 
 
 def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
-    """Who uses which file: volumes of all active pools, and disks of all guests, as they are stored, run and are saved.
+    """Who uses which file: volumes of all active pools, and all guests, as they are stored, run and are saved.
+
+    Their snapshots and backup jobs use files as well.
 
     `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
     """
     found = Users(here=is_here(connection.getURI()))
     ignored = set(map(found.real, without))
     volumes = [host_xml.volume(xml) for xml in storage.all_volumes(connection)]
-    guests = query.of_all(connection, lambda domain: (query.found(domain), query.saved_xml(domain)))
-    others = [(seen, saved) for seen, saved in guests if seen.uuid != but]
-    documents = [(seen.name, xml) for seen, saved in others for xml in (seen.xml, seen.live_xml, saved) if xml]
+    guests = query.of_all(connection, _documents)
+    documents = [one for uuid, its in guests if uuid != but for one in its]
 
     def located(pool: str, volume: str) -> str:
         return storage.path_in(connection, pool, volume) or volume
 
     # What a guest writes into a raw disk says nothing of what that stands on, though libvirt believes it of a volume.
-    raw = _only_raw([xml for _name, xml in documents], located)
+    raw = _only_raw([xml for _user, xml in documents], located)
     ignored.update(map(found.real, raw))
     # What a volume stands on is known.
-    closed = raw | {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
-    closed |= {volume["path"] for volume in volumes}
+    found.raw = raw | {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
+    found.known = {volume["path"] for volume in volumes}
     for volume in volumes:
-        if volume["backing_path"] and found.real(volume["path"]) not in ignored:
-            found.add_base(volume["backing_path"], t.cast(str, volume["path"]), closed)
-    for name, xml in documents:
+        if found.real(volume["path"]) not in ignored:
+            _add_volume(found, volume)
+    for user, xml in documents:
         for path in files(xml):
-            found.add(path, f"guest {name}")
+            found.add(path, user)
         disks = sources(xml, located)
         for path in disks:
-            found.add_chain(path, f"guest {name}", closed)
+            found.add_chain(path, user)
         for path in set(sources(xml, located, below=True)).difference(disks):
-            found.add_base(path, f"guest {name}", closed)
+            found.add_base(path, user)
     return found
+
+
+def _documents(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:
+    """UUID of a guest, and all documents that name its files, each with whose it is."""
+    seen, backup = query.found(domain), query.backup_xml(domain)
+    guest = f"guest {seen.name}"
+    its = [(guest, xml) for xml in (seen.xml, seen.live_xml, query.saved_xml(domain)) if xml]
+    its += [(f"the backup of {guest}", of_backup(backup))] if backup else []
+    for name, xml in query.snapshots(domain):
+        its += [(f"snapshot {name} of {guest}", kept) for kept in of_snapshot(xml)]
+    return seen.uuid, its
+
+
+def _add_volume(found: Users, volume: t.Mapping[str, t.Any]) -> None:
+    if volume["backing_path"]:
+        found.add_base(volume["backing_path"], volume["path"])
+    if volume["format"] == "qcow2":
+        found.add_data(volume["path"], volume["path"])
 
 
 def _only_raw(documents: t.Sequence[str], located: Located) -> set[str]:

@@ -24,6 +24,7 @@ class GuestModule(Module):
     def confidential(self) -> t.Iterator[str]:
         """Parts of its arguments that nobody may see."""
         yield from super().confidential()
+        yield from _unknown(self.params, self.argument_spec)
         guests = self.params.get("domains", [self.params])
         for guest in guests if isinstance(guests, list) else []:
             if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
@@ -32,3 +33,24 @@ class GuestModule(Module):
     def _log_invocation(self) -> None:
         names = [str(guest["name"]) for guest in self.params.get("domains", [self.params])]
         self.log(f"Invoked for {', '.join(map(ascii, names))}")
+
+
+def _unknown(given: t.Any, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Texts below options that there are not, such as a password below one that is misspelt: Ansible refuses the
+    option, and shows what was given.
+    """
+    known = {name: one for option, one in options.items() for name in (option, *one.get("aliases", ()))}
+    for option, value in given.items() if isinstance(given, dict) else ():
+        if option in known:
+            for entry in value if isinstance(value, list) else [value]:
+                yield from _unknown(entry, known[option]["options"]) if known[option].get("options") else ()
+        elif not str(option).startswith("_ansible_"):
+            yield from _texts(value)
+
+
+def _texts(value: t.Any) -> t.Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)

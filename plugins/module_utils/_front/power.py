@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import many
+from ansible_collections.corral.virt.plugins.module_utils._front import lacking, many
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import power as doers
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan import power
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec, Power
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._plan import power, start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name, uuid_of
+from ansible_collections.corral.virt.plugins.module_utils._xml import opened
 
 __all__ = ["OPTIONS", "all_wanted", "converge"]
 
@@ -55,5 +57,12 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
     """Bring one guest to its state and return its result."""
     found = doers.find(connection, wanted.name, wanted.uuid)
     plan = power.plan(wanted, found)
+    start.check_steps(wanted.name, plan.steps, lambda: _opened(connection, found))
     gate.run(plan.steps, lambda step: doers.do(connection, found.uuid if found else "", step))
     return many.result(wanted.name, plan)
+
+
+def _opened(connection: t.Any, found: Power | None) -> tuple[Needs, Lacking]:
+    """What libvirt opens for a guest that starts, and what of that there is not."""
+    needs = opened.needs(doers.definition(connection, found.uuid)) if found else Needs()
+    return needs, lacking.lacking(connection, needs)

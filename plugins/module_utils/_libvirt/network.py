@@ -41,6 +41,7 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
         tuple(networks),
         tuple(query.of_all(connection, _guest)),
         connection.getLibVersion(),
+        query.ports(bridges or ()),
     )
 
 

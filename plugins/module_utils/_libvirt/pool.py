@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Start
 
 __all__ = ["LIBRARY"]
@@ -19,6 +22,19 @@ def _start(pool: t.Any, _step: NounStep) -> None:
     pool.create()
 
 
+def _host(connection: Connection, name: str) -> RawPoolHost:
+    """Other pools, and the disks of guests."""
+    with explained("list the storage pools of", connection.getURI()):
+        pools = [(pool.name(), pool.XMLDesc(0)) for pool in connection.listAllStoragePools() if pool.name() != name]
+    return RawPoolHost(tuple(pools), tuple(query.of_all(connection, _guest)))
+
+
+def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
+    """Its definition, and what runs."""
+    found = query.found(domain)
+    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
+
+
 LIBRARY = Library(
     what="storage pool",
     lookup="storagePoolLookup",
@@ -26,4 +42,5 @@ LIBRARY = Library(
     missing="VIR_ERR_NO_STORAGE_POOL",
     stored="VIR_STORAGE_XML_INACTIVE",
     own={Start: _start},
+    host=_host,
 )

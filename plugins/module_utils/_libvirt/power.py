@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import P
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["DOERS", "do", "find"]
+__all__ = ["DOERS", "definition", "do", "find"]
 
 
 def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
@@ -29,8 +29,16 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
             state=states.of(domain),
             active=bool(domain.isActive()),
             moving=brief.moving(states.record(domain)),
+            stopped_itself=states.stopped_itself(domain),
         )
     return None
+
+
+def definition(connection: Connection, uuid: str) -> str:
+    """The document that a guest starts with."""
+    with explained("read guest", uuid):
+        domain = connection.lookupByUUIDString(uuid)
+        return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 
 def do(connection: Connection, uuid: str, step: steps.GuestStep) -> None:

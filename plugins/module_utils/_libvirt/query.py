@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_
 __all__ = [
     "LIBVIRT_SOURCES",
     "addresses",
+    "backup_xml",
     "by_uuid",
     "capabilities",
     "claims",
@@ -34,8 +35,10 @@ __all__ = [
     "node",
     "of_all",
     "pools",
+    "ports",
     "promised",
     "saved_xml",
+    "snapshots",
 ]
 
 T = t.TypeVar("T")
@@ -93,6 +96,7 @@ def found(domain: t.Any) -> FoundGuest:
             autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
             live_xml=domain.XMLDesc(flags) if active else None,
+            stopped_itself=active and states.stopped_itself(domain),
         )
 
 
@@ -118,6 +122,24 @@ def saved_xml(domain: t.Any) -> str | None:
         if not domain.isActive() and domain.hasManagedSaveImage():
             return t.cast(str, domain.managedSaveGetXMLDesc())
     return None
+
+
+def snapshots(domain: t.Any) -> list[tuple[str, str]]:
+    """Name and document of each snapshot: what the guest had, and goes back to."""
+    with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
+        return [(one.getName(), one.getXMLDesc()) for one in domain.listAllSnapshots()]
+    return []
+
+
+def backup_xml(domain: t.Any) -> str | None:
+    """The backup job of a running guest, or None."""
+    none = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN_BACKUP)
+    try:
+        return t.cast(str, domain.backupGetXMLDesc()) if domain.isActive() else None
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in none:
+            return None
+        raise
 
 
 def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
@@ -226,6 +248,15 @@ def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
         bridges = {name for name in os.listdir(root) if os.path.isdir(f"{root}/{name}/bridge")}
     with explained("list the networks of", connection.getURI()):
         return bridges, {item.name() for item in connection.listAllNetworks()}
+
+
+def ports(bridges: t.Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The network devices on bridges of this machine."""
+    found = {}
+    for bridge in bridges:
+        with contextlib.suppress(OSError):  # it is gone
+            found[bridge] = tuple(sorted(os.listdir(f"/sys/class/net/{bridge}/brif")))
+    return found
 
 
 def filters(connection: Connection) -> list[str] | None:

@@ -95,7 +95,9 @@ def opened(connection: Connection, directory: str, xml: str, *, build: bool) -> 
             pool = connection.storagePoolCreateXML(xml, flags)
         except libvirt.libvirtError as error:
             if (error.get_error_code(), error.get_int1()) == (libvirt.VIR_ERR_SYSTEM_ERROR, errno.ENOENT):
-                raise NotFound(f"cannot open directory {directory}: it does not exist") from error
+                raise NotFound(
+                    f"cannot open directory {directory}: it does not exist; create it on that host"
+                ) from error
             raise
     try:
         yield pool.name()

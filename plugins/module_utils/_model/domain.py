@@ -164,6 +164,7 @@ class FoundGuest:
     autostart: bool
     xml: str = dataclasses.field(repr=False)
     live_xml: str | None = dataclasses.field(default=None, repr=False)
+    stopped_itself: bool = False  # paused, and by nobody: by an I/O error, or because it sleeps
 
     @property
     def active(self) -> bool:
@@ -179,6 +180,7 @@ class Power(t.NamedTuple):
     state: str
     active: bool
     moving: bool
+    stopped_itself: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What decides whether a running guest can get a device: the device, and the PCI slots of the guest."""
+"""What decides whether a running guest can get a device: the device, and the PCI slots and USB ports of the guest."""
 
 from __future__ import annotations
 
@@ -36,3 +36,5 @@ class Buses:
     used: t.Mapping[Slot, int]  # by how many devices, on any bus
     express: bool = False  # whether its root is PCI Express, as that of a q35 machine
     scsi: bool = False  # whether it has a controller for SCSI disks
+    usb: int | None = None  # free USB ports; None: nobody can tell
+    no_usb: bool = False  # it has no USB controller

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 __all__ = ["DIRECT", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
 
@@ -22,6 +23,7 @@ class RawNetworkHost:
     networks: tuple[tuple[str, bool, str], ...]  # others: name, whether it runs, document
     guests: tuple[tuple[str, bool, tuple[str, ...]], ...]  # name, whether it runs, documents
     version: int  # of libvirt, as libvirt counts
+    ports: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by bridge, as far as is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,3 +52,4 @@ class NetworkHost:
     neighbours: tuple[Neighbour, ...] = ()
     users: tuple[User, ...] = ()
     version: int = 0
+    strangers: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # ports of no guest, by bridge

@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Needs
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
@@ -23,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import (
     live,
     power,
     rename,
+    start,
     steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk as disk_plans
@@ -46,6 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     interface,
     new,
     nwfilter,
+    opened,
     record,
     summary,
     validate,
@@ -109,6 +112,7 @@ def _plan_present(
         record_changed=bool(definition.remember),
     )
     _check_capacity(subject, definition, result, host)
+    notes += [*_check_opened(definition, result, host)]
     recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
@@ -132,6 +136,24 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
         fields = domain.read_fields(definition.stored.xml)
         vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
         capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
+
+
+def _check_opened(definition: _Definition, result: GuestPlan, host: GuestHost) -> tuple[str, ...]:
+    """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
+
+    Returns notes on what it would refuse when the host starts.
+    """
+    plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
+    starts = any(isinstance(step, Start) for step in result.steps)
+    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts else ())]
+    made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
+    needs = start.needed(map(opened.needs, documents), made=made)
+    if needs != Needs():
+        start.check("start" if starts else "change", definition.wanted.name, needs, host.lacking(needs))
+    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
+    if networks == Needs() or not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
+        return ()
+    return start.autostart_notes(definition.wanted.name, host.lacking(networks))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool import RULES
 from ansible_collections.corral.virt.plugins.module_utils._xml.pool import POOL as TABLE
-from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE, skeleton
+from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE, host, skeleton
 
 __all__ = ["POOL"]
 
@@ -23,4 +23,5 @@ POOL = Noun(
     made=lambda values: f"in {values.get('path')}",
     without_option=("type",),
     shown=("path",),
+    host=host,
 )

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
@@ -31,8 +32,6 @@ __all__ = [
     "SizeOf",
 ]
 
-# after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
-UNMADE = ".making"
 SEED = "-seed.iso"
 
 

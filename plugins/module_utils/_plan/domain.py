@@ -214,9 +214,10 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
 def _restart(wanted: GuestSpec, found: FoundGuest) -> list[GuestStep]:
     """Shut down and start: the definition holds everything, so live steps would be work for nothing.
 
-    A guest that somebody has paused is paused again, unless it is to run.
+    A guest that somebody has paused is paused again, unless it is to run; one that an I/O error stopped is not.
     """
-    paused = wanted.state == "paused" or (wanted.state == "present" and found.state == "paused")
+    held = found.state == "paused" and not found.stopped_itself
+    paused = wanted.state == "paused" or (wanted.state == "present" and held)
     return [*power_off(wanted, found), steps.Start(wanted.name, paused=paused)]
 
 

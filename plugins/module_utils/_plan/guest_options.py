@@ -116,13 +116,13 @@ def equipped(wanted: GuestSpec) -> GuestSpec:
 
 def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
     """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to
-    start.
+    start. The kernel does not know the bridges of Open vSwitch.
     """
     wanted = [
         (item.name, kind, item.fields[kind])
         for item in interfaces
         for kind in ("bridge", "network")
-        if item.fields.get(kind)
+        if item.fields.get(kind) and (kind, item.fields.get("virtualport")) != ("bridge", "openvswitch")
     ]
     there = {"bridge": bridges, "network": networks}
     known = [(name, kind, place, there[kind]) for name, kind, place in wanted]

@@ -59,12 +59,15 @@ class _Left:
     def __init__(self, buses: Buses) -> None:
         self._buses = buses
         self._used = collections.Counter(buses.used)
+        self._ports = buses.usb
         self._no_scsi = "" if buses.scsi else "the running guest has no SCSI controller"
 
     def take(self, plug: Plug) -> str:
         """Give the device a slot if it needs one; why there is none."""
         if (plug.what, plug.kind) == ("disk", "scsi"):
             return self._no_scsi
+        if _on_usb(plug):
+            return self._take_port()
         reason = self._take_slot(plug)
         if (plug.what, plug.kind) == ("controller", "scsi") and self._no_scsi:
             self._no_scsi = reason
@@ -74,7 +77,17 @@ class _Left:
         """Its slot is free again."""
         if plug.slot is not None:
             self._used[plug.slot] -= 1
+        if _on_usb(plug) and self._ports is not None:
+            self._ports += 1
         return ""
+
+    def _take_port(self) -> str:
+        if self._buses.no_usb:
+            return "the running guest has no USB controller"
+        if self._ports is None:
+            return ""
+        self._ports -= 1
+        return "the running guest has no free USB port" if self._ports < 0 else ""
 
     def _take_slot(self, plug: Plug) -> str:
         kinds = _KINDS[plug.what](plug)
@@ -93,6 +106,10 @@ class _Left:
     def _free(self, kinds: t.Collection[str]) -> Slot | None:
         free = (slot for slot, kind in self._buses.slots.items() if kind in kinds and not self._used[slot])
         return next(free, None)
+
+
+def _on_usb(plug: Plug) -> bool:
+    return plug.kind == "usb" and plug.what in ("disk", "hostdev")
 
 
 def _of_disk(plug: Plug) -> tuple[str, ...]:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
@@ -255,9 +256,22 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
             yield _cut_off(case, plan, running)
         elif running:
             yield f"running guests stay on their devices while network {name} is off: {running}"
+        yield from _strangers_cut_off(case, before)
     defined = ", ".join(sorted(user.name for user in users))
     if defined and case.found and case.spec.state == "absent":
         yield f"guests that use network {name} cannot start without it: {defined}"
+
+
+def _strangers_cut_off(case: Case, before: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """libvirt puts only guests on the bridge again."""
+    bridge = str(before.get("bridge"))
+    strangers = _host(case).strangers.get(bridge, ()) if before["mode"] in OWN else ()
+    if strangers:
+        again = "; ".join(shlex.join(["ip", "link", "set", port, "master", bridge]) for port in strangers)
+        yield (
+            f"devices that are no guest's lose bridge {bridge} of network {case.spec.name}: {', '.join(strangers)}; to "
+            f"put them on it again when it runs: `{again}`"
+        )
 
 
 def _cut_off(case: Case, plan: NounPlan, running: str) -> VirtError | str:

@@ -6,10 +6,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Rule
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Case,
+    NounPlan,
+    Rule,
+    Start,
+    Stop,
+    Undefine,
+)
 
 __all__ = ["RULES"]
 
@@ -37,4 +46,51 @@ def _stays(case: Case, _plan: NounPlan) -> Findings:
         )
 
 
-RULES: tuple[Rule, ...] = (_has_a_place, _is_a_directory, _stays)
+def _host(case: Case) -> PoolHost:
+    return case.facts.host or PoolHost()
+
+
+def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
+    """libvirt refuses a second pool of one directory."""
+    path = str(case.stored.after.get("path") or "")
+    other = _host(case).directories.get(posixpath.normpath(path)) if path else None
+    if other and case.found is None and case.spec.state != "absent":
+        yield Refused(
+            f"cannot create pool {case.spec.name} in {path}: it is the directory of pool {other}; use that pool, or "
+            "choose another path"
+        )
+
+
+def _can_be_made(case: Case, plan: NounPlan) -> Findings:
+    """libvirt makes directories that are missing, and nothing else."""
+    path = str(case.stored.after.get("path") or "")
+    starts = any(isinstance(step, Start) for step in plan.steps)
+    blocked = _host(case).obstacle(path) if starts and path else None
+    if blocked:
+        yield Refused(
+            f"cannot start pool {case.spec.name} in {path}: {blocked} is no directory, but a file or a link that leads "
+            "nowhere; remove or mend it, or choose another path"
+        )
+
+
+def _keeps_no_guest_off(case: Case, plan: NounPlan) -> Findings:
+    """The files stay; a guest that names them by the pool does not start without it."""
+    name, users = case.spec.name, _host(case).users
+    if not any(isinstance(step, (Stop, Undefine)) for step in plan.steps):
+        return
+    by_pool = ", ".join(sorted(user.name for user in users if user.by_pool))
+    by_path = ", ".join(sorted(user.name for user in users if not user.by_pool))
+    if by_pool:
+        yield f"guests that name disks by pool {name} cannot start without it: {by_pool}"
+    if by_path:
+        yield f"guests have disks in the directory of pool {name}, and keep them: {by_path}"
+
+
+RULES: tuple[Rule, ...] = (
+    _has_a_place,
+    _is_a_directory,
+    _stays,
+    _is_alone_in_its_directory,
+    _can_be_made,
+    _keeps_no_guest_off,
+)

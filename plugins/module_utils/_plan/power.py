@@ -127,7 +127,7 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Gue
         timeout_s=wanted.wait_timeout_s,
         force=wanted.force,
         wait=wait,
-        suspends=bool(wake) and wanted.state != "running",
+        suspends=bool(wake) and wanted.state != "running" and not found.stopped_itself,
     )
     return [*wake, shutdown]
 

@@ -123,7 +123,16 @@ def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], whe
         if there in (None, "", False):
             yield where + option_of(field), f"it requires {option_of(other)}{_either(fits)}"
         elif fits:
-            yield where + option_of(field), f"it applies to {option_of(other)}{_either(fits)}, not {_shown(there)}"
+            reason = f"it applies to {option_of(other)}{_either(fits)}, not {_shown(there)}"
+            yield where + option_of(field), reason if silent else f"{reason}{_remedy(row, value)}"
+
+
+def _remedy(row: Row, value: t.Any) -> str:
+    """An entry of a list that is not mentioned stays."""
+    if not isinstance(row, Items):
+        return ""
+    names = ["/".join(str(entry[key]) for key in row.keys if key in entry) for entry in value]
+    return f"; remove its entries with state: absent ({', '.join(names)})"
 
 
 def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Misfits:

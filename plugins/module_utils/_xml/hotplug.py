@@ -15,6 +15,16 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["buses", "plug"]
 
+# Ports of USB controllers. Source: libvirt, domain_addr.c
+_USB_PORTS = {
+    **dict.fromkeys(("piix3-uhci", "piix4-uhci", "vt82c686b-uhci"), 2),
+    **dict.fromkeys(("ehci", "ich9-ehci1"), 6),
+    **dict.fromkeys(("ich9-uhci1", "ich9-uhci2", "ich9-uhci3", "none"), 0),  # the first three share those of ehci1
+    "pci-ohci": 3,
+    **dict.fromkeys(("nec-xhci", "qemu-xhci"), 4),  # where `ports` says nothing
+}
+_HUB_PORTS = 8
+
 # Controllers that take devices while the guest runs: the kind of their slots, the first and the last.
 _SLOTS = {
     "pci-root": (PCI, 1, 31),
@@ -43,7 +53,19 @@ def buses(xml: str) -> Buses | None:
         used=used,
         express="pcie-root" in roots,
         scsi=root.find("devices/controller[@type='scsi']") is not None,
+        usb=_free_usb(root),
+        no_usb=not any(one.get("model") != "none" for one in root.iterfind("devices/controller[@type='usb']")),
     )
+
+
+def _free_usb(root: Element) -> int | None:
+    """Ports of USB that are left; what a running guest gets makes libvirt add no hub."""
+    controllers = root.findall("devices/controller[@type='usb']")
+    ports = [one.get("ports") or _USB_PORTS.get(one.get("model")) for one in controllers]
+    hubs = len(root.findall("devices/hub[@type='usb']"))
+    used = len(root.findall("devices/*/address[@type='usb']"))
+    known = [int(one) for one in ports if one is not None]
+    return max(0, sum(known) + _HUB_PORTS * hubs - used) if len(known) == len(ports) else None
 
 
 def _slots(controller: Element) -> t.Iterator[tuple[Slot, str]]:
@@ -65,10 +87,11 @@ def plug(xml: str) -> Plug:
     """A device as far as that matters."""
     device = parse(xml)
     is_disk, model = device.tag == "disk", device.find("model")
+    kind = (device.find("target").get("bus") if is_disk else device.get("type")) or ""
     named = device.get("model") if model is None else model.get("type")
     return Plug(
         what=str(device.tag),
-        kind=(device.find("target").get("bus") if is_disk else device.get("type")) or "",
+        kind=kind,
         model=named or "",
         drive=(device.get("device") or "disk") if is_disk else "",
         empty=is_disk and not has_medium(device),

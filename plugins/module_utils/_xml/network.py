@@ -220,7 +220,22 @@ def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
         if any(_plugged(document, name, own) for document in documents)
     ]
     neighbours = [_neighbour(*network) for network in raw.networks]
-    return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version)
+    of_guests = {target for _guest, _running, documents in raw.guests for xml in documents for target in _targets(xml)}
+    strangers = {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
+    return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version, strangers)
+
+
+def _targets(document: str) -> t.Iterator[str]:
+    """Devices of the host that are a guest's interfaces."""
+    for target in parse(document).iterfind("devices/interface/target[@dev]"):
+        yield target.get("dev")
+
+
+def _strangers(bridge: str, ports: t.Iterable[str], of_guests: t.Container[str]) -> t.Iterator[str]:
+    """Ports that no guest has, nor libvirt itself, which gave old bridges their address by a device."""
+    for port in ports:
+        if port not in of_guests and port != f"{bridge}-nic":
+            yield port
 
 
 def _plugged(document: str, network: str, bridges: t.AbstractSet[str]) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import posixpath
 
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row, tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
 
-__all__ = ["POOL", "SHAPE", "skeleton"]
+__all__ = ["POOL", "SHAPE", "host", "skeleton"]
 
 SHAPE = Shape("pool")
 
@@ -28,6 +29,27 @@ POOL: row.Table = {
     "type": Row("./@type"),
     "path": Row("target/path", k.PATH, same=_same_path),
 }
+
+
+def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:
+    """The directories of other pools, and the guests with disks in this one."""
+    of_pools = [(pool, tree.parse(xml)) for pool, xml in raw.pools]
+    paths = [(root.findtext("target/path"), pool) for pool, root in of_pools if root.get("type") == "dir"]
+    directory = tree.parse(found.xml).findtext("target/path") if found else None
+    users = (_user(guest, documents, name, directory) for guest, documents in raw.guests)
+    return PoolHost(
+        {posixpath.normpath(path): pool for path, pool in paths if path},
+        tuple(user for user in users if user),
+        raw.obstacle,
+    )
+
+
+def _user(guest: str, documents: tuple[str, ...], pool: str, directory: str | None) -> PoolUser | None:
+    disks = [source for xml in documents for source in tree.parse(xml).iterfind("devices/disk/source")]
+    by_pool = any(source.get("pool") == pool for source in disks)
+    files = [posixpath.dirname(source.get("file") or "") for source in disks]
+    inside = directory is not None and posixpath.normpath(directory) in map(posixpath.normpath, filter(None, files))
+    return PoolUser(guest, by_pool) if by_pool or inside else None
 
 
 def skeleton(spec: Spec) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
-__all__ = ["Located", "files", "path_of", "sources"]
+__all__ = ["Located", "files", "of_backup", "of_snapshot", "path_of", "sources"]
 
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 
@@ -30,6 +30,31 @@ def files(xml: str) -> list[str]:
     root = parse(xml)
     found = [one.text for place in places for one in root.iterfind(place)]
     return [path for path in (*found, *(one.get("file") for one in root.iterfind("os/nvram/source"))) if path]
+
+
+def of_snapshot(xml: str) -> list[str]:
+    """The definitions in a snapshot's document, and one of the files that it is in itself."""
+    root = parse(xml)
+    kept = [one for tag in ("domain", "inactiveDomain") for one in root.findall(tag)]
+    return [*map(text, kept), text(_holder(root.findall("disks/disk"), root.findall("memory[@file]")))]
+
+
+def of_backup(xml: str) -> str:
+    """A definition with the files that a backup job writes."""
+    disks = parse(xml).findall("disks/disk")
+    for written in [one for disk in disks for tag in ("target", "scratch") for one in disk.findall(tag)]:
+        written.tag = "source"
+    return text(_holder(disks, []))
+
+
+def _holder(disks: t.Sequence[Element], memory: t.Sequence[Element]) -> Element:
+    """A definition with these disks; a file with memory is one more."""
+    root = parse("<domain><devices/></domain>")
+    devices = root.find("devices")
+    devices.extend(disks)
+    for one in memory:
+        make(make(devices, "disk"), "source", file=one.get("file"))
+    return root
 
 
 def path_of(source: Element, located: Located) -> str | None:

@@ -37,6 +37,7 @@ def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, s
         *_mirrored(parse(before), root, wanted, changed),
         *_listed_twice(root, wanted),
         *_controllers(root, wanted),
+        *_without_usb(root),
     ]
     found += constraints.misfits(domain.DOMAIN, wanted.fields, root, changed)
     for rule, fields in _RULES.items():
@@ -99,6 +100,23 @@ def _controllers(root: Element, wanted: GuestSpec) -> Problems:
                 f"controllers[{item.name}]",
                 "devices are attached to it, or other controllers follow it; remove those first",
             )
+
+
+_USB_DEVICES = (
+    "devices/disk[target/@bus='usb'] | devices/hub[@type='usb'] | devices/hostdev[@type='usb'] | "
+    "devices/input[@bus='usb'] | devices/redirdev[@bus='usb'] | devices/sound[@model='usb'] | "
+    "devices/serial[target/@type='usb-serial']"
+)
+_NO_USB = "devices/controller[@type='usb'][@model='none']"
+
+
+def _without_usb(root: Element) -> Problems:
+    """libvirt refuses devices on a bus that is turned off."""
+    devices = root.xpath(_USB_DEVICES)
+    if devices and root.xpath(_NO_USB):
+        kinds = ", ".join(dict.fromkeys(str(one.tag) for one in devices))
+        reason = f"model none turns USB off, and the guest is to have devices on USB ({kinds})"
+        yield "controllers[usb-0]", f"{reason}; set another model such as qemu-xhci, or choose another bus for them"
 
 
 def _used_controllers(root: Element) -> t.Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 from pathlib import Path
 
@@ -101,3 +102,27 @@ def test_a_rotation_renews_unless_it_revokes(tmp_path: Path, arguments: dict[str
     [play] = yaml.safe_load((ROLES.parent / "playbooks/rotate_certificates.yml").read_text())
     known = {**play["tasks"][-1]["vars"], "virt_asked": {"arguments": {"authority": False, **arguments}}}
     assert value(tmp_path, "pki_renew", [], known) is renews
+
+
+@pytest.mark.parametrize(
+    ("ahead_days", "fits"), [(0, True), (-0.9, True), (-1.1, False), (300, True), (400, False), (-9000, False)]
+)
+def test_a_check_refuses_a_host_whose_clock_the_run_would_refuse(tmp_path: Path, ahead_days: float, fits: bool) -> None:
+    """A certificate is valid from a day before the controller's time on, for `pki_days`."""
+    files = [ROLES / "pki" / part / "main.yml" for part in ("defaults", "vars")]
+    known = {"__pki_clock": {"stdout": str(int(time.time() + ahead_days * 86400))}, "pki_days": 365}
+    assert value(tmp_path, "__pki_valid_there | bool", files, known) is fits
+
+
+def test_the_clock_is_read_only_where_a_check_would_issue_certificates() -> None:
+    tasks = yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text())
+    names = [task["name"] for task in tasks]
+    at = names.index("Read the clock of a host that is to get certificates")
+    assert (
+        names[at - 1] == "Issue certificates"
+        and names[at + 1] == "Refuse a host where new certificates would not be valid"
+    )
+    assert (
+        tasks[at]["when"] == "ansible_check_mode and __pki_tls.renewed | length > 0"
+        and tasks[at]["check_mode"] is False
+    )

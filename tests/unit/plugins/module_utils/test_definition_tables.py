@@ -100,6 +100,27 @@ CHANNEL = "<channel type='pty'><target type='virtio' name='a'/>{}</channel>"
 VIRTIO_CONSOLE = "<console type='pty'><target type='virtio' port='0'/></console>"
 
 
+USB_OFF = "<controller type='usb' index='0' model='none'/>"
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ({"disks": [{"name": "stick", "source": "/srv/a", "bus": "usb"}]}, "disk"),
+        ({"inputs": [{"type": "tablet", "bus": "usb"}]}, "input"),
+        ({"hostdevs": [{"name": "key", "type": "usb", "vendor": "0x1234", "product": "0x5678"}]}, "hostdev"),
+        ({"disks": [{"name": "data", "source": "/srv/a", "bus": "virtio"}]}, ""),
+        (TITLE, ""),
+    ],
+)
+def test_devices_on_a_bus_that_is_turned_off(options: dict[str, t.Any], kinds: str) -> None:
+    assert not problems(guest(controllers("usb", 0)), options)
+    told = problems(guest(USB_OFF), options)
+    assert [kinds] * bool(kinds) == [one.partition("(")[2].partition(")")[0] for one in told]
+    more = {"controllers": [{"type": "usb", "index": 0, "model": "qemu-xhci"}]}
+    assert not problems(guest(USB_OFF), {**options, **more})
+
+
 def placed(kind: str, controller: int) -> str:
     """An address."""
     return f"<address type='{kind}' controller='{controller}' bus='0' target='0' unit='0'/>"

@@ -94,6 +94,11 @@ def test_what_it_is_plugged_into_is_there(bridges: set[str] | None, networks: se
         guest_options.check_links("create web1", nics, bridges, networks)
 
 
+def test_the_kernel_does_not_know_bridges_of_open_vswitch() -> None:
+    nic = Item("eth0", fields={"type": "bridge", "bridge": "ovs0", "virtualport": "openvswitch"})
+    guest_options.check_links("create web1", [nic], set(), set())
+
+
 IMAGE, OTHER = "debian-12.qcow2", "centos.qcow2"
 GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields={"device": "cdrom"})
 

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
@@ -60,6 +61,10 @@ class Host:
     def links(self) -> tuple[set[str] | None, set[str]]:
         self.asked.add("links")
         return {"br0"}, {"default"}
+
+    def lacking(self, needs: Needs) -> Lacking:
+        self.asked.add("lacking")
+        return Lacking()
 
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
@@ -138,7 +143,7 @@ def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
 def test_a_new_guest() -> None:
     host = Host()
     plan = planned(host, vcpus=1, memory="512MiB", state="running")
-    assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system"}
+    assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "lacking"}
     assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
     assert plan.uuid == UUID
 

@@ -244,3 +244,41 @@ def test_a_restart_brings_what_has_no_slot() -> None:
     answer = planned(allow_restart=True)
     assert [type(step) for step in answer.steps] == [steps.Define, steps.Shutdown, steps.Start]
     assert not answer.pending and not answer.notes
+
+
+STICK, KEY = Plug("disk", "usb", drive="disk"), Plug("hostdev", "usb")
+HUB = "<hub type='usb'><address type='usb' bus='0' port='1'/></hub>"
+
+
+@pytest.mark.parametrize(
+    ("devices", "free", "none"),
+    [
+        ("", 0, True),
+        ("<controller type='usb' model='none'/>", 0, True),
+        ("<controller type='usb' model='qemu-xhci'/>", 4, False),
+        ("<controller type='usb' model='qemu-xhci' ports='15'/>" + HUB, 22, False),
+        ("<controller type='usb' model='piix3-uhci'/><input><address type='usb' bus='0' port='1'/></input>", 1, False),
+        ("<controller type='usb' model='ich9-ehci1'/><controller type='usb' model='ich9-uhci1'/>", 6, False),
+        ("<controller type='usb' model='pci-ohci'/>" + "<disk><address type='usb'/></disk>" * 4, 0, False),
+        ("<controller type='usb' model='of-tomorrow'/>", None, False),
+        ("<controller type='usb'/>", None, False),
+    ],
+)
+def test_the_ports_of_usb(devices: str, free: int | None, *, none: bool) -> None:
+    found = q35(devices)
+    assert (found.usb, found.no_usb) == (free, none)
+
+
+@pytest.mark.parametrize("plug", [STICK, KEY])
+def test_a_usb_device_needs_a_port(plug: Plug) -> None:
+    def reasons(buses: Buses, *wanted: bool) -> list[tuple[str, str]]:
+        names = [(f"{number}", plugged) for number, plugged in enumerate(wanted)]
+        return list(plans.obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
+
+    two, full, unknown = (Buses({}, {}, usb=free) for free in (2, 0, None))
+    none = Buses({}, {}, usb=0, no_usb=True)
+    assert not reasons(two, True, True) and not reasons(unknown, True, True, True)
+    assert reasons(two, True, True, True) == [("2", "the running guest has no free USB port")]
+    assert not reasons(full, False, True)
+    assert reasons(none, True) == [("0", "the running guest has no USB controller")]
+    assert not plans.obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)

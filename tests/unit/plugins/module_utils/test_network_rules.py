@@ -7,8 +7,15 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.network import Neighbour, NetworkHost, User
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._model.network import (
+    Neighbour,
+    NetworkHost,
+    RawNetworkHost,
+    User,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser
 from ansible_collections.corral.virt.plugins.module_utils._plan import network, pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Case,
@@ -20,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Stop,
     Update,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml import network as network_xml
 
 Values = dict[str, t.Any]
 THERE = Found("u", persistent=True, autostart=False, xml="<network/>")
@@ -35,7 +43,7 @@ def told(
     before: Values | None = None,
     running: Values | None = None,
     live: Values | None = None,
-    host: NetworkHost | None = None,
+    host: NetworkHost | PoolHost | None = None,
     steps: t.Sequence[str] = (),
     state: str = "active",
     force: bool = False,
@@ -353,6 +361,27 @@ def test_nobody_is_cut_off_without_a_word() -> None:
     assert told(NAT, found=THERE, host=off) == [] == told(NAT, state="absent", host=off)
 
 
+def test_devices_that_are_no_guests_are_not_cut_off_without_a_word() -> None:
+    host = NetworkHost(strangers={"virbr1": ("tap a", "vethb"), "br0": ("eth0",)})
+    live: Values = {"found": ACTIVE, "running": {**NAT, "bridge": "virbr1"}, "host": host}
+    note = (
+        "devices that are no guest's lose bridge virbr1 of network lab: tap a, vethb; to put them on it again when it "
+        "runs: `ip link set 'tap a' master virbr1; ip link set vethb master virbr1`"
+    )
+    assert told(NAT, steps=["stop", "start"], **live) == [note] == told(NAT, steps=["stop"], state="inactive", **live)
+    assert told(NAT, steps=["define"], **live) == []
+    assert told(NAT, steps=["stop"], **{**live, "running": {**NAT, "bridge": "virbr2"}}) == []
+    assert told(BRIDGED, steps=["stop"], **{**live, "running": BRIDGED}) == [], "that bridge stays"
+
+
+def test_who_is_on_a_bridge() -> None:
+    guest = "<domain><devices><interface type='bridge'><target dev='vnet0'/></interface></devices></domain>"
+    ports = {"virbr1": ("mytap", "virbr1-nic", "vnet0"), "br0": ()}
+    raw = RawNetworkHost(frozenset(ports), (), (("web1", True, (guest,)),), 0, ports)
+    assert network_xml.host(raw, "lab", None).strangers == {"virbr1": ("mytap",), "br0": ()}
+    assert query.ports(["no-such-bridge"]) == {}
+
+
 MOVED = (
     "cannot move pool lab from /a to /b: the disks of guests would stay behind, and libvirt knows them by /a; if one of "
     "the two is a link to the other, set path: /a; if not, choose another name, or remove the pool first (state: absent "
@@ -417,6 +446,15 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "steps": ["stop"],
     },
     "_has_a_place": {"after": {"type": "dir"}},
+    "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost({"/b": "b"})},
+    "_can_be_made": {"after": {"path": "/b"}, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
+    "_keeps_no_guest_off": {
+        "after": {},
+        "before": {"type": "dir"},
+        "found": THERE,
+        "host": PoolHost(users=(PoolUser("web1", True),)),
+        "steps": ["stop"],
+    },
     "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},
     "_stays": {
         "after": {"type": "dir", "path": "/b"},

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, pools
+from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.pool import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import plan
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import pool as pool_xml
 
 XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"
 
@@ -98,3 +102,91 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
         }
         gone = run(state="absent")
         assert (gone["changed"], gone["pool"]) == (True, None)
+
+
+def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
+    """Notes of a plan."""
+    return list(plan(POOL, noun.spec(POOL, params(**wanted)), Facts(there, host)).notes)
+
+
+def test_a_directory_is_of_one_pool() -> None:
+    host = PoolHost(directories={"/srv/b": "b"})
+    with pytest.raises(Refused, match="cannot create pool a in /srv/b/: it is the directory of pool b; use that pool"):
+        noted(host, None, path="/srv/b/")
+    assert not noted(host, None, path="/srv/b/a") and not noted(host, None, state="absent")
+
+
+@pytest.mark.parametrize("state", ["active", "inactive"])
+def test_what_is_in_the_way_of_a_directory(state: str) -> None:
+    host = PoolHost(obstacle=lambda path: f"{path}-link")
+    assert not noted(host, HERE), "it runs"
+    if state == "inactive":
+        assert not noted(host, None, path="/srv/a", state=state)
+        return
+    with pytest.raises(
+        Refused, match=r"cannot start pool a in /srv/a: /srv/a-link is no directory.*; remove or mend it"
+    ):
+        noted(host, None, path="/srv/a", state=state)
+
+
+@pytest.mark.parametrize(("state", "there", "told"), [("absent", HERE, 2), ("inactive", HERE, 2), ("active", HERE, 0)])
+def test_guests_that_have_disks_in_it(state: str, there: Found, told: int) -> None:
+    host = PoolHost(users=(PoolUser("web2", by_pool=False), PoolUser("web1", by_pool=True)))
+    notes = noted(host, there, state=state)
+    both = [
+        "guests that name disks by pool a cannot start without it: web1",
+        "guests have disks in the directory of pool a, and keep them: web2",
+    ]
+    assert notes == both[:told]
+    assert not noted(host, None, state="absent")
+
+
+def test_who_uses_a_pool() -> None:
+    def guest(source: str) -> tuple[str, ...]:
+        return (f"<domain><devices><disk><source {source}/></disk></devices></domain>",)
+
+    guests = (
+        ("one", guest("pool='a' volume='x'")),
+        ("two", guest("file='/srv/a/x'")),
+        ("three", guest("file='/srv/a/b/x'") + guest("pool='b' volume='x'") + guest("dev='/dev/sda'")),
+    )
+    others = (
+        ("b", XML.format("dir", "/srv//b/")),
+        ("c", XML.format("logical", "/dev/vg")),
+        ("d", "<pool type='rbd'/>"),
+    )
+    host = pool_xml.host(RawPoolHost(others, guests), "a", HERE)
+    assert host.directories == {"/srv/b": "b"}
+    assert host.users == (PoolUser("one", by_pool=True), PoolUser("two", by_pool=False))
+    assert host.obstacle("/etc/passwd") is None
+    assert pool_xml.host(RawPoolHost(others, guests), "a", None).users == (PoolUser("one", by_pool=True),)
+
+
+def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path, blocked in (
+        ("", None),
+        ("/new/deep", None),
+        ("/link/new", None),
+        ("/file", "/file"),
+        ("/lost/a", "/lost"),
+    ):
+        assert present.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_what_libvirt_refuses_is_refused_before(
+    check_mode: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pools, "has_files_here", lambda _uri: True)
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    with opened("test:///default") as connection:
+        for path, reason in (
+            ("/default-pool", "directory of pool default-pool"),
+            (f"{tmp_path}/lost", "leads nowhere"),
+        ):
+            with pytest.raises(Refused, match=reason):
+                noun.converge(connection, POOL, LIBRARY, params(path), Gate(check_mode=check_mode))
+        assert [pool.name() for pool in connection.listAllStoragePools()] == ["default-pool"]

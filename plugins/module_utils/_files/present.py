@@ -1,0 +1,42 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which files and network devices this machine does not have."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+__all__ = ["missing", "missing_links", "obstacle"]
+
+
+def missing(paths: t.Iterable[str]) -> frozenset[str]:
+    """Those that are known to lead to nothing. Of what may not be seen nobody knows."""
+    return frozenset(path for path in paths if os.path.isabs(path) and _is_missing(path))
+
+
+def missing_links(names: t.Iterable[str]) -> frozenset[str]:
+    """Network devices of these names that there are not."""
+    return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}"))
+
+
+def obstacle(path: str) -> str | None:
+    """The first part of a path that is there and no directory, a link that leads nowhere for one; None without any."""
+    at = ""
+    for part in os.path.normpath(path).split("/")[1:]:
+        at = f"{at}/{part}"
+        if not os.path.isdir(at):
+            return at if os.path.lexists(at) else None
+    return None
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,44 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which networks and volumes libvirt does not have ready for a guest."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+
+__all__ = ["by_hand", "inactive", "lost"]
+
+
+def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
+    """Those of these networks that are not active, each with whether there is one."""
+    with explained("list the networks of", connection.getURI()):
+        there = connection.listAllNetworks()
+        active = {network.name() for network in there if network.isActive()}
+    names = {network.name() for network in there}
+    return {name: name in names for name in networks if name not in active}
+
+
+def by_hand(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+    """Those of these networks that do not start with the host."""
+    with explained("list the networks of", connection.getURI()):
+        there = [network for network in connection.listAllNetworks() if network.name() in networks]
+        return frozenset(network.name() for network in there if not network.autostart())
+
+
+def lost(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Those of these volumes (pool, name) that libvirt does not find, each with what it says."""
+    found: dict[tuple[str, str], str] = {}
+    gone = (libvirt.VIR_ERR_NO_STORAGE_POOL, libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_OPERATION_INVALID)
+    for pool, name in volumes:
+        try:
+            connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() not in gone:
+                with explained("find volume", f"{name} in pool {pool}"):
+                    raise
+            found[pool, name] = str(error.get_error_message())
+    return found

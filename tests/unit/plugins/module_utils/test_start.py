@@ -1,0 +1,104 @@
+"""What libvirt opens for a guest, and how a start is refused that it would refuse on each run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
+from ansible_collections.corral.virt.plugins.module_utils._xml import opened
+
+GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader><nvram template='/t'>/v</nvram></os>
+<metadata><x:disk xmlns:x='urn:x'><source file='/not/a/disk'/></x:disk></metadata><devices>
+<disk><source file='/a'/><backingStore><source file='/below'/></backingStore></disk>
+<disk><source dev='/dev/b'/></disk><disk><source pool='p' volume='n'/></disk><disk device='cdrom'/>
+<disk><source file='/maybe' startupPolicy='optional'/></disk><disk type='network'><source protocol='rbd'/></disk>
+<filesystem><source dir='/d'/></filesystem>
+<interface type='network'><source network='lan'/><virtualport type='openvswitch'/></interface>
+<interface type='bridge'><source bridge='br0'/></interface><interface type='direct'><source dev='eth7'/></interface>
+<interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>
+<interface type='hostdev'><rom file='/rom'/></interface></devices></domain>"""
+
+
+def test_needs_of_a_guest() -> None:
+    assert opened.needs(GUEST) == Needs(
+        networks=frozenset({"lan"}),
+        links=frozenset({"br0", "eth7"}),
+        files=frozenset({"/k", "/i", "/l", "/a", "/dev/b", "/d", "/rom"}),
+        volumes=frozenset({("p", "n")}),
+        templates={"/t": "/v"},
+    )
+
+
+def test_needs_of_a_device() -> None:
+    assert opened.needs("<disk><source file='/a'/></disk>") == Needs(files=frozenset({"/a"}))
+    assert opened.needs("<interface type='network'><source network='n'/></interface>").networks == {"n"}
+    assert opened.needs("<graphics type='vnc'/>") == Needs()
+
+
+@pytest.mark.parametrize(
+    ("nvram", "variables"),
+    [
+        ("<nvram template='/t'/>", ""),
+        ("<nvram template='/t'>/v</nvram>", "/v"),
+        ("<nvram template='/t' type='file'><source file='/w'/></nvram>", "/w"),
+    ],
+)
+def test_where_variables_are(nvram: str, variables: str) -> None:
+    assert opened.needs(f"<domain><os>{nvram}</os></domain>").templates == {"/t": variables}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "text"),
+    [
+        (Lacking(networks={"a lan": True}), "network a lan is not active; start it .* `virsh net-start 'a lan'`"),
+        (Lacking(networks={"lan": False}), "this host has no network lan; create the network with virt_network"),
+        (Lacking(links=frozenset({"br9"})), "this host has no network device br9; create the bridge with role"),
+        (Lacking(paths=frozenset({"/a"})), "/a does not exist; put it there"),
+        (Lacking(paths=frozenset({"/t", "/v"})), "/t does not exist; put it there"),
+        (Lacking(volumes={("p", "n"): "gone"}), r"volume n of pool p is not found \(gone\); create .*pool-refresh p`"),
+        (
+            Lacking(networks={"l": True}, paths=frozenset({"/a", "/dev/b"})),
+            "network l is not active, and /a does not exist, and /dev/b does not exist; start it .*; put it there.*",
+        ),
+    ],
+)
+def test_all_that_is_lacking_is_told(lacking: Lacking, text: str) -> None:
+    with pytest.raises(NotFound, match=f"^cannot start web1: {text}"):
+        start.check("start", "web1", opened.needs(GUEST), lacking)
+
+
+def test_a_disk_that_an_interrupted_run_was_making() -> None:
+    lacking = Lacking(paths=frozenset({"/a.making"}))
+    with pytest.raises(NotFound, match="an interrupted run left /a incomplete; list its disks again"):
+        start.check("start", "web1", Needs(files=lacking.paths), lacking)
+
+
+def test_variables_that_are_there_need_no_template() -> None:
+    start.check("start", "web1", opened.needs(GUEST), Lacking(paths=frozenset({"/t"})))
+    start.check("start", "web1", opened.needs(GUEST), Lacking(paths=frozenset({"/v"})))
+
+
+def test_what_is_made_before_is_not_needed() -> None:
+    both = [Needs(files=frozenset({"/a", "/b"})), Needs(networks=frozenset({"n"}))]
+    assert start.needed(both, made=["/a"]) == Needs(files=frozenset({"/b"}), networks=frozenset({"n"}))
+
+
+def test_only_a_start_is_looked_at() -> None:
+    lacking = Lacking(paths=frozenset({"/a"}))
+    start.check_steps("web1", [power_steps.Resume("web1")], lambda: pytest.fail("asked"))
+    with pytest.raises(NotFound, match="/a does not exist"):
+        start.check_steps("web1", [power_steps.Start("web1")], lambda: (Needs(files=frozenset({"/a"})), lacking))
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.touch()
+    link.symlink_to(tmp_path / "nowhere")
+    paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
+    assert present.missing(paths) == set(paths[1:4])
+    assert present.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
