@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import json
-import re
 import ssl
 import time
 import typing as t
