@@ -103,10 +103,12 @@ def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, d
             f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
             "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
         )
-    missing = [f"bridge {bridge}" for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
-    missing += [f"active virtual network {network}" for network in guest.networks if network not in dest.networks]
-    if missing:
-        yield f"{move.dest} has no {', no '.join(missing)}; create it there"
+    bridges = [bridge for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
+    if bridges:
+        yield f"{move.dest} has no bridge {', '.join(bridges)}; create it there with role corral.virt.bridge"
+    networks = [network for network in guest.networks if network not in dest.networks]
+    if networks:
+        yield f"{move.dest} has no active virtual network {', '.join(networks)}; create it there with virt_network"
 
 
 def _what_it_is_tied_to(
