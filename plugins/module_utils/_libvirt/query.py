@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
@@ -189,8 +190,8 @@ def node(connection: Connection) -> dict[str, t.Any]:
             "cores": cores,
             "threads": threads,
             "memory_mib": memory_mib,
-            "libvirt_version": _version(connection.getLibVersion()),
-            "hypervisor_version": _version(connection.getVersion()),
+            "libvirt_version": version.text(connection.getLibVersion()),
+            "hypervisor_version": version.text(connection.getVersion()),
             "kernel_version": os.uname().release if has_files_here(connection.getURI()) else None,
             "uri": connection.getURI(),
         }
@@ -237,7 +238,3 @@ def filters(connection: Connection) -> list[str] | None:
             if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
                 return None
             raise
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
