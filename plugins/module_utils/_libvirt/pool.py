@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Stored
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Start
 
 __all__ = ["LIBRARY"]
@@ -19,11 +20,10 @@ def _start(pool: t.Any, _step: NounStep) -> None:
     pool.create()
 
 
-LIBRARY = Library(
+_POOLS = Stored(
     what="storage pool",
     lookup="storagePoolLookup",
-    define="storagePoolDefineXML",
     missing="VIR_ERR_NO_STORAGE_POOL",
-    stored="VIR_STORAGE_XML_INACTIVE",
-    own={Start: _start},
+    flag="VIR_STORAGE_XML_INACTIVE",
 )
+LIBRARY = Library(_POOLS, define="storagePoolDefineXML", own={Start: _start})
