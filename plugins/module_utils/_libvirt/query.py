@@ -14,16 +14,12 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import NotFoun
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model import version
-from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
-    "LIBVIRT_SOURCES",
-    "addresses",
     "by_uuid",
     "capabilities",
-    "claims",
     "definition",
     "filters",
     "find",
@@ -40,8 +36,6 @@ __all__ = [
 ]
 
 T = t.TypeVar("T")
-
-LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
 
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
@@ -135,29 +129,6 @@ def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
             if ask():
                 kept.append(kind)
     return tuple(kept)
-
-
-def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
-    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside
-    it, leads nowhere.
-    """
-    return [claim.address for claim in claims(domain, source) if claim.mac in macs]
-
-
-def claims(domain: t.Any, source: str) -> list[AddressClaim]:
-    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
-
-    Only those that can be a host's own.
-    """
-    try:
-        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))
-    except libvirt.libvirtError:
-        return []  # no agent, no lease file: this source knows nothing, which is an answer
-    found = []
-    for nic in (known or {}).values():
-        reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
-        found += [AddressClaim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
-    return found
 
 
 def promised(connection: Connection, *, but: str) -> tuple[int, int]:
