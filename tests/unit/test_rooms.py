@@ -638,8 +638,8 @@ BUDGETS_KIB |= {
     "virt_bridge": 38,
     "virt_firewall": 29,
     "virt_daemon": 36,
-    "virt_addresses": 51,
-    "virt_query": 58,
+    "virt_addresses": 47,
+    "virt_query": 54,
 }
 
 

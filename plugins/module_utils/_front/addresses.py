@@ -26,7 +26,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import address_steps as steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
