@@ -16,18 +16,18 @@ HERE = {"virt_name": "web1", "virt_hypervisor": "h-1", "ansible_host": "10.0.0.7
 
 def created(
     *,
-    guest: dict[str, t.Any] = GUEST,
-    made: t.Any = SEEDED,
+    guest: dict[str, t.Any] | None = None,
+    made: t.Any,
     shown: dict[str, dict[str, t.Any]] | None = None,
     plugin: bool = True,
-    placed: dict[str, t.Any] = PLACED,
+    placed: dict[str, t.Any] | None = None,
     awaited: bool = True,
 ) -> dict[str, t.Any]:
     """In an inventory with hypervisor h-1, and guests on it."""
     guests = {"web1": HERE} if shown is None else shown
     groups = {"all": ["h-1", *guests], **({"on_h_1": [*guests], "guests_running": [*guests]} if plugin else {})}
     hostvars = {"h-1": {"__guests_result": made}, **guests}
-    return created_guest(guest, placed, groups, hostvars, awaited=awaited)
+    return created_guest(guest or GUEST, placed or PLACED, groups, hostvars, awaited=awaited)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_one_without_an_address_is_a_problem(shown: dict[str, dict[str, t.Any]])
 
 
 def test_one_that_was_not_placed_is_a_problem() -> None:
-    found = created(placed={**PLACED, "placements": {}})
+    found = created(made=None, placed={**PLACED, "placements": {}})
     assert found == {"shown": "web1", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
     assert FilterModule().filters() == {"created_guest": created_guest}
