@@ -40,13 +40,20 @@ class ActionModule(ActionBase):
         try:
             answers = selection.answers(options["results"])
             hosts = _hosts(arguments, answers, task_vars or {})
-            hit = selection.found(action, arguments, selection.copies(answers), hosts)
+            there = selection.copies(answers)
+            hit = selection.found(action, arguments, there, hosts)
             if options["expected"] is not None:
                 selection.check_expected(action, hit, options["expected"])
         except BadInput as error:
             raise AnsibleActionFail("; ".join(error.problems)) from error
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
-        return {**result, "changed": False, "guests": guests, "domains": _domains(action, arguments, hit)}
+        return {
+            **result,
+            "changed": False,
+            "guests": guests,
+            "domains": _domains(action, arguments, hit),
+            "namesakes": selection.namesakes(hit, there),
+        }
 
 
 def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> selection.Hosts:

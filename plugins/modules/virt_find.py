@@ -66,4 +66,9 @@ domains:
   returned: success
   type: dict
   sample: {hyper2: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, state: running}]}
+namesakes:
+  description: Names of these guests that hypervisors have more than once.
+  returned: success
+  type: list
+  elements: str
 """

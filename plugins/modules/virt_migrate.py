@@ -39,6 +39,14 @@ options:
   dest_uri:
     description: libvirt URI of the destination as the source reaches it. Defaults to V(qemu+tls://DEST/system).
     type: str
+  dest_links:
+    description:
+      - Network interfaces of O(dest), bridges among them, as M(corral.virt.virt_state_info) returns them. A guest whose
+        bridges are not among them is refused.
+      - Defaults to what the libvirt of O(dest) lists. On some distributions it lists none, and the bridges are not
+        checked.
+    type: list
+    elements: str
   state:
     description:
       - V(aborted) aborts a running migration of the guest to O(dest), and removes what an interrupted migration created

@@ -591,12 +591,13 @@ notes:
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
-OPTIONS = {**URI_OPTION, **noun.argument_spec(NETWORK)}
+OPTIONS = {**URI_OPTION, **argument_spec(NETWORK.words)}
 
 
 def main() -> None:

@@ -85,13 +85,12 @@ networks:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments, describe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY, leases, networks
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORKS, leases, networks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._noun.network_words import NETWORK_WORDS
 
 OPTIONS = {
     **URI_OPTION,
@@ -107,10 +106,10 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
             for network in networks(connection, module.params["name"]):
-                name, there = network.name(), found(network, LIBRARY)
-                row = {**noun.describe(NETWORK, name, there), "leases": leases(network)}
+                name, there = network.name(), found(network, NETWORKS)
+                row = {**describe(NETWORK_WORDS, name, there), "leases": leases(network)}
                 if module.params["arguments"]:
-                    row["arguments"] = arguments(NETWORK, name, there)
+                    row["arguments"] = arguments(NETWORK_WORDS, name, there)
                 rows.append(row)
     module.exit_json(changed=False, networks=rows)
 

@@ -79,12 +79,13 @@ notes: {description: Additional notes., returned: success, type: list, elements:
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
-OPTIONS = {**URI_OPTION, **noun.argument_spec(POOL)}
+OPTIONS = {**URI_OPTION, **argument_spec(POOL.words)}
 
 
 def main() -> None:

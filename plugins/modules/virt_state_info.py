@@ -26,6 +26,10 @@ options:
     description: Also return the tags of each guest.
     type: bool
     default: false
+  links:
+    description: Also return the names of the host's network interfaces.
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_domain_info
   - module: corral.virt.virt_find
@@ -47,6 +51,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clock: {description: "The host's time, in seconds since 1970.", returned: success, type: float}
+links:
+  description: Network interfaces of the host, bridges among them. V(null) if O(uri) leads to another machine.
+  returned: with O(links)
+  type: list
+  elements: str
 domains:
   description: The guests, by name.
   returned: success
@@ -65,7 +74,12 @@ from ansible_collections.corral.virt.plugins.module_utils._front import states
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
-OPTIONS = {**URI_OPTION, "name": {"type": "str"}, "tags": {"type": "bool", "default": False}}
+OPTIONS = {
+    **URI_OPTION,
+    "name": {"type": "str"},
+    "tags": {"type": "bool", "default": False},
+    "links": {"type": "bool", "default": False},
+}
 
 
 def main() -> None:
@@ -73,8 +87,8 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            found = states.of_guests(connection, name=module.params["name"], tags=module.params["tags"])
-    module.exit_json(changed=False, clock=time.time(), domains=found)
+            found = states.described(connection, module.params)
+    module.exit_json(changed=False, clock=time.time(), **found)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The TLS files of a hypervisor: read, decide, request, install."""
+"""The TLS files of a hypervisor: the front of `_front/tls_converge.py`."""
 
 from __future__ import annotations
 
@@ -280,116 +280,17 @@ requests:
   type: dict
 """
 
-import datetime
-import typing as t
-
-from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._files import daemon
-from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, trusts, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, Identity, TlsSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
-    Install,
-    Load,
-    Remember,
-    Request,
-    SetMode,
-    SetTrust,
-)
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-
-
-def now() -> datetime.datetime:
-    """What this host's clock says."""
-    return datetime.datetime.now(datetime.timezone.utc)
-
-
-class _Host:
-    """The certificates of one host: what there is, and how each step is done."""
-
-    def __init__(self, params: t.Mapping[str, t.Any], clock: t.Callable[[], datetime.datetime]) -> None:
-        self.root, self.clock = params["pki_dir"], clock
-        self.goals = wanted(params, trusts(params), group=files.group)
-
-    def found(self) -> dict[str, FoundTls]:
-        """By identity."""
-        return {name: self._read(goal) for name, goal in self.goals.items()}
-
-    def _read(self, goal: TlsSpec) -> FoundTls:
-        with files.explained(f"read the {goal.identity.name} certificates"):
-            return files.read(goal.identity, self.root, trust=goal.trust)
-
-    def request(self, identity: Identity) -> str:
-        """A new key, and the request for its certificates (PEM)."""
-        goal = self.goals[identity.name]
-        return files.request(identity, self.root, subject=goal.subject, names=goal.names)
-
-    def do(self, step: Step) -> str | None:
-        """Hand a step to the room that knows how; a request comes back as PEM."""
-        with files.explained(str(step)):
-            return t.cast("str | None", _DOERS[type(step)](self, step))
-
-
-_DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
-    Request: lambda host, step: host.request(step.identity),
-    Remember: lambda host, _step: daemon.remember(host.root, host.goals["libvirt"].trust),
-    Install: lambda host, step: install(step.wanted, host.root, certificate=step.certificate, now=host.clock()),
-    SetTrust: lambda host, step: install(step.wanted, host.root),
-    SetMode: lambda host, step: files.set_mode(
-        f"{host.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
-    ),
-    Load: lambda host, step: daemon.load(step.daemon, host.root, host.goals["libvirt"].trust),
-}
-
-
-def run(params: t.Mapping[str, t.Any], gate: Gate, clock: t.Callable[[], datetime.datetime] = now) -> dict[str, t.Any]:
-    """Fetch, plan, pass through the gate, report."""
-    plans.check_state(params["state"])
-    host = _Host(params, clock)
-    states = host.found()
-    plan = plans.plan(host.goals, states, params["certificates"] or {}, now=clock())
-    reading = _reading(params, host, states, plan.steps)
-    steps = [*plan.steps, *reading.now, *gate.foretell(reading.later)]
-    results = gate.run(steps, host.do)
-    states, changed = host.found(), [step for step in steps if step.changes]
-    return {
-        "changed": bool(changed),
-        "diff": _changes.diff(plan.changes),
-        "steps": [str(step) for step in changed],
-        "renewed": [step.identity.name for step in steps if isinstance(step, Request)],
-        "requests": {step.identity.name: csr for step, csr in zip(steps, results) if isinstance(step, Request)},
-        "certificates": {
-            name: {purpose: one.result() for purpose, one in state.certificates.items()}
-            for name, state in states.items()
-            if state.certificates
-        },
-        "trusts": {name: sorted(state.trusts) for name, state in states.items()},
-        "held": {name: list(state.held) for name, state in states.items()},
-        "crl": {
-            name: state.crl for name, state in states.items() if {*state.stands} - {*host.goals[name].trust.refuses}
-        },
-    }
-
-
-def _reading(
-    params: t.Mapping[str, t.Any], host: _Host, states: t.Mapping[str, FoundTls], steps: t.Sequence[Step]
-) -> plans.Reading:
-    """Steps that let the daemon read what is in place."""
-    if host.root != daemon.SYSTEM or "libvirt" not in host.goals:
-        return plans.Reading()
-    serving = daemon.serving(params["daemon"])
-    is_loaded = serving is None or daemon.is_loaded(host.root)
-    return plans.reading(steps, serving, has_files=bool(states["libvirt"].files), is_loaded=is_loaded)
 
 
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
-        module.exit_json(**run(module.params, Gate(check_mode=module.check_mode)))
+        module.exit_json(**converge(module.params, Gate(check_mode=module.check_mode)))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._front.tls import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import Request, SetMode, SetTrust, decide
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls import decide
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Request, SetMode, SetTrust
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import credentials
 from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import ip_addresses
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
@@ -231,8 +231,8 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
     heard()
     asked: dict[str, list[AddressClaim]] = {}
     for source in sources if state == "running" else ():
-        if source in query.LIBVIRT_SOURCES and source != "agent":
-            asked[source] = query.claims(item, source)
+        if source in ip_addresses.LIBVIRT_SOURCES and source != "agent":
+            asked[source] = ip_addresses.claims(item, source)
             heard()
         if asked.get(source) or (source in _MARKS and _MARKS[source] in xml):
             break

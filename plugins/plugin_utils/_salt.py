@@ -11,7 +11,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, noun
+from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, noun, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_guest, _salt_hosts
@@ -373,7 +373,7 @@ def _with_secrets(value: t.Any) -> t.Any:
 def _network(part: SaltPart, name: str, hosts: Hosts, found: _Variables, *, active: bool) -> None:
     network = _salt_hosts.network(part, name, active=active)
     part.left()
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(untagged(network))
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(untagged(network))
     problems = list(result.error_messages)
     if not problems:
         try:

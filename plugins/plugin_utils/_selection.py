@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated
 
-__all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern"]
+__all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern", "namesakes"]
 
 _CLOCKS_APART_S = 300
 _CLOCK_END_S = 2**40
@@ -135,6 +135,11 @@ def found(
     hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit)
     return hit
+
+
+def namesakes(hit: t.Iterable[HostedGuest], there: t.Sequence[HostedGuest]) -> list[str]:
+    """Names of the guests that are hit which other guests have, too."""
+    return sorted({copy.name for copy in hit if sum(other.name == copy.name for other in there) > 1})
 
 
 def check_expected(

@@ -218,16 +218,16 @@ def test_a_renamed_guest_is_known_by_its_new_name(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "other", "kept"),
+    ("action", "namesakes", "kept"),
     [
         ("purge", [], ["failed1", "theirs", "off1"]),
         ("change", [], ["web1", "failed1", "theirs", "off1"]),
         ("rename", [], ["failed1", "theirs", "web1"]),
-        ("rename", [{"name": "off1"}], ["web1", "failed1", "theirs", "off1"]),
+        ("rename", ["off1"], ["web1", "failed1", "theirs", "off1"]),
     ],
 )
 def test_a_hypervisor_makes_no_other_guest_forgotten(
-    action: str, other: list[dict[str, str]], kept: list[str], tmp_path: Path
+    action: str, namesakes: list[str], kept: list[str], tmp_path: Path
 ) -> None:
     """It says that it did something to theirs, which nobody asked for. The key of a name that another guest has, too, is
     anybody's.
@@ -235,16 +235,12 @@ def test_a_hypervisor_makes_no_other_guest_forgotten(
     play, known = Play(tmp_path), tmp_path / "known_hosts"
     known.write_text("".join(f"{name} {KEY}\n" for name in ("web1", "failed1", "theirs", "off1")))
     results: list[dict[str, t.Any]] = [{"name": "web1"}, {"name": "failed1", "failed": True}, {"name": "theirs"}]
-    there = {"virt_changed": {"results": results}, "virt_found": {"domains": [{"name": "off1"}]}}
-    play.hosts(hyper={"h1": there, "h2": {"virt_found": {"domains": other}}})
+    play.hosts(hyper={"h1": {"virt_changed": {"results": results}}, "h2": {"virt_changed": {"skipped": True}}})
     tasks = yaml.safe_load((payload.ROOT / "playbooks/tasks/change.yml").read_text())
     [update] = [task for task in tasks if "corral.virt.virt_known_hosts" in task]
-    chosen = {"domains": {"h1": [{"name": "web1"}, {"name": "failed1"}]}}
-    asked = {"arguments": {"guest": "off1"}}
-    play.run(
-        update,
-        vars={"virt_action": action, "virt_chosen": chosen, "virt_asked": asked, "guests_known_hosts": str(known)},
-    )
+    told = {"purge": {"state": "absent"}, "change": {}, "rename": {"renamed_from": "off1"}}[action]
+    chosen = {"domains": {"h1": [{"name": name, **told} for name in ("web1", "failed1")]}, "namesakes": namesakes}
+    play.run(update, vars={"virt_chosen": chosen, "guests_known_hosts": str(known)})
     assert sorted(line.split()[0] for line in known.read_text().splitlines()) == sorted(kept), play.stdout
 
 

@@ -340,7 +340,7 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     guest.undefine()
     other = connection.createXML(definition().replace(UUID, UUID.replace("1", "2")))
     with pytest.raises(NotFound, match=UUID):
-        blockjob.grow(connection, UUID, "vda", 1)
+        blockjob.grow(query.by_uuid(connection, UUID), "vda", 1)
     with pytest.raises(NotFound, match=UUID):
         blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
     with pytest.raises(NotFound, match=UUID):

@@ -244,7 +244,7 @@ def test_a_stored_inventory_is_not_waited_for(job: bool, tmp_path: Path) -> None
     [asked] = [task["when"] for task in checks if task["name"].startswith("Check that the inventory has the guests")]
     created = {"__guests_result": {"results": [{"name": "web1", "ssh_host_key": KEY}]}, "virt_host": {"host": {}}}
     known = {
-        "__virt_reached": create[0]["vars"]["__virt_reached"],
+        **create[0]["vars"],
         "__virt_guest": {"name": "web1", "state": "running"},
         "__guests_placed": {"placements": {"web1": "h1"}},
         "guest": "web1",
@@ -255,7 +255,7 @@ def test_a_stored_inventory_is_not_waited_for(job: bool, tmp_path: Path) -> None
     }
     found = value(
         tmp_path,
-        f"[__virt_reached, {' and '.join(f'({condition})' for condition in asked)}]",
+        f"[__virt_created.reached, {' and '.join(f'({condition})' for condition in asked)}]",
         [],
         known,
         host="h1",

@@ -198,6 +198,7 @@ def test_states_of_guests(tmp_path: Path) -> None:
     assert {guest["name"]: guest["tags"] for guest in tagged} == {"by-hand": [], "web1": ["front", "a < b"]}
     assert [guest["name"] for guest in run("virt_state_info", uri=uri, name="web1")["domains"]] == ["web1"]
     assert run("virt_state_info", uri=uri, name="nobody")["domains"] == []
+    assert "links" not in result and run("virt_state_info", uri=uri, links=True)["links"] is None, "nobody's host"
 
 
 def test_info_of_what_guests_do() -> None:

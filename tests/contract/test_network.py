@@ -12,9 +12,9 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import library, stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
@@ -45,7 +45,7 @@ def host() -> Iterator[t.Any]:
 
 def run(host: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     """Converge; options as Ansible hands them over."""
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(output)
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(output)
     assert not result.error_messages, result.error_messages
     gate = Gate(check_mode=check_mode)
     return noun.converge(host, NETWORK, LIBRARY, result.validated_parameters, gate)
@@ -199,9 +199,9 @@ def test_a_guest_on_another_bridge_is_not_on_the_network(alone: t.Any) -> None:
 def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:
     run(host, **{**EVERYTHING, "state": "active"})
     for name in ("default", "lab"):
-        found = stored.find(host, LIBRARY, name)
+        found = stored.find(host, LIBRARY.stored, name)
         assert found is not None
-        output = arguments(NETWORK, name, found)
+        output = arguments(NETWORK.words, name, found)
         assert output["ips"] and output["bridge"]
         result = run(host, **output)
         assert (result["changed"], result["pending"]) == (False, [])
@@ -222,7 +222,7 @@ def test_modules() -> None:
     ids=lambda step: type(step).__name__,
 )
 def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: NounStep) -> None:
-    do = stored.doer(host, LIBRARY, stored.find(host, LIBRARY, "default"))
+    do = library.doer(host, LIBRARY, stored.find(host, LIBRARY.stored, "default"))
     host.networkLookupByName("default").destroy()
     host.networkLookupByName("default").undefine()
     host.networkDefineXML("<network><name>default</name><ip address='192.0.2.1' prefix='24'/></network>").create()
@@ -233,7 +233,7 @@ def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, 
 
 
 def test_steps_act_on_what_they_defined(host: t.Any) -> None:
-    do = stored.doer(host, LIBRARY, None)
+    do = library.doer(host, LIBRARY, None)
     do(Define("network", "new", "<network><name>new</name></network>"))
     uuid = host.networkLookupByName("new").UUIDString()
     host.networkLookupByName("new").undefine()

@@ -62,12 +62,12 @@ def test_create_waits_for_a_guest_that_lets_somebody_in(
     }
     play.hosts(hyper={"h-1": {"__guests_result": {"results": results}}}, guests_running=guests, on_h_1=guests)
     *_before, check, reach = CREATE["tasks"]
-    told = {"told": {"waited": "{{ __virt_shown }}"}}
+    told = {"told": {"waited": "{{ __virt_created.shown }}"}}
     placed = {"guest": "web1", "__guests_placed": {"placements": {"web1": "h-1"}}}
     found = play.run(
         check,
         {"ansible.builtin.set_fact": told, "when": reach["when"], "delegate_to": reach["delegate_to"]},
-        vars={**CREATE["vars"], "__virt_guest": wish, **placed},
+        vars={**CREATE["vars"], "__virt_guest": {"name": "web1", **wish}, **placed},
         options=options,
     )
     assert found == {"h-1": {"waited": "web1.here"} if reached else {}}
@@ -91,6 +91,6 @@ def test_create_is_red_without_a_guest_to_reach(
     play.hosts(hyper={"h1": {"__guests_result": made}}, guests_running=known)
     [check] = [task for task in CREATE["tasks"] if "ansible.builtin.assert" in task]
     answer = {"placements": placed, "explained": ["web1: no hypervisor fits"]}
-    more = {"guest": "web1", "__virt_guest": {"state": "running"}, "__guests_placed": answer}
+    more = {"guest": "web1", "__virt_guest": {"name": "web1", "state": "running"}, "__guests_placed": answer}
     assert bool(play.ends(check, vars={**CREATE["vars"], **more})) == bool(why)
     assert why in " ".join(play.stdout.split())

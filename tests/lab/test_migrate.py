@@ -382,7 +382,9 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
     assert "no migration of this guest created it" in printed
     lab.on(there(here), f"rm {IMAGES}/odd-system.qcow2")
     printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
-    assert "has no bridge br9" in printed
+    assert "has no bridge br9; create it there with role corral.virt.bridge" in printed
+    options = json.dumps({"name": "odd", "dest": there(here), "dest_links": ["br0", "lo"]})
+    assert "has no bridge br9" in lab.run("ansible", here, "-m", "corral.virt.virt_migrate", "-a", options, ok=False)
     assert "odd" not in lab.on(there(here), f"ls {IMAGES}; virsh list --all --name")
 
 

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.tests.tools import payload
 
@@ -41,9 +41,9 @@ WITH_THEIR_DOER = {
 SEVERAL = {
     "_plan.host_steps.WriteFile": (3, "a firewall's file is checked by its program, a daemon's has a mode"),
     "_plan.noun.Start": (2, "a pool's directory may be missing"),
-    "_plan.tls.Request": (2, "a host sends its request away; the controller signs its own at once"),
-    "_plan.tls.SetMode": (2, "the files of a host, and those of the controller"),
-    "_plan.tls.SetTrust": (2, "the files of a host, and those of the controller"),
+    "_plan.tls_steps.Request": (2, "a host sends its request away; the controller signs its own at once"),
+    "_plan.tls_steps.SetMode": (2, "the files of a host, and those of the controller"),
+    "_plan.tls_steps.SetTrust": (2, "the files of a host, and those of the controller"),
 }
 
 

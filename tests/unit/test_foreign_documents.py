@@ -19,7 +19,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_arguments
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_arguments, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported as import_of
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
@@ -118,15 +118,15 @@ def network(xml: str) -> str:
 
 def network_import(xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    output = noun_arguments.arguments(NETWORK, "any", Found("", True, False, xml))
-    result = ArgumentSpecValidator(noun.argument_spec(NETWORK)).validate(output)
+    output = noun_arguments.arguments(NETWORK.words, "any", Found("", True, False, xml))
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(output)
     assert not result.error_messages
     return noun.spec(NETWORK, result.validated_parameters).fields
 
 
 def network_changes(xml: str, fields: t.Mapping[str, t.Any]) -> str:
     """What an edit makes of a network; empty when it is left as it was."""
-    after = document.edit(xml, fields, table=NETWORK.table, shape=NETWORK.shape, finish=NETWORK.finish)
+    after = document.edit(xml, fields, table=NETWORK.words.table, shape=NETWORK.shape, finish=NETWORK.finish)
     if after.changes:
         return "; ".join(map(str, after.changes))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"

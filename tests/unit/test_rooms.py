@@ -144,7 +144,7 @@ IN_WORDS = {
     "module_utils/_front/domain_options.py:_dictionary": "what Ansible's own validator finds, with its place",
     "module_utils/_front/domain_options.py:spec_problems": "the same",
     "module_utils/_front/domain_options.py:wanted": "what the constraints of `_xml/` find, with its place",
-    "module_utils/_front/noun.py:spec": "the same",
+    "module_utils/_front/noun_options.py:fields": "the same",
     "module_utils/_front/options.py:problem": "what a row's kind finds, with its place and value",
     "module_utils/_front/options.py:items_of": "a name that comes twice is lost once the entries are read by name",
 }
@@ -647,7 +647,7 @@ BUDGETS_KIB = {
 BUDGETS_KIB |= {
     "virt_pool": 62,
     "virt_network": 76,
-    "virt_network_info": 74,
+    "virt_network_info": 45,
 }  # nouns by table: rows, their options and the stages of a plan
 BUDGETS_KIB |= {"virt_migrate": 162, "virt_migrations": 161, "virt_tls": 45}
 BUDGETS_KIB |= {
@@ -656,8 +656,8 @@ BUDGETS_KIB |= {
     "virt_bridge": 38,
     "virt_firewall": 29,
     "virt_daemon": 36,
-    "virt_addresses": 51,
-    "virt_query": 58,
+    "virt_addresses": 47,
+    "virt_query": 54,
 }
 
 

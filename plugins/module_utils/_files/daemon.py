@@ -25,9 +25,8 @@ from ansible_collections.corral.virt.plugins.module_utils._files.command import 
 from ansible_collections.corral.virt.plugins.module_utils._model.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, Trust
 
-__all__ = ["DAEMONS", "SYSTEM", "is_loaded", "load", "remember", "serving"]
+__all__ = ["DAEMONS", "is_loaded", "load", "remember", "serving"]
 
-SYSTEM = "/etc/pki"  # the only place where daemons look
 DAEMONS = ("libvirtd", "virtproxyd")
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp, proc(5)
 _COMMAND_S = 30

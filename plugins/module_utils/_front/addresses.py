@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import neighbours, tap
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, query, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import ip_addresses, metadata, query, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
@@ -26,7 +26,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import frame, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import address_steps as steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
@@ -93,7 +94,7 @@ def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.An
         if state == "running" and (names is None or item.name() in names):
             with contextlib.suppress(NotFound), explained("read guest", item.name()):
                 _report, root = summary.read(item.XMLDesc())
-                known = query.addresses(item, "lease", summary.macs(root))
+                known = ip_addresses.addresses(item, "lease", summary.macs(root))
                 found.append({"name": item.name(), "uuid": item.UUIDString(), "addresses": known, "refused": []})
     return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
 
@@ -232,7 +233,7 @@ class _Search:
                 item = query.by_uuid(self.connection, uuid)
                 for source in ("lease", *(() if self.here else ("arp",))):
                     if search.source in ("any", source):
-                        self._claim(uuid, query.claims(item, source))
+                        self._claim(uuid, ip_addresses.claims(item, source))
             if search.source in ("any", "agent") and uuid in self.connected:
                 self.agents.ask(uuid)
         for (device, address), mac in self.links.neighbours.items():

@@ -265,7 +265,9 @@ _DOERS: dict[type[plans.CloneStep], t.Callable[[_Work, t.Any], None]] = {
     plans.Copy: _copy,
     plans.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
     plans.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
-    plans.GrowLive: lambda work, step: blockjob.grow(work.connection, step.uuid, step.target, step.size_bytes),
+    plans.GrowLive: lambda work, step: blockjob.grow(
+        query.by_uuid(work.connection, step.uuid), step.target, step.size_bytes
+    ),
     plans.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
     plans.RebaseDisk: _rebase,
     plans.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),

@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import ip_addresses, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
@@ -58,8 +58,8 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
     )
     if addresses != "none" and state == "running":
         macs = summary.macs(root)
-        sources = query.LIBVIRT_SOURCES if addresses == "any" else (addresses,)
-        known = [found for source in sources for found in query.addresses(item, source, macs)]
+        sources = ip_addresses.LIBVIRT_SOURCES if addresses == "any" else (addresses,)
+        known = [found for source in sources for found in ip_addresses.addresses(item, source, macs)]
         report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
     return report
 

@@ -37,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import M
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import (
     check,
     check_local,
+    dest_links,
     dest_uri,
     tuning,
 )
@@ -158,6 +159,7 @@ class _Run:
             looks.host(endpoints.source),
             looks.host(endpoints.dest),
         )
+        dest = dataclasses.replace(dest, links=dest_links(self.params, dest.links))
         there = query.find(endpoints.dest, name) if found is None and name in dest.guests else None
         recorded, guest = record.of(found or there), found or there
         begun = verdicts.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])

@@ -17,6 +17,7 @@ OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
     "dest": {"type": "str", "required": True},
     "dest_uri": {"type": "str"},
+    "dest_links": {"type": "list", "elements": "str"},
     "state": {"type": "str", "choices": ["present", "aborted"], "default": "present"},
     "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
     "storage": {"type": "str", "choices": list(MODES), "default": "auto"},

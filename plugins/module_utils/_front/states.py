@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Names, UUIDs and states of guests, and their tags: without the model of a guest, so that little travels to a host."""
+"""Names, UUIDs and states of guests, their tags, and the links of their host: without the model of a guest, so that
+little travels to a host.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,20 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._files import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["of_guests"]
+__all__ = ["described", "of_guests"]
+
+
+def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What the options ask for."""
+    guests = of_guests(connection, name=params["name"], tags=params["tags"])
+    if not params["links"]:
+        return {"domains": guests}
+    return {"domains": guests, "links": interfaces.names() if has_files_here(connection.getURI()) else None}
 
 
 def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False) -> list[dict[str, t.Any]]:

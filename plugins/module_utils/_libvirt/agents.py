@@ -12,7 +12,7 @@ import threading
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import ip_addresses, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim
 
@@ -79,5 +79,5 @@ class Agents:
         for uuid in iter(self._work.get, None):
             claims: list[AddressClaim] = []
             with contextlib.suppress(VirtError):
-                claims = query.claims(query.by_uuid(connection, uuid), "agent")
+                claims = ip_addresses.claims(query.by_uuid(connection, uuid), "agent")
             self._answers.put((uuid, claims))

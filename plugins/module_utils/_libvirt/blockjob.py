@@ -21,9 +21,8 @@ __all__ = ["grow", "pull"]
 _LOOK_S = 0.5  # progress; the end comes as an event
 
 
-def grow(connection: Connection, uuid: str, target: str, size_bytes: int) -> None:
+def grow(domain: t.Any, target: str, size_bytes: int) -> None:
     """Enlarge a disk of a running guest."""
-    domain = query.by_uuid(connection, uuid)
     with explained(f"grow disk {target} of", domain.name()):
         domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Timeout
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata, power, storage, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
+    blockjob,
+    definition,
+    metadata,
+    power,
+    storage,
+    wait,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
@@ -148,11 +155,6 @@ def _grow(connection: Connection, step: steps.GrowDisk) -> None:
         connection.storageVolLookupByPath(step.path).resize(step.size_bytes)
 
 
-def _grow_running(domain: t.Any, step: steps.GrowRunningDisk) -> None:
-    with explained("grow disk", step.path):
-        domain.blockResize(step.target, step.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
-
-
 _ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] = {
     # libvirt refuses the name of another UUID
     steps.Define: lambda connection, step: definition.define(connection, step.guest, step.xml),
@@ -176,6 +178,6 @@ _ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     steps.SetIothreads: _set_iothreads,
     steps.SetLifecycle: _set_lifecycle,
     steps.SetStatsPeriod: _set_stats_period,
-    steps.GrowRunningDisk: _grow_running,
+    steps.GrowRunningDisk: lambda domain, step: blockjob.grow(domain, step.target, step.size_bytes),
     steps.RecordAddresses: lambda domain, step: metadata.set_addresses(domain, step.xml),
 }

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Virtual networks as libvirt names them, and what surrounds them."""
+"""What is done to virtual networks, and what surrounds them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORKS
 from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Update
 
-__all__ = ["LIBRARY", "leases", "networks"]
+__all__ = ["LIBRARY"]
 
 _COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
 
@@ -41,7 +43,7 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
         tuple(networks),
         tuple(query.of_all(connection, _guest)),
         connection.getLibVersion(),
-        query.ports(bridges or ()),
+        query.ports(bridges or ()) if has_files_here(connection.getURI()) else {},
     )
 
 
@@ -52,39 +54,4 @@ def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
     return found.name, found.active, (found.xml, *live)
 
 
-def networks(connection: Connection, name: str | None) -> list[t.Any]:
-    """libvirt's objects, by name: all, or the one of that name."""
-    with explained("list the networks of", connection.getURI()):
-        found = connection.listAllNetworks()
-    named = [network for network in found if name is None or network.name() == name]
-    return sorted(named, key=lambda network: str(network.name()))
-
-
-def leases(network: t.Any) -> list[dict[str, t.Any]]:
-    """Addresses that its DHCP server has given away; none where libvirt runs no such server."""
-    try:
-        found = network.DHCPLeases() if network.isActive() else []
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            with explained("read the leases of network", network.name()):
-                raise
-        return []
-    names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}
-    return [
-        {
-            **{ours: lease.get(theirs) for theirs, ours in names.items()},
-            "expires": lease.get("expirytime"),
-        }
-        for lease in found
-    ]
-
-
-LIBRARY = Library(
-    what="network",
-    lookup="networkLookup",
-    define="networkDefineXML",
-    missing="VIR_ERR_NO_NETWORK",
-    stored="VIR_NETWORK_XML_INACTIVE",
-    own={Update: _update},
-    host=_host,
-)
+LIBRARY = Library(NETWORKS, define="networkDefineXML", own={Update: _update}, host=_host)

@@ -10,7 +10,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Stored
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Start
 
@@ -35,12 +36,10 @@ def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
     return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
-LIBRARY = Library(
+_POOLS = Stored(
     what="storage pool",
     lookup="storagePoolLookup",
-    define="storagePoolDefineXML",
     missing="VIR_ERR_NO_STORAGE_POOL",
-    stored="VIR_STORAGE_XML_INACTIVE",
-    own={Start: _start},
-    host=_host,
+    flag="VIR_STORAGE_XML_INACTIVE",
 )
+LIBRARY = Library(_POOLS, define="storagePoolDefineXML", own={Start: _start}, host=_host)

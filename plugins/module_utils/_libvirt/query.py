@@ -13,17 +13,14 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim, host_address
+from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
-    "LIBVIRT_SOURCES",
-    "addresses",
     "backup_xml",
     "by_uuid",
     "capabilities",
-    "claims",
     "definition",
     "filters",
     "find",
@@ -42,8 +39,6 @@ __all__ = [
 ]
 
 T = t.TypeVar("T")
-
-LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
 
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
@@ -158,29 +153,6 @@ def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
-    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside
-    it, leads nowhere.
-    """
-    return [claim.address for claim in claims(domain, source) if claim.mac in macs]
-
-
-def claims(domain: t.Any, source: str) -> list[AddressClaim]:
-    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
-
-    Only those that can be a host's own.
-    """
-    try:
-        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))
-    except libvirt.libvirtError:
-        return []  # no agent, no lease file: this source knows nothing, which is an answer
-    found = []
-    for nic in (known or {}).values():
-        reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
-        found += [AddressClaim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
-    return found
-
-
 def promised(connection: Connection, *, but: str) -> tuple[int, int]:
     """MiB and vCPUs of all guests but one that hold memory, or start with the host."""
 
@@ -211,8 +183,8 @@ def node(connection: Connection) -> dict[str, t.Any]:
             "cores": cores,
             "threads": threads,
             "memory_mib": memory_mib,
-            "libvirt_version": _version(connection.getLibVersion()),
-            "hypervisor_version": _version(connection.getVersion()),
+            "libvirt_version": version.text(connection.getLibVersion()),
+            "hypervisor_version": version.text(connection.getVersion()),
             "kernel_version": os.uname().release if has_files_here(connection.getURI()) else None,
             "uri": connection.getURI(),
         }
@@ -268,7 +240,3 @@ def filters(connection: Connection) -> list[str] | None:
             if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
                 return None
             raise
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"

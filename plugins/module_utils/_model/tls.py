@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["AUTHORITIES", "CONTROLLER", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
+__all__ = ["AUTHORITIES", "CONTROLLER", "DAEMONS_PLACE", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
 __all__ += [
     "Certificate",
     "FoundTls",
@@ -28,6 +28,7 @@ __all__ += [
     "usages",
 ]
 
+DAEMONS_PLACE = "/etc/pki"  # the only one where libvirt's daemons look
 ORGANIZATION = "corral.virt"
 KEY_BITS = 3072  # of RSA keys
 # Who signs for whom: QEMU's keys are within reach of its guests, so what vouches for them vouches for nobody else.

@@ -15,11 +15,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.start import Needs
-from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
-    cloning,
     guest_options,
     live,
     power,
@@ -37,9 +35,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.domain import Gu
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.seeding import Seeding
-from ansible_collections.corral.virt.plugins.module_utils._units import check_name, derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
-    cloned,
     disk,
     domain,
     graphics,
@@ -50,7 +47,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     nwfilter,
     opened,
     record,
-    summary,
     validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -65,8 +61,13 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
     recorded = record.read(found.xml) if found else {}
     power.check_state(wanted, found, moving=bool(recorded.get("moving")))
-    plan_state = guest_removal.plan if wanted.state == "absent" else _plan_present
-    result = plan_state(wanted, found, recorded, host)
+    if wanted.state == "absent":
+        # compiled only where it is needed
+        from ansible_collections.corral.virt.plugins.module_utils._noun import guest_removal
+
+        result = guest_removal.plan(wanted, found, recorded, host)
+    else:
+        result = _plan_present(wanted, found, recorded, host)
     if step is None:
         return result
     return dataclasses.replace(
@@ -180,15 +181,12 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[st
     running = sources(found.live_xml, host.located) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
     original = None
-    if recorded.get("copying"):
-        if not wanted.clone_of:
-            cloning.refuse_half(wanted)
-        original = _original(wanted, host)
-        begun = {name: device.path for name, device in known.devices.items()}
-        wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), recorded, begun)
-    wanted = _with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
-    if recorded.get("copy_of") and (original or wanted.seed):
-        wanted = _with_clone_seed(wanted, found.xml, found.uuid, original)
+    if recorded.get("copying") or recorded.get("copy_of"):
+        from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
+
+        wanted, original = guest_clone.existing(wanted, found, recorded, known, host)
+    else:
+        wanted = guest_options.with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
     remember = {"copying": ()} if original else {}
     return _Subject(
         disk_plans.resumed(wanted, known), found, found.uuid, found.xml, recorded, known, original, remember
@@ -214,42 +212,16 @@ def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
         without=new.brought(wanted.xml) | guest_options.unwanted_devices(wanted),
         ports=ports,
     )
-    return _Subject(_with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
+    return _Subject(guest_options.with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
 
 
 def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
     """A new clone: the definition of its original, with an identity and disks of its own."""
-    original, uuid = _original(wanted, host), wanted.uuid or host.new_uuid()
-    base = cloned.document(original.xml, name=wanted.name, uuid=uuid)
-    if wanted.interfaces:
-        guest_options.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
-    wanted = guest_options.completed(cloning.described(wanted, cloned.disks(original.xml)), domain.sizes(base))
-    wanted = _with_clone_seed(_with_macs(wanted, uuid), base, uuid, original)
+    from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
+
+    uuid = wanted.uuid or host.new_uuid()
+    wanted, base, original = guest_clone.created(wanted, uuid, host)
     return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
-
-
-def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
-    found = host.find(t.cast(str, wanted.clone_of))
-    if found is None:
-        return cloning.checked(wanted, None, managed_state=(), recorded={}, seed=False)
-    recorded, seed = record.read(found.xml), "seed" in disk.by_name(found.xml)
-    return cloning.checked(wanted, found, managed_state=host.managed_state(found.uuid), recorded=recorded, seed=seed)
-
-
-def _with_clone_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
-    """The guest with a seed for the interfaces of the clone."""
-    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
-    macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
-    return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)
-
-
-def _with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
-    """Give new interfaces a stable MAC address; existing ones keep theirs."""
-    named = [
-        item if ":" in item.name else dataclasses.replace(item, when_made={"mac": derived_mac(uuid, item.name)})
-        for item in wanted.interfaces or ()
-    ]
-    return wanted.with_fields(interfaces=tuple(named)) if named else wanted
 
 
 def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
@@ -309,7 +281,9 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     if connected:
         guest_options.check_links(f"change {wanted.name}", connected, *host.links())
     if subject.original:
-        cloning.check_files(wanted, *map(cloned.own_files, (subject.original.xml, stored.xml)))
+        from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
+
+        guest_clone.check_files(wanted, subject.original, stored.xml)
     before, after = parse(subject.base), parse(stored.xml)
     _check_filters(wanted, interface.filters(before), interface.filters(after), host)
     notes = displays.check(wanted, graphics.displays(before), graphics.displays(after), host.displays)

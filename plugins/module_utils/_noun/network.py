@@ -6,24 +6,21 @@
 
 from __future__ import annotations
 
+from ansible_collections.corral.virt.plugins.module_utils._noun.network_words import NETWORK_WORDS
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._plan.network import LIVE, RULES
-from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK as TABLE
-from ansible_collections.corral.virt.plugins.module_utils._xml.network import SHAPE, finish, host, skeleton
+from ansible_collections.corral.virt.plugins.module_utils._xml.network_document import SHAPE, finish, host, skeleton
 
 __all__ = ["NETWORK"]
 
 NETWORK = Noun(
-    kind="network",
-    table=TABLE,
+    words=NETWORK_WORDS,
     shape=SHAPE,
-    states=("active", "present", "inactive", "absent"),
     skeleton=skeleton,
     rules=RULES,
     live=LIVE,
     finish=finish,
     made=lambda values: f"(mode {values['mode']})",
-    extras=("uuid", "xml", "allow_restart", "force"),
     shown=("mode", "bridge"),
     host=host,
 )

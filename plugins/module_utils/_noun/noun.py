@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A noun: table, skeleton, identity, rules and live policy; and its stages in order."""
+"""A noun: words, skeleton, identity, rules and live policy; and its stages in order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Policy, Rule
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
 __all__ = ["Noun", "plan"]
@@ -25,35 +26,26 @@ __all__ = ["Noun", "plan"]
 class Noun:
     """All that tells one noun from another. Identity: the name, and the UUID behind it."""
 
-    kind: str  # in steps and messages
-    table: Table
+    words: Words
     shape: Shape
-    states: tuple[str, ...]  # the first is the default
     skeleton: t.Callable[[Spec], str]  # the document of one that does not exist yet
     rules: t.Sequence[Rule]
     live: Policy = dataclasses.field(default_factory=dict)
     finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
     made: t.Callable[[t.Mapping[str, t.Any]], str] = lambda _values: ""  # describes a new one
-    extras: tuple[str, ...] = ()  # of uuid, xml, allow_restart, force: options it has
-    without_option: tuple[str, ...] = ()  # fields that rules look at and no option has
     shown: tuple[str, ...] = ()  # fields that stand for it in the diff of its removal
 
     # facts, of what the host told and what libvirt has under that name
     host: t.Callable[[t.Any, str, Found | None], t.Any] = lambda raw, _name, _found: raw
-
-    @property
-    def options(self) -> Table:
-        """The rows that have an option."""
-        return {field: row for field, row in self.table.items() if field not in self.without_option}
 
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """Everything that is decided about one object; raises what refuses it, all at once."""
     case = _edited_case(noun, spec, facts)
     if spec.state == "absent":
-        result = plans.absent(noun.kind, case, noun.shown)
+        result = plans.absent(noun.words.kind, case, noun.shown)
     else:
-        result = plans.present(noun.kind, case, noun.live, noun.made(case.stored.after))
+        result = plans.present(noun.words.kind, case, noun.live, noun.made(case.stored.after))
     findings = [one for rule in noun.rules for one in rule(case, result)]
     _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in findings if isinstance(one, VirtError))])
     return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
@@ -62,9 +54,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
 def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
     """The documents that there are, with the user's wishes in them."""
     found = facts.found
-    live = document.values(found.live_xml, noun.table) if found and found.live_xml else None
+    live = values(found.live_xml, noun.words.table) if found and found.live_xml else None
     if spec.state == "absent":
-        before = document.values(found.xml, noun.table) if found else {}
+        before = values(found.xml, noun.words.table) if found else {}
         return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before), live=live)
     stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
     goes_on = found is not None and found.live_xml and spec.state != "inactive"
@@ -76,7 +68,7 @@ def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
     return document.edit(
         xml,
         spec.fields,
-        table=noun.table,
+        table=noun.words.table,
         shape=noun.shape,
         piece=spec.xml,
         finish=noun.finish,
@@ -85,17 +77,17 @@ def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
 
 def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     """A name is not an identity."""
-    spec, found = case.spec, case.found
+    spec, found, kind = case.spec, case.found, noun.words.kind
     if found and spec.uuid and spec.uuid != found.uuid:
         yield Refused(
-            f"cannot change uuid of {noun.kind} {spec.name} from {found.uuid} to {spec.uuid}: another {noun.kind} has "
-            "this name; choose another name"
+            f"cannot change uuid of {kind} {spec.name} from {found.uuid} to {spec.uuid}: another {kind} has this name; "
+            "choose another name"
         )
 
 
 def _misfits(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     for place, reason in case.stored.misfits:
-        yield BadInput(f"{place} of {noun.kind} {case.spec.name}: {reason}")
+        yield BadInput(f"{place} of {noun.words.kind} {case.spec.name}: {reason}")
 
 
 def _refuse(problems: t.Sequence[VirtError]) -> None:

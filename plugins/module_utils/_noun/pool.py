@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
+from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool import RULES
 from ansible_collections.corral.virt.plugins.module_utils._xml.pool import POOL as TABLE
 from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE, host, skeleton
@@ -14,14 +15,11 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE
 __all__ = ["POOL"]
 
 POOL = Noun(
-    kind="pool",
-    table=TABLE,
+    words=Words(kind="pool", table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
     shape=SHAPE,
-    states=("active", "inactive", "absent"),
     skeleton=skeleton,
     rules=RULES,
     made=lambda values: f"in {values.get('path')}",
-    without_option=("type",),
     shown=("path",),
     host=host,
 )

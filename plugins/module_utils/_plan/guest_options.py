@@ -36,6 +36,7 @@ __all__ = [
     "unwanted_devices",
     "virt_type",
     "with_image",
+    "with_macs",
 ]
 
 Fields = t.Mapping[str, t.Any]
@@ -316,3 +317,12 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
     for option, value in given.items():
         if value:
             yield f"{what}: clone_of and {option} are mutually exclusive; omit one of them"
+
+
+def with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
+    """Give new interfaces a stable MAC address; existing ones keep theirs."""
+    named = [
+        item if ":" in item.name else dataclasses.replace(item, when_made={"mac": _units.derived_mac(uuid, item.name)})
+        for item in wanted.interfaces or ()
+    ]
+    return wanted.with_fields(interfaces=tuple(named)) if named else wanted

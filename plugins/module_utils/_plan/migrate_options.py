@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DELTA, FULL, SHARED, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here, tls
 
-__all__ = ["MODES", "check", "check_all", "check_local", "dest_uri", "tuning"]
+__all__ = ["MODES", "check", "check_all", "check_local", "dest_links", "dest_uri", "tuning"]
 
 MODES = ("auto", SHARED, DELTA, FULL)  # of option `storage`
 
@@ -24,6 +24,11 @@ Wish = t.Mapping[str, t.Any]  # options of virt_migrate
 def dest_uri(params: Wish) -> str:
     """Where the destination's libvirt is, as the source reaches it."""
     return t.cast(str, params["dest_uri"] or tls(params["dest"]))
+
+
+def dest_links(params: Wish, listed: frozenset[str] | None) -> frozenset[str] | None:
+    """Network interfaces of the destination: as the user says, else as its libvirt lists them; None: not known."""
+    return listed if params["dest_links"] is None else frozenset(params["dest_links"])
 
 
 def check(params: Wish) -> str:

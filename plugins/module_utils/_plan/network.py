@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, NetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Case,
@@ -27,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
 __all__ = ["LIVE", "RULES"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
-_TAGS_ON_BRIDGES = 11_000_000  # libvirt 11.0
+_TAGS_ON_BRIDGES = version.number(11, 0)  # of libvirt
 
 
 def _host(case: Case) -> NetworkHost:
@@ -155,9 +156,9 @@ def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
                 yield _problem(case, f"{place}.dhcp.{what}", "its end is before its start")
         if given and subnet:
             serving.setdefault(subnet.version, []).append(str(address["address"]))
-    for version, addresses in serving.items():
+    for family, addresses in serving.items():
         if len(addresses) > 1:
-            reason = f"only one IPv{version} address can have DHCP, not {' and '.join(addresses)}"
+            reason = f"only one IPv{family} address can have DHCP, not {' and '.join(addresses)}"
             yield _problem(case, "ips", reason)
 
 

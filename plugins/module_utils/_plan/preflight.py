@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, MigratingGuest, MigrationHost, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
@@ -103,10 +104,12 @@ def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, d
             f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
             "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
         )
-    missing = [f"bridge {bridge}" for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
-    missing += [f"active virtual network {network}" for network in guest.networks if network not in dest.networks]
-    if missing:
-        yield f"{move.dest} has no {', no '.join(missing)}; create it there"
+    bridges = [bridge for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
+    if bridges:
+        yield f"{move.dest} has no bridge {', '.join(bridges)}; create it there with role corral.virt.bridge"
+    networks = [network for network in guest.networks if network not in dest.networks]
+    if networks:
+        yield f"{move.dest} has no active virtual network {', '.join(networks)}; create it there with virt_network"
 
 
 def _what_it_is_tied_to(
@@ -154,19 +157,15 @@ def _versions(move: Move, _guest: MigratingGuest, source: MigrationHost, dest: M
         ),
         ("9.4", {"zlib", "zstd"} & set(tuning.compression), "compression of parallel connections"),
     )
-    for version, met, what in traps:
-        major, minor = map(int, version.split("."))
-        if met and either < major * 1_000_000 + minor * 1000:
+    for release, met, what in traps:
+        if met and either < version.number(*map(int, release.split("."))):
             yield (
-                f"libvirt before {version} (here {_version(either)}) does not support {what}; omit that, or upgrade "
-                "both hosts"
+                f"libvirt before {release} (here {version.text(either)}) does not support {what}; omit that, or "
+                "upgrade both hosts"
             )
     qemu = min(source.qemu_version, dest.qemu_version)
-    if may_switch(move) and tuning.parallel and qemu < 10_001_000:
+    if may_switch(move) and tuning.parallel and qemu < version.number(10, 1):
         yield (
-            f"QEMU before 10.1 (here {_version(qemu)}) loses the guest with postcopy and parallel together; omit one"
+            f"QEMU before 10.1 (here {version.text(qemu)}) loses the guest with postcopy and parallel together; omit "
+            "one"
         )
-
-
-def _version(number: int) -> str:
-    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan.address_steps import RecordAddresses, WaitForAddress
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import (
     Destroy,
     GuestStep,
@@ -328,52 +329,3 @@ class Undefine(GuestStep):
 
     def __str__(self) -> str:
         return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")
-
-
-@dataclasses.dataclass(frozen=True)
-class WaitForAddress:
-    """What is waited for after the steps of all guests: an address of this one, from that source.
-
-    No step: nothing changes by it.
-    """
-
-    guest: str
-    source: str
-    timeout_s: int
-
-    def too_late(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
-        """What to say when it has none: where it was looked for, and which addresses were seen there and are not
-        believed.
-        """
-        if seen.unseen:
-            return f"no address of {self.guest}: {seen.unseen}; run again"
-        if seen.state == "absent":
-            return (
-                f"no address of {self.guest}: it was removed in the meantime, or was transient and powered off; run "
-                "again to create it"
-            )
-        if seen.state == "shutdown":
-            last = f" ({seen.facts()})" if seen.facts() else ""
-            return f"no address of {self.guest}: it powered off in the meantime{last}; start it again"
-        facts = [
-            f"tried: {', '.join(tried) or self.source}",
-            *(f"rejected: {claim}" for claim in refused),
-            seen.facts(self.source),
-        ]
-        return (
-            f"no address of {self.guest} within {self.timeout_s} s ({'; '.join(facts)}); see `virsh console "
-            f"{self.guest}`, give it a static address (cloud_init.network_config), or raise wait_timeout"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordAddresses(GuestStep):
-    """Record with the guest at which addresses it was seen, in place of what was recorded before."""
-
-    addresses: tuple[str, ...]
-    xml: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        if not self.addresses:
-            return f"remove the recorded addresses of {self.guest}"
-        return f"record that {self.guest} was seen at {' and '.join(self.addresses)}"

@@ -17,104 +17,41 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+    DAEMONS_PLACE,
     FoundTls,
     FoundTlsFile,
-    Identity,
     NewSet,
-    TlsFile,
     TlsSpec,
     usages,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import (
+    Install,
+    Load,
+    Remember,
+    Request,
+    SetMode,
+    SetTrust,
+)
 
 __all__ = [
-    "Install",
-    "Load",
     "Reading",
-    "Remember",
-    "Request",
-    "SetMode",
-    "SetTrust",
     "TlsPlan",
     "check_set",
     "check_state",
     "decide",
+    "is_read",
     "plan",
     "reading",
     "refuse_foreign",
     "renewal",
+    "renewed",
+    "requests",
+    "unknown_crls",
 ]
 
 _DAY = datetime.timedelta(days=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Request(Step):
-    """Make a private key, and a request for its certificate."""
-
-    identity: Identity
-    why: str
-
-    def __str__(self) -> str:
-        return f"issue {self.identity.name} certificate ({self.why})"
-
-
-@dataclasses.dataclass(frozen=True)
-class Install(Step):
-    """Put signed certificates (PEM) and their key in place."""
-
-    wanted: TlsSpec
-    certificate: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"install {self.wanted.identity.name} certificate"
-
-
-@dataclasses.dataclass(frozen=True)
-class SetTrust(Step):
-    """Trust and refuse whom the authority says, with the key and the certificates in place."""
-
-    wanted: TlsSpec
-    why: str
-
-    def __str__(self) -> str:
-        return f"set whom {self.wanted.identity.name} trusts ({self.why})"
-
-
-@dataclasses.dataclass(frozen=True)
-class SetMode(Step):
-    """Set owner, group and permissions of one file."""
-
-    place: TlsFile
-    owner: str
-    group: str | None
-    mode: int
-
-    def __str__(self) -> str:
-        return f"set {self.owner}:{self.group} {self.mode:04o} on {self.place.path}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Load(Step):
-    """Let the daemon that serves TLS read its files, and part with clients whose certificates were revoked."""
-
-    daemon: str
-
-    def __str__(self) -> str:
-        return f"let {self.daemon} read its certificates"
-
-
-@dataclasses.dataclass(frozen=True)
-class Remember(Step):
-    """Note that no daemon runs that could have read anything else: one that starts later reads what is in place
-    then.
-    """
-
-    changes = False
-
-    def __str__(self) -> str:
-        return "record that no daemon has read other certificates"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +93,11 @@ def plan(
     )
 
 
+def is_read(wanted: t.Mapping[str, TlsSpec], root: str) -> bool:
+    """Whether libvirt's daemon reads what stands below `root`."""
+    return root == DAEMONS_PLACE and "libvirt" in wanted
+
+
 def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> Reading:
     """What lets libvirt's daemon, if one is `serving`, read what is in place after the steps."""
     if serving is None:
@@ -179,7 +121,7 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
     The first mends the rest.
     """
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
-    if {*found.stands} - {*wanted.trust.refuses}:
+    if _refuses_unknown(wanted, found):
         trust = []  # what another controller revoked stays so: this one has yet to learn of it
     if anew:
         why = "missing" if not found.files else _why(anew)
@@ -188,6 +130,26 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
         return TlsPlan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
+
+
+def _refuses_unknown(wanted: TlsSpec, found: FoundTls) -> bool:
+    """Whether the CRL in place refuses a certificate that the authority does not."""
+    return bool({*found.stands} - {*wanted.trust.refuses})
+
+
+def unknown_crls(wanted: t.Mapping[str, TlsSpec], found: t.Mapping[str, FoundTls]) -> dict[str, str]:
+    """CRLs in place that refuse what the authority does not know of, by identity: the controller learns from them."""
+    return {name: state.crl for name, state in found.items() if _refuses_unknown(wanted[name], state)}
+
+
+def renewed(steps: t.Sequence[Step]) -> list[str]:
+    """Identities that get new certificates."""
+    return [step.identity.name for step in steps if isinstance(step, Request)]
+
+
+def requests(steps: t.Sequence[Step], answers: t.Sequence[object]) -> dict[str, object]:
+    """What each request has answered (PEM), by identity; nothing where none was carried out."""
+    return {step.identity.name: answer for step, answer in zip(steps, answers) if isinstance(step, Request)}
 
 
 def check_set(wanted: TlsSpec, new: NewSet, *, now: datetime.datetime | None = None) -> None:
@@ -256,6 +218,9 @@ _ORDER = [
     "not_after",
     "key",
     "renewal",
+    "renewed",
+    "requests",
+    "unknown_crls",
     "trusts",
     "refuses",
 ]

@@ -17,14 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.index import Inde
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["edit", "values"]
+__all__ = ["edit"]
 
 _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change
-
-
-def values(xml: str, table: Table) -> dict[str, t.Any]:
-    """Every field of the table that the document speaks of."""
-    return read(parse(xml), table)
 
 
 def edit(

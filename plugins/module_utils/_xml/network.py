@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The table and the document of a virtual network, and what documents tell of its host."""
+"""The table of a virtual network."""
 
 from __future__ import annotations
 
@@ -10,33 +10,19 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._model.network import (
-    DIRECT,
-    OWN,
-    Neighbour,
-    NetworkHost,
-    RawNetworkHost,
-    User,
-)
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.address import ADDRESSES, IP, ROUTES
 from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
 
-__all__ = ["NETWORK", "SHAPE", "Mode", "finish", "host", "skeleton"]
-
-_SEVERAL = {
-    "address", "forwarder", "host", "hostname", "interface", "ip",
-    "portgroup", "range", "route", "srv", "tag", "txt",
-}  # fmt: skip
-SHAPE = Shape("network", several=frozenset(_SEVERAL))
+__all__ = ["NETWORK", "Mode", "mode_of"]
 
 
-def _mode(root: Element) -> str:
+def mode_of(root: Element) -> str:
+    """How guests reach the world."""
     forward = root.find("forward")
     return "isolated" if forward is None else forward.get("mode") or "nat"
 
@@ -53,11 +39,11 @@ class Mode(Row):
 
     def read(self, element: Element) -> t.Any:
         """The mode, which always is one."""
-        return _mode(element)
+        return mode_of(element)
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set it; what belongs to another kind of network goes."""
-        other = _kind_of(_mode(element)) != _kind_of(value)
+        other = _kind_of(mode_of(element)) != _kind_of(value)
         for forward in element.findall("forward") if other or value == "isolated" else ():
             element.remove(forward)
         for bridge in element.findall("bridge") if other else ():
@@ -71,7 +57,7 @@ class RoutedDevice(Row):
 
     def read(self, element: Element) -> t.Any:
         """The device, for a network that is routed."""
-        return super().read(element) if _mode(element) in ("nat", "route") else None
+        return super().read(element) if mode_of(element) in ("nat", "route") else None
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set it in one place."""
@@ -85,7 +71,7 @@ class Interfaces(Items):
 
     def elements(self, root: Element) -> list[Element]:
         """Those of a pool; a routed network repeats its device here."""
-        return [] if _mode(root) in OWN else super().elements(root)
+        return [] if mode_of(root) in OWN else super().elements(root)
 
 
 _DNS_NAME = k.matching(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?", "must be a DNS name")
@@ -187,73 +173,3 @@ NETWORK: row.Table = {
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
     **BANDWIDTH,
 }
-
-
-def skeleton(spec: Spec) -> str:
-    """A network that is routed with address translation, where the user says nothing else."""
-    network = parse("<network/>")
-    make(network, "name").text = spec.name
-    if spec.uuid:
-        make(network, "uuid").text = spec.uuid
-    make(network, "forward", mode="nat")
-    return text(network)
-
-
-def finish(network: Element) -> None:
-    """Take away what libvirt repeats, where it would contradict an edit."""
-    forward = network.find("forward")
-    if forward is not None and _mode(network) not in ("nat", "route"):
-        forward.attrib.pop("dev", None)  # the first interface of a pool
-    bridge = network.find("bridge")
-    if bridge is not None and not bridge.attrib:
-        network.remove(bridge)
-    normalise_vlan(network)
-
-
-def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
-    """Other networks, and the guests with an interface on this one, or on the bridge that libvirt makes for it."""
-    known = map(parse, filter(None, (found.xml, found.live_xml))) if found else ()
-    own = {bridge for bridge in map(_own_bridge, known) if bridge}
-    users = [
-        User(guest, running)
-        for guest, running, documents in raw.guests
-        if any(_plugged(document, name, own) for document in documents)
-    ]
-    neighbours = [_neighbour(*network) for network in raw.networks]
-    of_guests = {target for _guest, _running, documents in raw.guests for xml in documents for target in _targets(xml)}
-    strangers = {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
-    return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version, strangers)
-
-
-def _targets(document: str) -> t.Iterator[str]:
-    """Devices of the host that are a guest's interfaces."""
-    for target in parse(document).iterfind("devices/interface/target[@dev]"):
-        yield target.get("dev")
-
-
-def _strangers(bridge: str, ports: t.Iterable[str], of_guests: t.Container[str]) -> t.Iterator[str]:
-    """Ports that no guest has, nor libvirt itself, which gave old bridges their address by a device."""
-    for port in ports:
-        if port not in of_guests and port != f"{bridge}-nic":
-            yield port
-
-
-def _plugged(document: str, network: str, bridges: t.AbstractSet[str]) -> bool:
-    """By the network's name, or by the name of its bridge: as a port, or with a macvtap device above it.
-
-    libvirt gives an interface that runs the type of what it is plugged into; its source keeps the network's name.
-    """
-    sources = parse(document).findall("devices/interface/source")
-    return any(one.get("network") == network or bridges & {one.get("bridge"), one.get("dev")} for one in sources)
-
-
-def _neighbour(name: str, active: bool, xml: str) -> Neighbour:
-    root = parse(xml)
-    addresses = row.read(root, {"ips": NETWORK["ips"]}).get("ips", ()) if _mode(root) in OWN else ()
-    subnets = tuple(f"{one['address']}/{one['prefix']}" for one in addresses if "prefix" in one)
-    return Neighbour(name, active, _own_bridge(root), subnets)
-
-
-def _own_bridge(root: Element) -> str | None:
-    """The bridge that libvirt makes for a network."""
-    return t.cast("str | None", NETWORK["bridge"].read(root)) if _mode(root) in OWN else None

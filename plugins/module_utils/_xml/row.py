@@ -35,6 +35,7 @@ __all__ = [
     "option_of",
     "read",
     "silent_is",
+    "values",
 ]
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
@@ -366,6 +367,11 @@ def read(element: Element, table: Table) -> dict[str, t.Any]:
         field: row.read(element) for field, row in table.items() if type(row).read is not Row.read or row.reach in there
     }
     return {field: value for field, value in values.items() if value is not None}
+
+
+def values(xml: str, table: Table) -> dict[str, t.Any]:
+    """Every field of the table that a document speaks of."""
+    return read(parse(xml), table)
 
 
 def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: str = "") -> list[Change]:

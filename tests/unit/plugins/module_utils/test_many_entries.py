@@ -11,7 +11,15 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments, imported
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, document, domain, network, new, validate
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    disk,
+    document,
+    domain,
+    network,
+    network_document,
+    new,
+    validate,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 Entry = t.Mapping[str, t.Any]
@@ -100,7 +108,7 @@ def hosts(count: int) -> None:
     entries = [Item(f"10.0.{number >> 8}.{number & 255}", fields={"name": f"h{number}"}) for number in range(count)]
     fields = {"ips": (Item("10.0.0.1", fields={"prefix": 16, "dhcp.hosts": tuple(entries)}),)}
     bare = "<network><name>n</name><ip address='10.0.0.1' prefix='16'/></network>"
-    edited = document.edit(bare, fields, table=network.NETWORK, shape=network.SHAPE)
+    edited = document.edit(bare, fields, table=network.NETWORK, shape=network_document.SHAPE)
     assert len(edited.entries) > count
 
 

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options 
     check,
     check_all,
     check_local,
+    dest_links,
     dest_uri,
     tuning,
 )
@@ -41,6 +42,7 @@ TYPES: dict[str, tuple[object, str]] = {
     **dict.fromkeys((*NUMBERS, *POSTCOPY_AFTER), ("some", "cannot be converted to an int")),
     **dict.fromkeys(("auto_converge", "postcopy", "keep_source_storage", "assume_images"), ("some", "Valid booleans include")),
     "disk_storage": ("full", "dictionary requested"),
+    "dest_links": ({"br0": True}, "cannot be converted to a list"),
     "state": ("moved", "must be one of: present, aborted"),
     "transport": ("ssh", "must be one of: tls, tunnelled, plain"),
     "storage": ("half", "must be one of: auto, shared, delta, full"),
@@ -208,6 +210,21 @@ def said_in(path: Path) -> set[str]:
     }
 
 
+@pytest.mark.parametrize(
+    ("told", "listed", "known"),
+    [
+        (None, None, None),
+        (None, frozenset({"lo"}), frozenset({"lo"})),
+        (["br0"], None, frozenset({"br0"})),
+        ([], frozenset({"lo"}), frozenset()),
+    ],
+)
+def test_links_that_are_told_are_those_of_the_destination(
+    told: list[str] | None, listed: frozenset[str] | None, known: frozenset[str] | None
+) -> None:
+    assert dest_links({"dest_links": told}, listed) == known
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> None:
     assert option in {*ANY_TEXT, *TYPES, *(each for output, _told in REFUSED for each in output)}
@@ -216,7 +233,7 @@ def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> 
 
 def test_the_playbook_hands_each_on() -> None:
     """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
-    migrate, own = _actions.action("migrate"), {"name", "dest", "assume_images"}
+    migrate, own = _actions.action("migrate"), {"name", "dest", "dest_links", "assume_images"}
     assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
     assert set(_actions.options("virt_migrate")) == set(OPTIONS)
     tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())

@@ -83,7 +83,7 @@ def test_each_thing_is_found(said: str) -> None:
 
 def test_all_are_told_at_once() -> None:
     bad = dataclasses.replace(DEST, uuid="1111", memory_free_mib=1, links=frozenset(), networks=frozenset())
-    assert len(findings(MOVE, GUEST, SOURCE, bad)) == 4 - 1  # bridge and network are one sentence
+    assert len(findings(MOVE, GUEST, SOURCE, bad)) == 4
 
 
 def test_a_guest_that_is_off_needs_no_memory_and_leaves_its_devices() -> None:

@@ -90,10 +90,9 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"guest": {"cpu_mode": "host-passthrough"}, "dest": {"cpu_xml": "<other/>"}, "move": {"active": False}}, []),
     ({"guest": {"cpu_mode": "host-model"}, "dest": {"cpu_xml": "<other/>"}}, []),
     ({"guest": {"bridges": ("br0", "br1")}}, []),
-    ({"guest": {"bridges": ("br0", "br2")}}, ["no bridge br2"]),
+    ({"guest": {"bridges": ("br0", "br2")}}, ["no bridge br2; create it there with role corral.virt.bridge"]),
     ({"guest": {"bridges": ("br2",)}, "dest": {"links": None}}, []),
-    ({"guest": {"networks": ("lan", "dmz")}}, ["no active virtual network dmz"]),
-    ({"guest": {"bridges": ("br2",), "networks": ("dmz",)}}, ["bridge br2, no active virtual network dmz"]),
+    ({"guest": {"networks": ("lan", "dmz")}}, ["no active virtual network dmz; create it there with virt_network"]),
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
     ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),

@@ -36,18 +36,19 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
-    Install,
-    Request,
-    SetMode,
-    SetTrust,
     check_set,
     check_state,
     decide,
+    is_read,
     reading,
     refuse_foreign,
     renewal,
+    renewed,
+    requests,
+    unknown_crls,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import plan as plan_all
+from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Install, Request, SetMode, SetTrust
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 LIBVIRT = IDENTITIES["libvirt"]
@@ -460,6 +461,31 @@ def test_a_daemon_that_serves_reads_what_is_new_to_it(
     assert not (now if any(isinstance(step, Request) for step in steps) else later), "certificates come first"
     assert [str(step) for step in found] == told
     assert all(step.changes is (serving is not None) for step in found), "only what a daemon reads is a change"
+
+
+@pytest.mark.parametrize(
+    ("names", "root", "expected"),
+    [(["libvirt", "qemu"], "/etc/pki", True), (["qemu"], "/etc/pki", False), (["libvirt"], "/srv/pki", False)],
+)
+def test_the_daemon_reads_only_its_own_place(names: list[str], root: str, expected: bool) -> None:
+    assert is_read(dict.fromkeys(names, GOAL), root) is expected
+
+
+@pytest.mark.parametrize(
+    ("stands", "told"),
+    [((), {}), (("e0",), {}), (("e0", "e1"), {"libvirt": "THEIRS"})],
+    ids=["nothing", "what the authority refuses", "what it does not know"],
+)
+def test_a_list_that_refuses_more_is_told(stands: tuple[str, ...], told: dict[str, str]) -> None:
+    state = FoundTls(files={}, stands=stands, crl="THEIRS")
+    assert unknown_crls({"libvirt": GOAL, "qemu": GOAL}, {"libvirt": state}) == told
+
+
+def test_requests_are_told_with_their_answers() -> None:
+    steps: list[Step] = [SetTrust(GOAL, "trusts"), Request(LIBVIRT, "names")]
+    assert renewed(steps) == ["libvirt"]
+    assert requests(steps, [None, "CSR"]) == {"libvirt": "CSR"}
+    assert requests(steps, []) == {}, "check mode carries none out"
 
 
 COMPLETE = {place.path: b"x" for place in LIBVIRT.places}

@@ -10,8 +10,8 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.modules import virt_tls
 from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
 
 START = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
@@ -43,7 +43,7 @@ class Cloud:
 
         def ask(params: Told) -> Told:
             given = {**_defaults(), **params}
-            return virt_tls.run(given, gate, lambda: self.now + self.host_ahead)
+            return converge(given, gate, lambda: self.now + self.host_ahead)
 
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}

@@ -1,0 +1,62 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of guests that are gone or new, after a playbook has changed guests."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: changed_names
+short_description: Names of guests that were removed or renamed
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns which of the guests that M(corral.virt.virt_find) has found were removed, and which were renamed, as
+    M(corral.virt.virt_known_hosts) takes it.
+  - A guest counts if its own hypervisor did not fail for it. A renamed guest whose old name another guest has, too, is
+    left out, because the old name may stand for the other one.
+positional: _input, results
+options:
+  _input:
+    description: What M(corral.virt.virt_find) returned.
+    type: dict
+    required: true
+  results:
+    description: What M(corral.virt.virt_domains) returned, by host.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Forget the keys of removed guests
+  corral.virt.virt_known_hosts:
+    path: ~/.config/corral/known_hosts
+    absent: "{{ names.absent }}"
+    renamed: "{{ names.renamed }}"
+  vars:
+    names: "{{ found | corral.virt.changed_names({'hyper1': hostvars.hyper1.changed}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Names of removed guests as C(absent), and new names by old ones as C(renamed).
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _changed_names
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"changed_names": changed_names}
+
+
+def changed_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of `virt_known_hosts`."""
+    return _changed_names.changed(chosen, results)

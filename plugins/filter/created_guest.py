@@ -1,0 +1,82 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory says of a guest that was just created."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: created_guest
+short_description: Find a guest that was just created in the inventory
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns under which name the inventory shows a guest that the role P(corral.virt.guests#role) has created, and
+    whether a playbook should wait until Ansible reaches it.
+  - A guest is waited for if it runs, has a seed, and the inventory plugin P(corral.virt.virt#inventory) is in use.
+positional: _input, placed, groups, hostvars
+options:
+  _input:
+    description: Options of the guest, as M(corral.virt.virt_domain) takes them.
+    type: dict
+    required: true
+  placed:
+    description: What M(corral.virt.virt_place) returned.
+    type: dict
+    required: true
+  groups:
+    description: The groups of the inventory, C(groups).
+    type: dict
+    required: true
+  hostvars:
+    description: The variables of all hosts, C(hostvars).
+    type: dict
+    required: true
+  awaited:
+    description: Whether to wait for guests at all. V(false) in check mode, and where the inventory is not read again.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Reach the guest
+  ansible.builtin.wait_for_connection:
+  delegate_to: "{{ created.shown }}"
+  when: created.reached
+  vars:
+    wanted: {name: web1, state: running}
+    created: "{{ wanted | corral.virt.created_guest(placed, groups, hostvars, awaited=not ansible_check_mode) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(shown) is the guest's name in the inventory.
+    - C(reached) says whether to wait for the guest.
+    - C(problem) says why it is not there, or why it cannot be reached. Empty if all is well.
+  type: dict
+"""
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _created
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"created_guest": created_guest}
+
+
+def created_guest(
+    guest: t.Mapping[str, t.Any],
+    placed: t.Mapping[str, t.Any],
+    groups: t.Mapping[str, t.Any],
+    hostvars: t.Mapping[str, t.Any],
+    awaited: bool = True,
+) -> dict[str, t.Any]:
+    """Where it is shown, whether it is to be reached, and what speaks against it."""
+    return _created.created(guest, placed, groups, hostvars, awaited=awaited)

@@ -1,0 +1,46 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The options of a noun by table, and what they say of its fields."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._front import options
+from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints
+
+__all__ = ["argument_spec", "fields"]
+
+_EXTRAS: dict[str, dict[str, t.Any]] = {
+    "uuid": {"type": "str"},
+    "xml": {"type": "str", "no_log": True},
+    "allow_restart": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+}
+
+
+def argument_spec(words: Words) -> dict[str, t.Any]:
+    """The options of a noun; those in its XML come from its rows."""
+    return {
+        "name": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": list(words.states), "default": words.states[0]},
+        "autostart": {"type": "bool"},
+        **{option: _EXTRAS[option] for option in words.extras},
+        **options.spec(words.options),
+    }
+
+
+def fields(words: Words, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
+    """What the user says of one object's fields; what is wrong with it, and with its name, goes into `problems`."""
+    what = f"{words.kind} {params['name']}"
+    problems.tried(lambda: _units.check_name(params["name"], what="name"))
+    stated = {key: value for key, value in params.items() if key not in ("name", "xml")}
+    problems.found += control_characters(stated, what)
+    found = options.fields_of(words.options, params, what, problems.found)
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(words.options, found)]
+    return found

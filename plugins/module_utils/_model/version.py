@@ -1,0 +1,19 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Versions as libvirt counts them: 9000000 is 9.0.0."""
+
+from __future__ import annotations
+
+__all__ = ["number", "text"]
+
+
+def number(major: int, minor: int) -> int:
+    """The first version of a release, for comparisons."""
+    return major * 1_000_000 + minor * 1000
+
+
+def text(version: int) -> str:
+    """As people write it."""
+    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"

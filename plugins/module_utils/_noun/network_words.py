@@ -1,0 +1,19 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A virtual network in the words of its options."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK as TABLE
+
+__all__ = ["NETWORK_WORDS"]
+
+NETWORK_WORDS = Words(
+    kind="network",
+    table=TABLE,
+    states=("active", "present", "inactive", "absent"),
+    extras=("uuid", "xml", "allow_restart", "force"),
+)

@@ -1,0 +1,45 @@
+"""Which guests are gone, and which have new names, after a playbook."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.filter.changed_names import FilterModule, changed_names
+
+DONE = {"results": [{"name": "web1"}]}
+PURGED = {"name": "web1", "uuid": "aaaa", "state": "absent"}
+RENAMED = {"name": "web1", "uuid": "aaaa", "state": "present", "renamed_from": "old1"}
+CHANGED = {"name": "web1", "uuid": "aaaa", "state": "present"}
+
+
+@pytest.mark.parametrize(
+    ("item", "results", "namesakes", "absent", "renamed"),
+    [
+        (PURGED, {"h1": DONE}, [], ["web1"], {}),
+        (RENAMED, {"h1": DONE}, [], [], {"old1": "web1"}),
+        (RENAMED, {"h1": DONE}, ["old1"], [], {}),
+        (CHANGED, {"h1": DONE}, [], [], {}),
+        (PURGED, {"h1": {"results": [{"name": "web1", "failed": True}]}}, [], [], {}),
+        (PURGED, {"h1": {"results": [{"name": "db1"}]}}, [], [], {}),
+        (PURGED, {"h2": DONE}, [], [], {}),
+        (PURGED, {"h1": {"skipped": True}}, [], [], {}),
+        (PURGED, {"h1": {"results": [None, "web1", {}]}}, [], [], {}),
+        (PURGED, {"h1": None}, [], [], {}),
+    ],
+    ids=[
+        *("purged", "renamed", "renamed, and another one has the name", "changed", "failed"),
+        *("another one", "another host", "skipped", "nonsense", "no answer"),
+    ],
+)
+def test_a_host_says_which_of_its_guests_are_done(
+    item: dict[str, t.Any], results: dict[str, t.Any], namesakes: list[str], absent: list[str], renamed: dict[str, str]
+) -> None:
+    chosen = {"domains": {"h1": [item]}, "namesakes": namesakes}
+    assert changed_names(chosen, results) == {"absent": absent, "renamed": renamed}
+
+
+def test_where_nothing_was_chosen_no_name_changes() -> None:
+    assert changed_names({"domains": {}, "namesakes": []}, {"h1": DONE}) == {"absent": [], "renamed": {}}
+    assert FilterModule().filters() == {"changed_names": changed_names}

@@ -1,0 +1,78 @@
+"""Where the inventory shows a new guest, and whether it is waited for."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.filter.created_guest import FilterModule, created_guest
+
+SEEDED = [{"name": "web1", "ssh_host_key": "ssh-ed25519 AAAA"}]
+GUEST = {"name": "web1", "state": "running", "wait_for_ip": "unknown"}
+PLACED = {"placements": {"web1": "h-1"}, "explained": ["web1: no hypervisor fits", "db1: neither"]}
+HERE = {"virt_name": "web1", "virt_hypervisor": "h-1", "ansible_host": "10.0.0.7"}
+
+
+def created(
+    *,
+    guest: dict[str, t.Any] | None = None,
+    made: t.Any,
+    shown: dict[str, dict[str, t.Any]] | None = None,
+    plugin: bool = True,
+    placed: dict[str, t.Any] | None = None,
+    awaited: bool = True,
+) -> dict[str, t.Any]:
+    """In an inventory with hypervisor h-1, and guests on it."""
+    guests = {"web1": HERE} if shown is None else shown
+    groups = {"all": ["h-1", *guests], **({"on_h_1": [*guests], "guests_running": [*guests]} if plugin else {})}
+    hostvars = {"h-1": {"__guests_result": made}, **guests}
+    return created_guest(guest or GUEST, placed or PLACED, groups, hostvars, awaited=awaited)
+
+
+@pytest.mark.parametrize(
+    ("more", "reached"),
+    [
+        ({}, True),
+        ({"awaited": False}, False),
+        ({"plugin": False}, False),
+        ({"guest": {**GUEST, "state": "present"}}, False),
+        ({"guest": {**GUEST, "wait_for_ip": "none"}}, False),
+        ({"made": {"results": [{"name": "web1"}]}}, False),
+        ({"made": {"results": ["ssh_host_key", None]}}, False),
+        ({"made": {"skipped": True}}, False),
+        ({"made": None}, False),
+    ],
+    ids=["it runs", "check mode", "no plugin", "off", "not waited for", "not seeded", "nonsense", "skipped", "none"],
+)
+def test_a_guest_that_lets_somebody_in_is_waited_for(more: dict[str, t.Any], reached: bool) -> None:
+    given = {"made": {"results": SEEDED}, **more}
+    assert created(**given) == {"shown": "web1", "reached": reached, "problem": ""}
+
+
+@pytest.mark.parametrize(
+    ("shown", "name"),
+    [
+        ({"db1": {**HERE, "virt_name": "db1"}, "web1.here": HERE}, "web1.here"),
+        ({"web1.there": {**HERE, "virt_hypervisor": "h.1"}, "web1": HERE}, "web1"),
+        ({"other": {}, "web1": HERE}, "web1"),
+    ],
+    ids=["another name", "a host whose name makes the same group", "a host of the user"],
+)
+def test_it_is_found_under_the_name_that_the_inventory_gives_it(shown: dict[str, dict[str, t.Any]], name: str) -> None:
+    assert created(made={"results": SEEDED}, shown=shown) == {"shown": name, "reached": True, "problem": ""}
+
+
+@pytest.mark.parametrize("shown", [{}, {"web1": {"virt_name": "web1", "virt_hypervisor": "h-1"}}], ids=["gone", "bare"])
+def test_one_without_an_address_is_a_problem(shown: dict[str, dict[str, t.Any]]) -> None:
+    problem = created(made={"results": SEEDED}, shown=shown)["problem"]
+    assert (
+        "web1 runs, but the inventory has no address for it" in problem and "ansible-inventory --host web1" in problem
+    )
+    assert created(made={"results": SEEDED}, shown=shown, awaited=False)["problem"] == ""
+
+
+def test_one_that_was_not_placed_is_a_problem() -> None:
+    found = created(made=None, placed={**PLACED, "placements": {}})
+    assert found == {"shown": "web1", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
+    assert FilterModule().filters() == {"created_guest": created_guest}
