@@ -32,7 +32,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.image_stages imp
     UsersInside,
     UsersOfName,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
+from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, asks
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
 
 HEX = "ab" * 32
 CHECKSUM = Checksum("sha256", HEX)
@@ -58,17 +59,6 @@ STRANGER = present(CONTENT, strangers=[CONTENT])
 LOOK, READ, ASK, RECORD = LookInPool(), ReadManifest(CONTENT), AskOrigin(), FindRecord(CONTENT)
 NAMED, INSIDE, COMPARE = UsersOfName(f"/p/{NAME}"), UsersInside("/p"), CompareContent(CONTENT)
 DIGEST, REQUESTED = DigestContent(CONTENT, "sha256"), CompareContent(CONTENT, requested=True)
-
-Dialogue = t.Sequence[tuple[OpenQuestion[t.Any], t.Any]]
-
-
-def told(plan: t.Callable[[ImageFacts], t.Any], facts: ImageFacts, dialogue: Dialogue) -> ImageFacts:
-    """The facts after a dialogue; the plan must ask exactly these questions in this order."""
-    for question, answer in dialogue:
-        assert plan(facts) == question
-        facts = dataclasses.replace(facts, answers=facts.answers.plus(question, answer))
-    return facts
-
 
 SILENT = image(checksum=None, source=PEER)
 HEARD = image(source=PEER, doubt="only qemu+tls://hyper1/system vouches for it")
