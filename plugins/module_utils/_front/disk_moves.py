@@ -134,7 +134,7 @@ class _Reader:
         self._refresh(pool)
         return storage.volume_in(self.endpoints.dest, pool, name) is not None
 
-    def imported(self, pool: str, path: str) -> stages.ImportedBase | None:
+    def imported(self, pool: str, path: str) -> stages.ImportedImage | None:
         """An image of the destination that has a manifest."""
         self._refresh(pool)
         dest = self.endpoints.dest
@@ -144,7 +144,7 @@ class _Reader:
             return None
         manifest, seen = read_manifest(text.decode(errors="replace"), path), host_xml.volume(xml)
         identity = (dest.getURI(), path, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
-        return stages.ImportedBase(
+        return stages.ImportedImage(
             manifest,
             seen["modified_s"],
             seen["changed_ns"],

@@ -28,7 +28,7 @@ __all__ = [
     "FindNewFileHere",
     "FindRelabelling",
     "FindSharedFilesystem",
-    "ImportedBase",
+    "ImportedImage",
     "IsTakenThere",
     "SeenDisk",
     "as_defined",
@@ -39,7 +39,7 @@ _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
 @dataclasses.dataclass(frozen=True)
-class ImportedBase:
+class ImportedImage:
     """An image of the destination, and what its manifest says of it."""
 
     manifest: Manifest
@@ -92,7 +92,7 @@ class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
 
 
 @dataclasses.dataclass(frozen=True)
-class FindImportThere(OpenQuestion[t.Optional[ImportedBase]]):
+class FindImportThere(OpenQuestion[t.Optional[ImportedImage]]):
     """What does the manifest of an image in a pool of the destination say? None where either is missing."""
 
     pool: str
@@ -181,7 +181,7 @@ def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
     return SeenDisk(known, (there.identity,) if there and verdict == "same" else ())
 
 
-def _verdict(there: ImportedBase, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
+def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
     """`same`, `altered` (since it was verified there), or `unknown`: it is verified before anything moves.
 
     A guest that starts on it changes its time, too: what was verified in this run is not read once more.

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     FindNewFileHere,
     FindRelabelling,
     FindSharedFilesystem,
-    ImportedBase,
+    ImportedImage,
     IsTakenThere,
     SeenDisk,
 )
@@ -102,10 +102,10 @@ def test_a_raw_disk_is_as_long_as_its_file() -> None:
 
 
 MANIFEST = Manifest(NAME, "1" * 64, 40, "there", f"sha256:{'0' * 64}", "1970-01-01T00:01:40+00:00", changed_ns=7)
-IMPORTED = ImportedBase(MANIFEST, modified_s=100, changed_ns=7, physical_bytes=40, identity=("this",))
+IMPORTED = ImportedImage(MANIFEST, modified_s=100, changed_ns=7, physical_bytes=40, identity=("this",))
 
 
-def imported(**more: t.Any) -> ImportedBase:
+def imported(**more: t.Any) -> ImportedImage:
     return dataclasses.replace(IMPORTED, **more)
 
 
