@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, document, overlay
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 
 __all__ = ["argument_spec", "converge", "describe", "spec"]
 
@@ -78,7 +79,7 @@ def converge(
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
-        **options.as_options(noun.options, done.after or {}),
+        **as_options(noun.options, done.after or {}),
         "active": states.get("active", found.active if found else False),
         "autostart": states.get("autostart", found.autostart if found else False),
     }
@@ -99,7 +100,7 @@ def describe(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
         "name": name,
         "uuid": found.uuid,
         "persistent": found.persistent,
-        **options.as_options(noun.table, values),
+        **as_options(noun.table, values),
         "active": found.active,
         "autostart": found.autostart,
     }

@@ -11,11 +11,11 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front import options
 from ansible_collections.corral.virt.plugins.module_utils._front.noun import argument_spec, spec
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 
 __all__ = ["arguments"]
 
@@ -27,7 +27,7 @@ def arguments(noun: Noun, name: str, found: Found) -> dict[str, t.Any]:
     """
     state = "active" if found.active else "inactive"
     given = {"name": name, "state": state, "autostart": found.autostart}
-    words = options.as_options(noun.options, document.values(found.xml, noun.table))
+    words = as_options(noun.options, document.values(found.xml, noun.table))
     if _accepted(noun, {**given, **words}):
         return {**given, **words}
     for option, value in words.items():
