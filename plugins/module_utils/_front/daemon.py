@@ -109,12 +109,12 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
         with contextlib.ExitStack() as locks:
             jobs = daemon.jobs() if step.breaks_jobs else []
             following = plan.ahead(step, jobs, locked=False, left_s=end - time.monotonic())
-            if following is plan.Ahead.LOCK:
+            if following == "lock":
                 jobs = plan.work(other_runs.held_by_others(daemon.guests(), locks), daemon.jobs())
                 following = plan.ahead(step, jobs, locked=True, left_s=end - time.monotonic())
-            if following is plan.Ahead.RESTART:
+            if following == "restart":
                 for each in step.due:
                     systemd.start_again(each)
-        if following is not plan.Ahead.WAIT:
+        if following != "wait":
             return jobs
         time.sleep(_POLL_S)

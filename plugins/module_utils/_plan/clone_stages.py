@@ -46,8 +46,8 @@ class DiskInfo:
     """What qemu-img says of an image."""
 
     size_bytes: int
-    backing: str | None = None  # the file it stands on, which may itself be a link
-    snapshots: bool = False
+    backing: str | None  # the file it stands on, which may itself be a link
+    snapshots: bool
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 import typing as t
@@ -46,6 +45,9 @@ _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _SETTING = re.compile(r"[a-z][a-z0-9_]*")
 _PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
 _CLIENTS = "tls_allowed_dn_list"
+
+# What comes next on the way to a restart; `lock` all guests against runs of virt_migrate, and look again.
+Ahead = t.Literal["lock", "restart", "wait", "give up"]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
@@ -143,15 +145,6 @@ def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
     )
 
 
-class Ahead(enum.Enum):
-    """What comes next on the way to a restart."""
-
-    LOCK = "lock"  # all guests against runs of virt_migrate, and look again
-    RESTART = "restart"
-    WAIT = "wait"
-    GIVE_UP = "give up"
-
-
 def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_s: float) -> Ahead:
     """What to do, given the jobs of guests that were seen (`locked`: while no run could begin one), and the time left.
 
@@ -161,10 +154,10 @@ def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_
     breaks.
     """
     if not restart.breaks_jobs:
-        return Ahead.RESTART
+        return "restart"
     if not jobs:
-        return Ahead.RESTART if locked else Ahead.LOCK
-    return Ahead.WAIT if left_s > 0 else Ahead.GIVE_UP
+        return "restart" if locked else "lock"
+    return "wait" if left_s > 0 else "give up"
 
 
 def work(migrating: t.Iterable[str], jobs: t.Iterable[str]) -> list[str]:

@@ -46,8 +46,8 @@ class ImportedImage:
     modified_s: float
     changed_ns: int
     physical_bytes: int
-    identity: tuple[t.Any, ...] = ()  # by which a run knows again what it has verified
-    verified: bool = False  # by this run
+    identity: tuple[t.Any, ...]  # by which a run knows again what it has verified
+    verified: bool  # by this run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,9 +112,9 @@ class DiskMoveFacts:
     """A disk as the guest's definition has it, and the destination's pools."""
 
     disk: MigratingDisk
-    raw: bool = False
-    pools: t.Mapping[str, Pool] = dataclasses.field(default_factory=dict)  # by directory
-    ours: t.Collection[str] = ()  # paths that an earlier run of this move made there
+    raw: bool
+    pools: t.Mapping[str, Pool]  # by directory
+    ours: t.Collection[str]  # paths that an earlier run of this move made there
     answers: Answers = dataclasses.field(default_factory=Answers)
 
     def pool(self, path: str) -> Pool | None:
@@ -165,12 +165,7 @@ def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
 
 def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
     """With what it stands on."""
-    pool = facts.pool(base)
-    there = facts.answers.of(FindImportThere(pool.name, base)) if pool else None
-    verdict = "unknown"
-    if pool and there:
-        digest = DigestThere(pool.name, os.path.basename(base))
-        verdict = _verdict(there, digest, facts.answers, assumed=known.assumed)
+    verdict, verified = _compared(facts, base)
     known = dataclasses.replace(
         known,
         base=facts.answers.of(FindFileHere(base)),
@@ -178,7 +173,21 @@ def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
         base_altered=verdict == "altered",
         base_unknown=verdict == "unknown",
     )
-    return SeenDisk(known, (there.identity,) if there and verdict == "same" else ())
+    return SeenDisk(known, verified)
+
+
+def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
+    """The verdict on a base, and its identity where this run has verified it.
+
+    One that is in no pool there, or that has no manifest, is not known to be the same.
+    """
+    pool = facts.pool(base)
+    there = facts.answers.of(FindImportThere(pool.name, base)) if pool else None
+    if pool is None or there is None:
+        return "unknown", ()
+    digest = DigestThere(pool.name, os.path.basename(base))
+    verdict = _verdict(there, digest, facts.answers, assumed=facts.disk.assumed)
+    return verdict, (there.identity,) if verdict == "same" else ()
 
 
 def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:

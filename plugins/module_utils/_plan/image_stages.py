@@ -142,7 +142,7 @@ def bringing(facts: ImageFacts) -> Bringing:
     if content := plans.stranger(image, found):
         vouch = _recognised(facts.answers, image, content)
         return Bringing(tuple(steps), found.target, vouch)
-    if plans.was_compared(image, found, steps):
+    if plans.was_compared(image, found):
         return Bringing(tuple(steps), found.target)
     return dataclasses.replace(_compared_again(facts.answers, image), before=found.target)
 

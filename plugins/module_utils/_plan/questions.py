@@ -39,9 +39,7 @@ class Answers:
 
 
 class _UnansweredError(Exception):
-    def __init__(self, question: OpenQuestion[t.Any]) -> None:
-        super().__init__(question)
-        self.question = question
+    """Its one argument is the question."""
 
 
 def asks(decide: t.Callable[[F], R]) -> t.Callable[[F], R | OpenQuestion[t.Any]]:
@@ -52,6 +50,6 @@ def asks(decide: t.Callable[[F], R]) -> t.Callable[[F], R | OpenQuestion[t.Any]]
         try:
             return decide(facts)
         except _UnansweredError as unanswered:
-            return unanswered.question
+            return t.cast("OpenQuestion[t.Any]", unanswered.args[0])
 
     return decided

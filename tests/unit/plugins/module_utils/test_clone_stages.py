@@ -34,6 +34,7 @@ DISK, BASE, CONTENT = "/p/a.qcow2", "/p/b.qcow2", "/p/b.0123456789ab.qcow2"
 HIDDEN = "/p/.a"
 QCOW2, RAW = Header("qcow2"), Header("raw")
 ON_CONTENT = Header("qcow2", CONTENT)
+PLAIN = DiskInfo(9, None, snapshots=False)
 USE = Use("web1", "1", "off")
 
 
@@ -48,7 +49,7 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
     [
         (
             BASE,
-            [*described(BASE), (UsesOf(BASE), (USE,)), (ReadInfo(BASE, "qcow2"), DiskInfo(9)), (IsOpen(BASE), True)],
+            [*described(BASE), (UsesOf(BASE), (USE,)), (ReadInfo(BASE, "qcow2"), PLAIN), (IsOpen(BASE), True)],
             Origin("b", BASE, "qcow2", 9, (BASE,), (USE,), locked=True),
         ),
         (
@@ -56,7 +57,7 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
             [
                 *described(BASE, [CONTENT], ON_CONTENT),
                 (UsesOf(BASE), ()),
-                (ReadInfo(BASE, "qcow2"), DiskInfo(9)),
+                (ReadInfo(BASE, "qcow2"), PLAIN),
                 (IsOpen(BASE), False),
             ],
             Origin("b", BASE, "qcow2", 9, (BASE, CONTENT)),
@@ -64,10 +65,14 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
         # A content is nobody's disk.
         (
             CONTENT,
-            [*described(CONTENT), (ReadInfo(CONTENT, "qcow2"), DiskInfo(9))],
+            [*described(CONTENT), (ReadInfo(CONTENT, "qcow2"), PLAIN)],
             Origin("b", CONTENT, "qcow2", 9, (CONTENT,)),
         ),
-        (BASE, described(BASE, header=RAW), "its name says qcow2, but its first bytes"),
+        (
+            BASE,
+            described(BASE, header=RAW),
+            "^cannot create a disk from /p/b.qcow2: its name says qcow2, but its first bytes",
+        ),
         (BASE, described(BASE, raw=[BASE]), "a guest uses it as a raw disk"),
         (BASE, described(BASE, header=ON_CONTENT), "which is not an image from virt_image"),
         (
@@ -188,12 +193,12 @@ def disk(**more: t.Any) -> FoundDisk:
         ),
         (
             spec(format="raw"),
-            [*opened(raw=[DISK], uses=()), (ReadInfo(DISK, "raw"), DiskInfo(9)), CLOSED],
+            [*opened(raw=[DISK], uses=()), (ReadInfo(DISK, "raw"), PLAIN), CLOSED],
             FoundDisk("file", format="raw", size_bytes=9),
         ),
         (
             spec(state="absent"),
-            [*opened(RAW), (ReadInfo(DISK, "raw"), DiskInfo(9)), OVERLAYS, CLOSED],
+            [*opened(RAW), (ReadInfo(DISK, "raw"), PLAIN), OVERLAYS, CLOSED],
             FoundDisk("file", format="raw", size_bytes=9, uses=(USE,), overlays=("/p/c",)),
         ),
         # Room is measured only for what is to be flattened.
@@ -209,7 +214,7 @@ def disk(**more: t.Any) -> FoundDisk:
         ),
         (
             spec(state="flattened"),
-            [*opened(), (ReadInfo(DISK, "qcow2"), DiskInfo(9)), CLOSED],
+            [*opened(), (ReadInfo(DISK, "qcow2"), PLAIN), CLOSED],
             disk(backing=None, snapshots=False),
         ),
     ],
@@ -218,14 +223,35 @@ def test_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> N
     assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
 
 
-FULL = (MeasureRoom("/p", 0), FreeSpace(100, 0, 1))
+NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "expected"),
+    [
+        (spec(), named("nothing"), FoundDisk("nothing")),
+        (spec(base=ALONE, copy=True), named("nothing"), FoundDisk("nothing")),
+        (spec(), [*opened(), INFO, CLOSED], disk()),
+        (spec(state="rebased"), [*opened(), INFO, CLOSED], disk()),
+    ],
+)
+def test_what_takes_no_room_needs_none(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
+    dialogue = [(question, NO_ROOM) if question == ROOM[0] else (question, answer) for question, answer in dialogue]
+    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+
+
+@pytest.mark.parametrize(("wanted", "rest"), [(spec(), [INFO, CLOSED]), (spec(format="raw"), [OVERLAYS])])
+def test_what_a_run_left_is_told_beside_a_disk(wanted: CloneSpec, rest: Dialogue) -> None:
+    dialogue = [*named("file", "file"), *opened()[3:], *rest]
+    found = stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue))
+    assert isinstance(found, FoundDisk) and found.left == HIDDEN
 
 
 def test_a_disk_that_takes_less_flat_needs_no_room() -> None:
     dialogue = [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 5), (MeasureAllocated(DISK), 30)]
-    dialogue[2] = FULL
+    dialogue[2] = (ROOM[0], TOO_FULL)
     found = stages.found(told(stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue))
-    assert isinstance(found, FoundDisk) and found.lacks_room == FreeSpace(100, 0, 1).problem(0, "/p") != ""
+    assert isinstance(found, FoundDisk) and found.lacks_room == TOO_FULL.problem(0, "/p") != ""
 
 
 @pytest.mark.parametrize(

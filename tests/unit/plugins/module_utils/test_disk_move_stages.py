@@ -41,7 +41,7 @@ def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
 
 def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
     known = {key: more.pop(key) for key in ("path", "assumed") if key in more}
-    return DiskMoveFacts(disk(mode, **known), **{"pools": POOLS, **more})
+    return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), **more})
 
 
 SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
@@ -102,7 +102,7 @@ def test_a_raw_disk_is_as_long_as_its_file() -> None:
 
 
 MANIFEST = Manifest(NAME, "1" * 64, 40, "there", f"sha256:{'0' * 64}", "1970-01-01T00:01:40+00:00", changed_ns=7)
-IMPORTED = ImportedImage(MANIFEST, modified_s=100, changed_ns=7, physical_bytes=40, identity=("this",))
+IMPORTED = ImportedImage(MANIFEST, modified_s=100, changed_ns=7, physical_bytes=40, identity=("this",), verified=False)
 
 
 def imported(**more: t.Any) -> ImportedImage:
