@@ -214,6 +214,14 @@ def test_all_disks_that_cannot_be_copied_are_named(world: World) -> None:
     assert f"disk {DATA} is pending until the next boot" in text and "no active storage pool at /nowhere" in text
 
 
+def imported_there(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
+    """An image of the destination with a manifest, and what its bytes are. The test driver has no streams."""
+    result = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
+    text = json.dumps({**result, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
+    monkeypatch.setattr(storage, "read", lambda *_told: text)
+    monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
+
+
 def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     base = f"{IMAGES}/{NAMED}"
     for connection in (world.source, world.dest):
@@ -224,7 +232,7 @@ def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.Mo
     assert (move.how, move.flatten, move.base) == ("full", True, base), (
         "without a manifest it is not known to be the same"
     )
-    monkeypatch.setattr(disk_moves._Reader, "_verdict", lambda _self, _base: "same")
+    imported_there(monkeypatch, "1" * 64)
     move = world.disks()["vda"]
     assert (move.how, move.volume and move.volume.backing_path, move.delete_source) == ("delta", base, True)
     world.dest.storageVolLookupByPath(base).delete()
@@ -263,11 +271,7 @@ def test_a_base_that_nobody_verified_is_read_there(
     for connection in (world.source, world.dest):
         volume(connection, base)
     volume(world.source, f"{IMAGES}/over.qcow2", base)
-    result = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
-    text = json.dumps({**result, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
-    # The test driver has no streams.
-    monkeypatch.setattr(storage, "read", lambda *_told: text)
-    monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
+    imported_there(monkeypatch, digest)
     world.guest(disks=disk(f"{IMAGES}/over.qcow2"))
     move = world.disks(assumed=assumed)["vda"]
     assert (move.how, move.why, move.base) == expected

@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._files import header
 from ansible_collections.corral.virt.plugins.module_utils._front import (
     clone,
-    disk_moves,
     domain_options,
     file_users,
     guest,
@@ -28,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import as_defined
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import sources
@@ -424,10 +424,8 @@ def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.
 def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
     """Else its move makes an overlay on a file that the guest chose."""
     probed = VolumeFile("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
-    assert disk_moves._as_defined(probed, {"format": "raw"}) == VolumeFile(
-        "/srv/a.img", "raw", 4096, 512, physical_bytes=4096
-    )
-    assert disk_moves._as_defined(probed, {"format": "qcow2"}) == probed
+    assert as_defined(probed, raw=True) == VolumeFile("/srv/a.img", "raw", 4096, 512, physical_bytes=4096)
+    assert as_defined(probed, raw=False) == probed
 
 
 @pytest.mark.parametrize("form", ["qcow2", "raw", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])

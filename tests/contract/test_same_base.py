@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disk_mov
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
 
 CONTENT, DATA = "debian-12.1a2b3c4d5e6f.qcow2", b"the content" * 1000
 BESIDE = f".{CONTENT}.json"
@@ -139,8 +140,8 @@ def judged(
     assumed: bool = False,
     fetched: str = "2126-01-01T00:00:00+00:00",
     happens: t.Callable[[Path], None] = lambda _pool: None,
-) -> tuple[disk_moves._Reader, str]:
-    """What looks at the destination from the source, through libvirt, and the base there."""
+) -> t.Callable[[], str]:
+    """What judges the base of a disk from the source, through libvirt."""
     result = dataclasses.replace(manifest(pool), fetched=fetched)
     (pool / BESIDE).write_text(json.dumps(dataclasses.asdict(result)))
     happens(pool)
@@ -148,7 +149,7 @@ def judged(
     class Endpoints:
         """The destination."""
 
-        verified = VERIFIED
+        verified, source = VERIFIED, None
 
         class dest:  # noqa: N801
             """Its connection."""
@@ -187,8 +188,17 @@ def judged(
     monkeypatch.setattr(storage, "read", read)
     monkeypatch.setattr(storage, "volume_at", volume)
     monkeypatch.setattr(transfer, "digest", digest)
-    pools = {str(pool): Pool("default", str(pool), 1)}
-    return disk_moves._Reader(t.cast(t.Any, Endpoints), pools, (), assumed=assumed), base or str(pool / CONTENT)
+    monkeypatch.setattr(storage, "volume_in", lambda *_told: None)
+    path = str(pool / "a.qcow2")
+    over = VolumeFile(path, "qcow2", 1, 1, backing_path=base or str(pool / CONTENT))
+    monkeypatch.setattr(disk_moves, "_file", lambda _connection, of: over if of == path else None)
+    reader = disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
+
+    def verdict() -> str:
+        seen = reader.disk({"target": "vda", "source": path}, "delta", assumed=assumed)
+        return {(True, False): "altered", (False, True): "unknown"}.get((seen.base_altered, seen.base_unknown), "same")
+
+    return verdict
 
 
 REFRESHED: list[Path] = []
@@ -211,8 +221,8 @@ def test_a_base_of_the_destination_is_stood_on_only_when_it_is_the_same(
     pool: Path, happens: t.Callable[[Path], None], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judged from the source, through libvirt."""
-    look, base = judged(pool, monkeypatch, happens=happens)
-    assert look._verdict(base) == verdict
+    look = judged(pool, monkeypatch, happens=happens)
+    assert look() == verdict
     assert len(REFRESHED) == 1, "what came there behind libvirt's back counts"
 
 
@@ -223,8 +233,8 @@ def test_a_base_of_the_destination_is_read_once_at_most(
     pool: Path, happens: t.Callable[[Path], None], digests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _disk in range(2):
-        look, base = judged(pool, monkeypatch, happens=happens if not _disk else lambda _pool: None)
-        assert [look._verdict(base) for _again in range(2)] == ["same", "same"]
+        look = judged(pool, monkeypatch, happens=happens if not _disk else lambda _pool: None)
+        assert [look() for _again in range(2)] == ["same", "same"]
         assert len(REFRESHED) == 1 and digests == DIGESTS
         digests = []
 
@@ -235,20 +245,20 @@ def test_a_base_of_the_destination_is_read_once_at_most(
 def test_nothing_is_read_before_images_are_brought(
     pool: Path, happens: t.Callable[[Path], None], verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, base = judged(pool, monkeypatch, happens=happens, assumed=True)
-    assert (look._verdict(base), DIGESTS) == (verdict, [])
+    look = judged(pool, monkeypatch, happens=happens, assumed=True)
+    assert (look(), DIGESTS) == (verdict, [])
 
 
 def test_a_base_that_is_in_no_pool_of_the_destination_is_not_known(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look, base = judged(pool, monkeypatch, base=f"/elsewhere/{CONTENT}")
-    assert look._verdict(base) == "unknown"
+    look = judged(pool, monkeypatch, base=f"/elsewhere/{CONTENT}")
+    assert look() == "unknown"
 
 
 def test_a_base_that_is_gone_while_its_manifest_is_there_is_not_known(
     pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, base = judged(pool, monkeypatch, happens=lambda pool: (pool / CONTENT).unlink())
-    assert look._verdict(base) == "unknown"
+    look = judged(pool, monkeypatch, happens=lambda pool: (pool / CONTENT).unlink())
+    assert look() == "unknown"
 
 
 @pytest.mark.parametrize(("later_s", "verdict"), [(0, "same"), (2, "same"), (2.5, "altered"), (60, "altered")])
@@ -256,19 +266,21 @@ def test_a_base_that_was_written_after_it_was_brought_is_altered(
     pool: Path, later_s: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = 1_700_000_000 + later_s
-    look, base = judged(
+    look = judged(
         pool,
         monkeypatch,
         fetched="2023-11-14T22:13:20+00:00",
         happens=lambda pool: os.utime(pool / CONTENT, (at, at)),
     )
-    assert look._verdict(base) == verdict
+    assert look() == verdict
 
 
 def test_a_manifest_that_is_no_text_names_its_image(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    look, base = judged(pool, monkeypatch, happens=lambda pool: _written(pool / BESIDE, b"\xff"))
-    with pytest.raises(Failed, match=rf"^cannot read the manifest of {base}: .*; import the image again under another"):
-        look._verdict(base)
+    look = judged(pool, monkeypatch, happens=lambda pool: _written(pool / BESIDE, b"\xff"))
+    with pytest.raises(
+        Failed, match=rf"^cannot read the manifest of {pool / CONTENT}: .*; import the image again under another"
+    ):
+        look()
 
 
 def _written(path: Path, content: bytes) -> None:

@@ -1,4 +1,6 @@
-"""Every step of every noun has exactly one doer: none is reported as done because nobody knows it."""
+"""Every step of every noun has exactly one doer: none is reported as done because nobody knows it. So has every
+question of a plan one answer.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.tests.tools import payload
 
@@ -115,3 +118,23 @@ def test_tables_hold_nothing_but_steps() -> None:
     for module in MODULES:
         for table in _tables(module):
             assert set(table) <= set(STEPS) - {step for step in STEPS if name(step) in BASES}, module.__name__
+
+
+QUESTIONS = sorted(
+    (kind for kind in OpenQuestion.__subclasses__() if kind.__module__.startswith(payload.NAMESPACE + "plugins.")),
+    key=name,
+)
+
+
+def _answers(question: type[OpenQuestion[t.Any]]) -> list[str]:
+    """The tables of answers that have it."""
+    tables = [(module.__name__, table) for module in MODULES for table in vars(module).values()]
+    return [place for place, table in tables if isinstance(table, dict) and question in table]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=name)
+def test_a_question_has_one_answer(question: type[OpenQuestion[t.Any]]) -> None:
+    assert question.__module__.startswith(payload.NAMESPACE + "plugins.module_utils._plan."), "plans ask"
+    found = _answers(question)
+    assert len(found) == 1, f"{name(question)} has {found}: give it a line in the table of the front that looks"
+    assert found[0].startswith(payload.NAMESPACE + "plugins.module_utils._front."), "fronts look"

@@ -642,7 +642,7 @@ BUDGETS_KIB = {
     "virt_domains": 226,
     "virt_domain_info": 132,
     "virt_host_info": 35,
-    "virt_image": 120,
+    "virt_image": 132,
 }
 BUDGETS_KIB |= {
     "virt_pool": 62,

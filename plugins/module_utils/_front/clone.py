@@ -12,16 +12,18 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
+from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, free_space, header, workplace
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import chain, host_xml
@@ -107,66 +109,12 @@ def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.Ex
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), locks)
     clone_spec.check_image(name, pool, there=os.path.isfile(path))
-    fixed = bool(_units.CONTENT_NAME.search(path))  # so it is nobody's disk
-    below = header.chain(path)
-    managed = bool(below[1:]) and all(map(content.is_managed, below[1:]))
-    form = inspect.base(
-        "create a disk from", path, header.read(path), managed=managed, raw=path in _raw_disk_files(connection)
-    )
-    uses = () if fixed else _uses(connection, path)
-    size = qemu_img.info(path, form)["virtual-size"]
-    return Origin(name, path, form, size, tuple(below), uses, locked=not fixed and files.locked(path))
+    return answered(lambda answers: stages.base(stages.BaseFacts(name, path, answers)), _ANSWERS, connection)
 
 
 def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
-    path, left = wanted.path, files.hidden(wanted.path)
-    kind = files.kind(path)
-    remains = left if files.kind(left) == "file" else None
-    place = free_space.measure(wanted.directory, wanted.reserve_bytes)
-    if kind != "file":
-        needs = 0
-        if wanted.base and wanted.copy and not _may_share(wanted.base, wanted.format):
-            needs = _copied_bytes(wanted.base)
-        return FoundDisk(kind, left=remains, lacks_room=place.problem(needs, wanted.directory))
-    seen = header.read(path)
-    # A guest writes the first bytes of a raw disk.
-    form = "raw" if path in _raw_disk_files(connection) else seen.format
-    if wanted.state != "absent" and form != wanted.format:
-        return FoundDisk(
-            kind, format=form, uses=_uses(connection, path), overlays=_overlays(connection, path), left=remains
-        )
-    uses = _uses(connection, path)
-    unknown = "" if uses or form == "raw" else _unknown_base(path)
-    info = qemu_img.info(path, form)
-    backing = info.get("full-backing-filename") or info.get("backing-filename")
-    measured = backing and wanted.state == "flattened" and not unknown
-    needs = qemu_img.flat_bytes(path) - free_space.allocated(path) if measured else 0
-    return FoundDisk(
-        kind,
-        format=form,
-        size_bytes=info["virtual-size"],
-        # What it stands on may itself be a link, which is not its content.
-        backing=os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing))
-        if backing
-        else None,
-        unknown_base=unknown,
-        snapshots=bool(info.get("snapshots")),
-        uses=uses,
-        overlays=_overlays(connection, path) if wanted.state == "absent" or wanted.allow_shrink else (),
-        locked=files.locked(path),
-        lacks_room=place.problem(max(0, needs), wanted.directory),
-        left=remains,
-    )
-
-
-def _unknown_base(path: str) -> str:
-    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image.
-
-    Empty where it is.
-    """
-    below = header.chain(path)
-    strange = next((each for each in below[1:] if not content.is_managed(each)), None)
-    return strange or header.read(path).data_file or header.read(below[-1]).backing or ""
+    hidden = files.hidden(wanted.path)
+    return answered(lambda answers: stages.found(stages.CloneFacts(wanted, hidden, answers)), _ANSWERS, connection)
 
 
 def _raw_disk_files(connection: t.Any) -> set[str]:
@@ -203,9 +151,29 @@ def _copied_bytes(base: Origin) -> int:
     return sum(map(free_space.allocated, base.chain))
 
 
-def _may_share(base: Origin, form: str) -> bool:
-    """Whether a copy takes no room where the filesystem can share blocks, which is only known when it was tried."""
-    return base.format == form and len(base.chain) == 1
+def _info(path: str, form: str) -> stages.DiskInfo:
+    """What qemu-img says; of what the image stands on, the directory without links: the name may be one itself."""
+    info = qemu_img.info(path, form)
+    backing = info.get("full-backing-filename") or info.get("backing-filename") or None
+    if backing:
+        backing = os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing))
+    return stages.DiskInfo(info["virtual-size"], backing, snapshots=bool(info.get("snapshots")))
+
+
+_ANSWERS: Table[t.Any] = {
+    stages.FindKind: lambda _connection, question: files.kind(question.path),
+    stages.ReadHeader: lambda _connection, question: header.read(question.path),
+    stages.ReadChain: lambda _connection, question: tuple(header.chain(question.path)),
+    stages.IsManaged: lambda _connection, question: content.is_managed(question.path),
+    stages.UsesOf: lambda connection, question: _uses(connection, question.path),
+    stages.OverlaysOn: lambda connection, question: _overlays(connection, question.path),
+    stages.IsOpen: lambda _connection, question: files.locked(question.path),
+    stages.MeasureAllocated: lambda _connection, question: free_space.allocated(question.path),
+    stages.MeasureFlat: lambda _connection, question: qemu_img.flat_bytes(question.path),
+    stages.ReadInfo: lambda _connection, question: _info(question.path, question.format),
+    stages.RawDisks: lambda connection, _question: _raw_disk_files(connection),
+    stages.MeasureRoom: lambda _connection, question: free_space.measure(question.directory, question.reserve_bytes),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +204,7 @@ def _overlay(_work: _Work, step: plans.Overlay) -> None:
 def _copy(work: _Work, step: plans.Copy) -> None:
     base, wanted = step.base, work.wanted
     with files.new(step.path) as unfinished:
-        if not _may_share(base, step.format) or not files.reflink(base.path, unfinished):
+        if not stages.may_share(base, step.format) or not files.reflink(base.path, unfinished):
             place = free_space.measure(wanted.directory, wanted.reserve_bytes)
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             tell = work.progress(step, base.size_bytes)

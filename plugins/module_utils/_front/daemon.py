@@ -106,23 +106,15 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
     """Restart while no guest has a job; the jobs that go on after that time, where it did not come to that."""
     end = time.monotonic() + timeout_s
     while True:
-        left = daemon.jobs() if step.breaks_jobs else []
-        if not left:
-            with contextlib.ExitStack() as locks:
-                # virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt
-                # has no job. With all of them held here, none begins until the daemon is back. Nothing locks the
-                # destination, and other programs lock nothing: what they begin between the second look and the
-                # restart, which are milliseconds apart, breaks.
-                left = _work(locks) if step.breaks_jobs else []
-                if not left:
-                    for each in step.due:
-                        systemd.start_again(each)
-                    return []
-        if time.monotonic() >= end:
-            return left
+        with contextlib.ExitStack() as locks:
+            jobs = daemon.jobs() if step.breaks_jobs else []
+            following = plan.ahead(step, jobs, locked=False, left_s=end - time.monotonic())
+            if following == "lock":
+                jobs = plan.work(other_runs.held_by_others(daemon.guests(), locks), daemon.jobs())
+                following = plan.ahead(step, jobs, locked=True, left_s=end - time.monotonic())
+            if following == "restart":
+                for each in step.due:
+                    systemd.start_again(each)
+        if following != "wait":
+            return jobs
         time.sleep(_POLL_S)
-
-
-def _work(locks: contextlib.ExitStack) -> list[str]:
-    migrating = other_runs.held_by_others(daemon.guests(), locks)
-    return [*(f"{name}: a run of virt_migrate" for name in migrating), *daemon.jobs()]

@@ -15,10 +15,12 @@ from ansible_collections.corral.virt.plugins.module_utils._files import local, q
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move_stages as stages
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
     MigratingDisk,
     VolumeFile,
@@ -33,7 +35,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 __all__ = ["disks", "images", "taken_back", "unused"]
 
 _FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
-_CLOCK_S = 2  # between a file's time and that in its manifest
 
 
 def disks(
@@ -49,14 +50,14 @@ def disks(
     ours, _strange = migration_files.ours(
         endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
     )
-    reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours, assumed)
+    reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours)
     entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
     known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
     storage_of = params["disk_storage"]
     modes = [
         storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
     ]
-    seen = [dataclasses.replace(reader.disk(item, mode), assumed=assumed) for item, mode in zip(entries, modes)]
+    seen = [reader.disk(item, mode, assumed=assumed) for item, mode in zip(entries, modes)]
     located = functools.partial(storage.path_in, endpoints.source)
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     moves = ways(
@@ -100,84 +101,62 @@ def _fixed(item: t.Mapping[str, t.Any]) -> bool:
 class _Reader:
     """What both ends have; each pool of the destination is looked at anew once."""
 
-    def __init__(
-        self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str], assumed: bool
-    ) -> None:
-        self._endpoints, self._pools, self._ours, self._assumed = endpoints, pools, ours, assumed
+    def __init__(self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str]) -> None:
+        self.endpoints, self._pools, self._ours = endpoints, pools, ours
         self._fresh: set[str] = set()
 
-    def disk(self, item: t.Mapping[str, t.Any], mode: str) -> MigratingDisk:
+    def disk(self, item: t.Mapping[str, t.Any], mode: str, *, assumed: bool) -> MigratingDisk:
         """One disk of a guest."""
-        path = t.cast(str, item["source"])
-        shared_on = _shared_on(path)
-        facts = MigratingDisk(
-            str(item["target"]), path, mode, shared_on, fixed=_fixed(item), shareable=bool(item.get("shareable"))
+        defined = MigratingDisk(
+            str(item["target"]),
+            t.cast(str, item["source"]),
+            mode,
+            fixed=_fixed(item),
+            shareable=bool(item.get("shareable")),
+            assumed=assumed,
+            cache=item.get("cache"),
         )
-        if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
-            facts = dataclasses.replace(
-                facts, vouched=True, relabelled=" and ".join(_relabelled(self._endpoints.source))
-            )
-        facts = dataclasses.replace(facts, cache=item.get("cache"))
-        pool = self._pools.get(os.path.normpath(os.path.dirname(path)))
-        if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
-            return facts
-        self._refresh(pool.name)
-        file = _as_defined(_file(self._endpoints.source, path) or self._new(path), item)
-        base = file.backing_path if file else None
-        verdict = self._verdict(base) if base else ""
-        return dataclasses.replace(
-            facts,
-            pool=pool,
-            taken=storage.volume_in(self._endpoints.dest, pool.name, facts.name) is not None,
-            ours=path in self._ours,
-            file=file,
-            base=_file(self._endpoints.source, base) if base else None,
-            base_there=_file(self._endpoints.dest, base) if base else None,
-            base_altered=verdict == "altered",
-            base_unknown=verdict == "unknown",
-        )
+        facts = stages.DiskMoveFacts(defined, item.get("format") == "raw", self._pools, self._ours)
+        seen = answered(lambda answers: stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
+        self.endpoints.verified.update(seen.verified)
+        return seen.disk
 
-    def _new(self, path: str) -> VolumeFile | None:
+    def new_file(self, path: str) -> VolumeFile | None:
         """A file that came into its pool behind libvirt's back."""
-        pool = directories.pool_at(self._endpoints.source, os.path.dirname(path))
+        pool = directories.pool_at(self.endpoints.source, os.path.dirname(path))
         if pool is None:
             return None
-        storage.refresh(self._endpoints.source, pool)
-        return _file(self._endpoints.source, path)
+        storage.refresh(self.endpoints.source, pool)
+        return _file(self.endpoints.source, path)
+
+    def is_taken(self, pool: str, name: str) -> bool:
+        """Whether the destination has a volume."""
+        self._refresh(pool)
+        return storage.volume_in(self.endpoints.dest, pool, name) is not None
+
+    def imported(self, pool: str, path: str) -> stages.ImportedImage | None:
+        """An image of the destination that has a manifest."""
+        self._refresh(pool)
+        dest = self.endpoints.dest
+        text = storage.read(dest, pool, manifest_name(os.path.basename(path)))
+        xml = storage.volume_at(dest, path)
+        if text is None or xml is None:
+            return None
+        manifest, seen = read_manifest(text.decode(errors="replace"), path), host_xml.volume(xml)
+        identity = (dest.getURI(), path, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
+        return stages.ImportedImage(
+            manifest,
+            seen["modified_s"],
+            seen["changed_ns"],
+            seen["physical_bytes"],
+            identity,
+            verified=identity in self.endpoints.verified,
+        )
 
     def _refresh(self, pool: str) -> None:
         if pool not in self._fresh:
-            storage.refresh(self._endpoints.dest, pool)
+            storage.refresh(self.endpoints.dest, pool)
             self._fresh.add(pool)
-
-    def _verdict(self, base: str) -> str:
-        """same, altered (since it was verified there) or unknown: it is not there or has no manifest, or it is verified
-        before anything moves.
-        """
-        directory, content = os.path.split(base)
-        pool = self._pools.get(os.path.normpath(directory))
-        if pool is None:
-            return "unknown"
-        self._refresh(pool.name)
-        text = storage.read(self._endpoints.dest, pool.name, manifest_name(content))
-        xml = storage.volume_at(self._endpoints.dest, base)
-        if text is None or xml is None:
-            return "unknown"
-        manifest, seen = read_manifest(text.decode(errors="replace"), base), host_xml.volume(xml)
-        if seen["modified_s"] > manifest.fetched_s + _CLOCK_S:
-            return "altered"
-        # A guest that starts on it changes its time, too: what was verified in this run is not read once more.
-        known = (self._endpoints.dest.getURI(), base, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
-        if (
-            not manifest.is_of(size=seen["physical_bytes"], changed_ns=seen["changed_ns"])
-            and known not in self._endpoints.verified
-        ):
-            if self._assumed:
-                return "unknown"
-            if transfer.digest(self._endpoints.dest, pool.name, content) != manifest.sha256:
-                return "altered"
-        self._endpoints.verified.add(known)
-        return "same"
 
 
 def _shared_on(path: str) -> str | None:
@@ -211,22 +190,21 @@ def _inside(path: str, directory: str) -> bool:
     return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
-def _as_defined(file: VolumeFile | None, item: t.Mapping[str, t.Any]) -> VolumeFile | None:
-    """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
-    if file is None or item.get("format") != "raw":
-        return file
-    return dataclasses.replace(
-        file,
-        format="raw",
-        capacity_bytes=file.physical_bytes or file.capacity_bytes,
-        backing_path=None,
-        backing_format=None,
-    )
-
-
 def _file(connection: t.Any, path: str) -> VolumeFile | None:
     xml = storage.volume_at(connection, path)
     if xml is None:
         return None
     found = host_xml.volume(xml)
     return VolumeFile(path, **{key: found[key] for key in _FILE})
+
+
+_ANSWERS: Table[_Reader] = {
+    stages.FindSharedFilesystem: lambda _reader, question: _shared_on(question.path),
+    stages.FindRelabelling: lambda reader, _question: tuple(_relabelled(reader.endpoints.source)),
+    stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
+    stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
+    stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
+    stages.FindFileThere: lambda reader, question: _file(reader.endpoints.dest, question.path),
+    stages.FindImportThere: lambda reader, question: reader.imported(question.pool, question.path),
+    stages.DigestThere: lambda reader, question: transfer.digest(reader.endpoints.dest, question.pool, question.name),
+}

@@ -123,12 +123,9 @@ class Fetching:
         files.publish(path, self.image, manifest)
         return manifest
 
-    def recognised(self, path: str) -> Manifest | None:
-        """A manifest of a file that is, byte for byte, what is wanted."""
-        wanted = t.cast(Checksum, self.image.checksum)
-        if files.digest_of(path, wanted.algorithm, lambda _done: None) != wanted.hex:
-            return None
-        return self._manifest(path, wanted, lambda *_phase: None, as_published=True)
+    def requested(self, path: str) -> Manifest:
+        """The manifest that a file with the requested digest gets."""
+        return self._manifest(path, t.cast(Checksum, self.image.checksum), lambda *_phase: None, as_published=True)
 
     def _manifest(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
         """Every word of it is our own."""
@@ -195,8 +192,7 @@ class Fetching:
             names = [*([image.content_name(image.checksum.hex)] if image.checksum else []), image.name]
             found = [self._offer(origin, name) for name in names]
         self.offered = image_checks.chosen(image, source, self.origin_pool, found)
-        doubt = image.doubt if image.checksum else f"only {source.shown} vouches for it"
-        self.image = dataclasses.replace(image, checksum=image.checksum or self.offered.of_bytes, doubt=doubt)
+        self.image = image_checks.offered(image, source, self.offered)
 
     def _offer(self, origin: t.Any, name: str) -> Manifest | None:
         """The manifest of a content, or of that behind a name."""

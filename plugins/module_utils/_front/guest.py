@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import typing as t
 import uuid
 
@@ -61,6 +62,22 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     return address_wait.wait_for(connection, results)
 
 
+Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
+
+
+def _once(question: Q) -> Q:
+    """Ask each question once: stages ask what they need when they need it, and the answer holds until they are done."""
+
+    @functools.wraps(question)
+    def answer(host: _Host, *arguments: t.Hashable) -> t.Any:
+        key = (question.__name__, *arguments)
+        if key not in host.answers:
+            host.answers[key] = question(host, *arguments)
+        return host.answers[key]
+
+    return t.cast(Q, answer)
+
+
 class _Host:
     """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
 
@@ -69,23 +86,28 @@ class _Host:
         self._locks = locks
         self._gate = gate
         self._limit = limit
+        self.answers: dict[tuple[t.Hashable, ...], t.Any] = {}
 
     @property
     def uri(self) -> str:
         return str(self._connection.getURI())
 
+    @_once
     def find(self, name: str) -> FoundGuest | None:
         return query.find(self._connection, name)
 
+    @_once
     def managed_state(self, uuid: str) -> tuple[str, ...]:
         return query.managed_state(self._connection, uuid)
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
 
+    @_once
     def capabilities(self) -> dict[str, t.Any]:
         return host_xml.host(query.capabilities(self._connection))
 
+    @_once
     def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
@@ -94,18 +116,22 @@ class _Host:
         memory_mib, vcpus = query.promised(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
+    @_once
     def links(self) -> tuple[set[str] | None, set[str]]:
         return query.links(self._connection)
 
     def lacking(self, needs: Needs) -> Lacking:
         return lacking.lacking(self._connection, needs)
 
+    @_once
     def filters(self) -> list[str] | None:
         return query.filters(self._connection)
 
+    @_once
     def bridge_calls(self) -> dict[str, bool] | None:
         return local.bridge_calls() if is_system(self.uri) else None
 
+    @_once
     def displays(self) -> DisplayDefaults:
         return qemu.displays() if is_system(self.uri) else DisplayDefaults()
 
@@ -123,11 +149,13 @@ class _Host:
 
         return seeds.answer(self._connection, guest, question)
 
+    @_once
     def located(self, pool: str, volume: str) -> str | None:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 
         return storage.path_in(self._connection, pool, volume)
 
+    @_once
     def volumes(self) -> list[str]:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 

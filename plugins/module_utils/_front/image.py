@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os.path
 import typing as t
 
@@ -18,22 +19,21 @@ from ansible_collections.corral.virt.plugins.module_utils._files import workplac
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import file_users, pool_directory
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import MAX_SIZE
-from ansible_collections.corral.virt.plugins.module_utils._model.image import (
-    Checksum,
-    Image,
-    ImageSpec,
-    Manifest,
-    Source,
-)
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Manifest, Source
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, image_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_spec
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 __all__ = ["OPTIONS", "World", "converge"]
+
+R = t.TypeVar("R")
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -69,16 +69,17 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
 
 
 class _Work:
-    """One image: what is found, and the steps on it."""
+    """One image: what is looked at, and the steps on it."""
 
     def __init__(self, connection: t.Any, spec: ImageSpec, fetching: Fetching, gate: Gate) -> None:
         self.connection, self.spec, self.gate = connection, spec, gate
-        self.fetching, self.found = fetching, files.look(fetching.image)
+        self.fetching = fetching
         self.absent = spec.state == "absent"
         self.before: str | None = None
         self.notes: list[str] = []
         self.read_again = False
         self.fetched: Manifest | None = None
+        self.locks: contextlib.ExitStack | None = None  # while steps are carried out
 
     @property
     def image(self) -> Image:
@@ -98,90 +99,56 @@ class _Work:
 
         Nobody begins to stand on what is removed until the stack is closed.
         """
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(workplace.locked(self.image))
+        with contextlib.ExitStack() as self.locks:
+            self.locks.enter_context(workplace.locked(self.image))
             steps = self.bringing()
             self.gate.run(steps, self.do)
-            gone = self.removing([], stack)
+            gone = self.removing([])
             self.gate.after(steps).run(gone, self.do)
             workplace.tidy(self.image)
         storage.refresh(self.connection, self.spec.pool)
         return [*steps, *gone]
 
     def bringing(self) -> list[plans.ImageStep]:
-        """Steps until the name points to the wanted content."""
-        self.found = files.look(self.image)
-        self.before = self.found.target
-        if self.absent:
-            return []
-        steps = self._present()
-        if plans.needs_origin(self.image, steps):
-            self.fetching.ask_origin()
-            steps = self._present()
-        if content := plans.moves_from(self.found, steps):
-            name = os.path.join(self.image.directory, self.image.name)
-            plans.check_name(self.image, content, file_users.users(self.connection).standing_on(name))
-        if content := plans.stranger(self.image, self.found):
-            plans.refuse_stranger(self.image, content, same=self._is_wanted(content))
-        if plans.was_compared(self.image, self.found, steps) or self._is_unchanged():
-            return steps
-        return plans.replaced(self.image, file_users.users(self.connection).inside(self.image.directory))
+        """Steps until the name points to the wanted content.
 
-    def _present(self) -> list[plans.ImageStep]:
-        if self.image.checksum:
-            content = self.image.content_name(self.image.checksum.hex)
-            image_checks.refuse_namesake(self.image, files.manifest_of(self.image.directory, content))
-        return plans.present(self.image, self.found)
-
-    def _is_wanted(self, content: str) -> bool:
-        """Whether a file that no manifest calls so is, byte for byte, what was asked for."""
-        path, checksum = os.path.join(self.image.directory, content), t.cast(Checksum, self.image.checksum)
-        if self.image.source is None:
-            return files.digest_of(path, checksum.algorithm, lambda _done: None) == checksum.hex
-        own = self.fetching.recognised(path)
-        return own is not None and self._verify(content, own)
-
-    def _is_unchanged(self) -> bool:
-        """Whether the content that was asked for is what it was, so that disks may stand on it."""
-        content = self.image.content_name(t.cast(Checksum, self.image.checksum).hex)
-        if files.verified(self.image.directory, content):
-            return True
-        self.read_again = True
-        if self._verify(content):
-            return True
-        if self.image.source and self.image.source.kind == "origin":
-            self.fetching.ask_origin()
-        return False
-
-    def _verify(self, content: str, offered: Manifest | None = None) -> bool:
-        """Whether a content is what its manifest says, or what is offered.
-
-        The manifest then says that this very file is, so that the next run need not read it. That is told as
-        `read_again` and is no step: no image changes by it, and a run that finds all in place takes no lock. It needs
-        none: what is recorded is the file as it was before it was read, so one that changed since is read again.
+        That a content was verified is told as `read_again` and is no step: no image changes by it, and a run that finds
+        all in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one
+        that changed since is read again.
         """
-        manifest = files.verify(self.image.directory, content, offered)
-        if manifest and not files.verified(self.image.directory, content):
-            self.gate.run([plans.Vouch(self.image, manifest)], self.do)
-        return manifest is not None
+        decided = self._decided(stages.bringing, stages.ImageFacts(self.image, self.absent, self.spec.prune))
+        self.gate.run(decided.vouch, self.do)
+        self.before, self.read_again = decided.before, self.read_again or decided.read_again
+        return [*decided.steps]
 
-    def removing(
-        self, bringing: t.Sequence[plans.ImageStep], stack: contextlib.ExitStack | None = None
-    ) -> list[plans.ImageStep]:
-        """Steps that remove what nobody stands on. With a stack nobody begins to, until it is closed."""
-        if not (self.absent or self.spec.prune):
-            return []
-        self.found = files.look(self.image)
-        self.notes = plans.strangers(self.found)
-        old = plans.old(self.image, self.found, bringing, every=self.absent)
-        claimed = contents.claim([os.path.join(self.image.directory, file) for file in old], stack) if stack else set()
-        users = file_users.users(self.connection).inside(self.image.directory) if old else {}
-        users.update({os.path.basename(path): "a disk that is being created" for path in claimed})
-        if self.absent:
-            return plans.absent(self.image, self.found, users)
-        steps, kept = plans.superseded(self.image, old, users)
-        self.notes += kept
-        return steps
+    def removing(self, steps: t.Sequence[plans.ImageStep]) -> list[plans.ImageStep]:
+        """Steps that remove what nobody stands on after the other steps."""
+        facts = stages.ImageFacts(self.image, self.absent, self.spec.prune, tuple(steps))
+        decided = self._decided(stages.removing, facts)
+        self.notes = [*decided.notes]
+        return [*decided.steps]
+
+    def _decided(self, plan: t.Callable[[stages.ImageFacts], R | OpenQuestion[t.Any]], facts: stages.ImageFacts) -> R:
+        return answered(lambda answers: plan(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
+
+    def path(self, content: str) -> str:
+        """Of a content."""
+        return os.path.join(self.image.directory, content)
+
+    def asked_origin(self) -> Image:
+        """The image, with what the other hypervisor tells of it."""
+        self.fetching.ask_origin()
+        return self.image
+
+    def compared(self, question: stages.CompareContent) -> Manifest | None:
+        """The manifest of a content that is what it says."""
+        offered = self.fetching.requested(self.path(question.content)) if question.requested else None
+        return files.verify(self.image.directory, question.content, offered)
+
+    def claimed(self, names: t.Iterable[str]) -> set[str]:
+        """Contents that somebody holds; while steps are carried out, nobody else begins to."""
+        taken = contents.claim(map(self.path, names), self.locks) if self.locks else set()
+        return set(map(os.path.basename, taken))
 
     def do(self, step: plans.ImageStep) -> None:
         """Hand a step to the room that knows how."""
@@ -237,6 +204,19 @@ def _remove(work: _Work, step: plans.Remove) -> None:
         remove(os.path.join(work.image.directory, name))
 
 
+_ANSWERS: Table[_Work] = {
+    stages.LookInPool: lambda work, _question: files.look(work.image),
+    stages.ReadManifest: lambda work, question: files.manifest_of(work.image.directory, question.content),
+    stages.AskOrigin: lambda work, _question: work.asked_origin(),
+    stages.UsersOfName: lambda work, question: file_users.users(work.connection).standing_on(question.path),
+    stages.UsersInside: lambda work, question: file_users.users(work.connection).inside(question.directory),
+    stages.DigestContent: lambda work, question: files.digest_of(
+        work.path(question.content), question.algorithm, lambda _done: None
+    ),
+    stages.FindRecord: lambda work, question: files.verified(work.image.directory, question.content),
+    stages.CompareContent: lambda work, question: work.compared(question),
+    stages.ClaimContents: lambda work, question: work.claimed(question.contents),
+}
 _DOERS: dict[type[plans.ImageStep], t.Callable[[_Work, t.Any], None]] = {
     plans.Vouch: lambda work, step: files.vouch(work.image.directory, step.manifest),
     plans.Fetch: lambda work, _step: work.fetch(),

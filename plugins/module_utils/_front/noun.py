@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
-from ansible_collections.corral.virt.plugins.module_utils._front import noun_options, options
+from ansible_collections.corral.virt.plugins.module_utils._front import noun_options
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library, doer
@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 
 __all__ = ["converge", "spec"]
 
@@ -57,7 +58,7 @@ def converge(
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
-        **options.as_options(noun.words.options, done.after or {}),
+        **as_options(noun.words.options, done.after or {}),
         "active": states.get("active", found.active if found else False),
         "autostart": states.get("autostart", found.autostart if found else False),
     }

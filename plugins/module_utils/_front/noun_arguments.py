@@ -10,11 +10,11 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._front import options
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec, fields
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 
 __all__ = ["arguments", "describe"]
@@ -26,7 +26,7 @@ def describe(words: Words, name: str, found: Found) -> dict[str, t.Any]:
         "name": name,
         "uuid": found.uuid,
         "persistent": found.persistent,
-        **options.as_options(words.table, values(found.live_xml or found.xml, words.table)),
+        **as_options(words.table, values(found.live_xml or found.xml, words.table)),
         "active": found.active,
         "autostart": found.autostart,
     }
@@ -39,7 +39,7 @@ def arguments(words: Words, name: str, found: Found) -> dict[str, t.Any]:
     """
     state = "active" if found.active else "inactive"
     given = {"name": name, "state": state, "autostart": found.autostart}
-    said = options.as_options(words.options, values(found.xml, words.table))
+    said = as_options(words.options, values(found.xml, words.table))
     if _accepted(words, {**given, **said}):
         return {**given, **said}
     for option, value in said.items():

@@ -26,12 +26,28 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
 from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import HostStep, WriteFile
 
-__all__ = ["block", "daemons", "decide", "due", "installed", "late", "passwords", "spec", "with_block"]
+__all__ = [
+    "Ahead",
+    "ahead",
+    "block",
+    "daemons",
+    "decide",
+    "due",
+    "installed",
+    "late",
+    "passwords",
+    "spec",
+    "with_block",
+]
+__all__ += ["work"]
 
 _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _SETTING = re.compile(r"[a-z][a-z0-9_]*")
 _PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
 _CLIENTS = "tls_allowed_dn_list"
+
+# What comes next on the way to a restart; `lock` all guests against runs of virt_migrate, and look again.
+Ahead = t.Literal["lock", "restart", "wait", "give up"]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
@@ -127,6 +143,26 @@ def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
         f"new settings of libvirt are not in effect yet: a restart of {restart.what} would break these running jobs: "
         f"{'; '.join(jobs)}. Run again when they have ended"
     )
+
+
+def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_s: float) -> Ahead:
+    """What to do, given the jobs of guests that were seen (`locked`: while no run could begin one), and the time left.
+
+    virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt has no job.
+    While all of them are held here, none begins until the daemon is back. Nothing locks the destination, and other
+    programs lock nothing: what they begin between the second look and the restart, which are milliseconds apart,
+    breaks.
+    """
+    if not restart.breaks_jobs:
+        return "restart"
+    if not jobs:
+        return "restart" if locked else "lock"
+    return "wait" if left_s > 0 else "give up"
+
+
+def work(migrating: t.Iterable[str], jobs: t.Iterable[str]) -> list[str]:
+    """All that a restart would break: guests that other runs migrate, and jobs."""
+    return [*(f"{name}: a run of virt_migrate" for name in migrating), *jobs]
 
 
 def due(

@@ -143,12 +143,13 @@ def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
         )
 
 
-def was_compared(image: Image, found: Present, steps: t.Sequence[ImageStep]) -> bool:
+def was_compared(image: Image, found: Present) -> bool:
     """Whether the content that was asked for need not be compared again before disks may stand on it.
 
-    The bytes of a stranger have been; what a name points to is verified when it is pointed there.
+    The bytes of a stranger have been; what a name points to is verified when it is pointed there, and what is fetched
+    when it arrives.
     """
-    if steps or image.current or image.checksum is None:
+    if image.current or image.checksum is None:
         return True
     content = image.content_name(image.checksum.hex)
     return content not in found.files or content in found.strangers

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, Unverified
@@ -23,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import S
 __all__ = [
     "chosen",
     "listed",
+    "offered",
     "refuse_empty",
     "refuse_more_files",
     "refuse_other_bytes",
@@ -45,6 +47,13 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
         f"cannot fetch image {image.name} from {source.shown}: its pool {pool} contains no {what} imported by "
         "virt_image; import it there first, or set url or src"
     )
+
+
+def offered(image: Image, source: Source, offer: Manifest) -> Image:
+    """The image with what another hypervisor tells of it, which alone vouches for it where nobody gave a checksum."""
+    if image.checksum:
+        return image
+    return dataclasses.replace(image, checksum=offer.of_bytes, doubt=f"only {source.shown} vouches for it")
 
 
 def _refused(image: Image, origin: str, offer: Manifest) -> Refused:

@@ -9,9 +9,10 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import Import, imported, less
+from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import import Import, less
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse

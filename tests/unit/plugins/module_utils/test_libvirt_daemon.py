@@ -623,6 +623,31 @@ def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: p
     assert host.calls == ["start again"]
 
 
+@pytest.mark.parametrize(
+    ("state", "jobs", "locked", "left_s", "following"),
+    [
+        ("failed", [], False, 0, "restart"),
+        ("failed", ["web: job"], False, 9, "restart"),
+        ("active", [], False, 0, "lock"),
+        ("active", [], True, 0, "restart"),
+        ("active", ["web: job"], False, 0.1, "wait"),
+        ("active", ["web: job"], True, 0.1, "wait"),
+        ("active", ["web: job"], False, 0, "give up"),
+        ("active", ["web: job"], True, -1, "give up"),
+    ],
+)
+def test_what_comes_next_on_the_way_to_a_restart(
+    state: str, jobs: list[str], locked: bool, left_s: float, following: plan.Ahead
+) -> None:
+    restart = RestartDaemons((Due(DAEMON, "x", state),))
+    assert plan.ahead(restart, jobs, locked=locked, left_s=left_s) == following
+
+
+def test_runs_and_jobs_are_told_together() -> None:
+    assert plan.work(["web"], ["db: backup"]) == ["web: a run of virt_migrate", "db: backup"]
+    assert plan.work([], []) == []
+
+
 def test_steps_of_the_plan_have_a_text() -> None:
     due = (Due(DAEMON, "failed", "failed"), Due("virtproxyd.service", "has no virtproxyd-tls.socket", "active"))
     assert (

@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Stop,
     Update,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import network as network_xml
+from ansible_collections.corral.virt.plugins.module_utils._xml import network_document
 
 Values = dict[str, t.Any]
 THERE = Found("u", persistent=True, autostart=False, xml="<network/>")
@@ -378,7 +378,7 @@ def test_who_is_on_a_bridge() -> None:
     guest = "<domain><devices><interface type='bridge'><target dev='vnet0'/></interface></devices></domain>"
     ports = {"virbr1": ("mytap", "virbr1-nic", "vnet0"), "br0": ()}
     raw = RawNetworkHost(frozenset(ports), (), (("web1", True, (guest,)),), 0, ports)
-    assert network_xml.host(raw, "lab", None).strangers == {"virbr1": ("mytap",), "br0": ()}
+    assert network_document.host(raw, "lab", None).strangers == {"virbr1": ("mytap",), "br0": ()}
     assert query.ports(["no-such-bridge"]) == {}
 
 

@@ -119,13 +119,24 @@ def _without_libvirts(given: Given) -> Given:
             if entry.get(key) == value:
                 del entry[key]
     given["inputs"] = [entry for entry in given.get("inputs", []) if entry not in _INPUTS]
-    controllers = given.get("controllers", []) if "<controller" not in given.get("xml", "") else []
-    ports = [entry for entry in controllers if entry["type"] == "pci"]
-    spare = [(str(entry["index"]), entry.get("model")) for entry in ports if set(entry) <= {"type", "index", "model"}]
+    added = _added_controllers(given) if "<controller" not in given.get("xml", "") else []
+    given["controllers"] = [entry for entry in given.get("controllers", []) if entry not in added]
+    return {option: value for option, value in given.items() if value != [] or option in _STAY}
+
+
+def _added_controllers(given: Given) -> list[Given]:
+    """Those that libvirt adds: for disks and channels, and the ports of a guest of which nobody says any."""
+    controllers = given.get("controllers", [])
     used = {disk.get("bus") for disk in given.get("disks", [])} & set(_CONTROLLERS)
     used |= {"virtio-serial"} if any(one.get("state") != "absent" for one in given.get("channels", [])) else set()
     added = [entry for entry in controllers if entry["type"] in used and len(entry) == 2]
-    if (spare == _SPARE[: len(spare)] and len(spare) in (0, len(_SPARE))) or spare == [("0", "pci-root")]:
-        added += ports
-    given["controllers"] = [entry for entry in given.get("controllers", []) if entry not in added]
-    return {option: value for option, value in given.items() if value != [] or option in _STAY}
+    ports = [entry for entry in controllers if entry["type"] == "pci"]
+    return [*added, *ports] if _are_spare(ports) else added
+
+
+def _are_spare(ports: t.Sequence[Given]) -> bool:
+    """Whether they are those of a guest that was just made."""
+    spare = [(str(entry["index"]), entry.get("model")) for entry in ports if set(entry) <= {"type", "index", "model"}]
+    if spare == [("0", "pci-root")]:
+        return True
+    return len(spare) in (0, len(_SPARE)) and spare == _SPARE[: len(spare)]

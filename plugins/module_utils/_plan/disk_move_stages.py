@@ -1,0 +1,205 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what both hosts must be asked about a disk of a guest that moves, and what the base there is worth. Pure.
+
+`DiskMoveFacts` lead to what is known of the disk, or to the one question that is open; nothing is asked that decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
+
+__all__ = [
+    "DigestThere",
+    "DiskMoveFacts",
+    "FindFileHere",
+    "FindFileThere",
+    "FindImportThere",
+    "FindNewFileHere",
+    "FindRelabelling",
+    "FindSharedFilesystem",
+    "ImportedImage",
+    "IsTakenThere",
+    "SeenDisk",
+    "as_defined",
+    "disk",
+]
+
+_CLOCK_S = 2  # between a file's time and that in its manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedImage:
+    """An image of the destination, and what its manifest says of it."""
+
+    manifest: Manifest
+    modified_s: float
+    changed_ns: int
+    physical_bytes: int
+    identity: tuple[t.Any, ...]  # by which a run knows again what it has verified
+    verified: bool  # by this run
+
+
+@dataclasses.dataclass(frozen=True)
+class FindSharedFilesystem(OpenQuestion[t.Optional[str]]):
+    """Which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindRelabelling(OpenQuestion[tuple[str, ...]]):
+    """What does the source's libvirt do to a guest's disks when the guest ends there?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class IsTakenThere(OpenQuestion[bool]):
+    """Has a pool of the destination a volume of that name?"""
+
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindFileHere(OpenQuestion[t.Optional[VolumeFile]]):
+    """Which volume of the source is that?"""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindNewFileHere(OpenQuestion[t.Optional[VolumeFile]]):
+    """The same, when its pool is looked at anew: it may have come there behind libvirt's back."""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
+    """Which volume of the destination is that?"""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindImportThere(OpenQuestion[t.Optional[ImportedImage]]):
+    """What does the manifest of an image in a pool of the destination say? None where either is missing."""
+
+    pool: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DigestThere(OpenQuestion[str]):
+    """Which SHA-256 has a volume of the destination? All of it is read."""
+
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskMoveFacts:
+    """A disk as the guest's definition has it, and the destination's pools."""
+
+    disk: MigratingDisk
+    raw: bool
+    pools: t.Mapping[str, Pool]  # by directory
+    ours: t.Collection[str]  # paths that an earlier run of this move made there
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+    def pool(self, path: str) -> Pool | None:
+        """The destination's pool for the directory of a file."""
+        return self.pools.get(os.path.normpath(os.path.dirname(path)))
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenDisk:
+    """What is known of the disk, and which base this run has verified with it."""
+
+    disk: MigratingDisk
+    verified: tuple[tuple[t.Any, ...], ...] = ()
+
+
+@asks
+def disk(facts: DiskMoveFacts) -> SeenDisk:
+    """What both ends have of a disk; of one that stays where it is, nothing."""
+    known, answers = facts.disk, facts.answers
+    path, mode = known.path, known.mode
+    shared_on = answers.of(FindSharedFilesystem(path))
+    known = dataclasses.replace(known, shared_on=shared_on)
+    if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
+        relabelled = answers.of(FindRelabelling())
+        known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
+    pool = facts.pool(path)
+    if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
+        return SeenDisk(known)
+    taken = answers.of(IsTakenThere(pool.name, known.name))
+    file = answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path))
+    file = as_defined(file, raw=facts.raw)
+    known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file)
+    return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
+
+
+def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
+    """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
+    if file is None or not raw:
+        return file
+    return dataclasses.replace(
+        file,
+        format="raw",
+        capacity_bytes=file.physical_bytes or file.capacity_bytes,
+        backing_path=None,
+        backing_format=None,
+    )
+
+
+def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
+    """With what it stands on."""
+    verdict, verified = _compared(facts, base)
+    known = dataclasses.replace(
+        known,
+        base=facts.answers.of(FindFileHere(base)),
+        base_there=facts.answers.of(FindFileThere(base)),
+        base_altered=verdict == "altered",
+        base_unknown=verdict == "unknown",
+    )
+    return SeenDisk(known, verified)
+
+
+def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
+    """The verdict on a base, and its identity where this run has verified it.
+
+    One that is in no pool there, or that has no manifest, is not known to be the same.
+    """
+    pool = facts.pool(base)
+    there = facts.answers.of(FindImportThere(pool.name, base)) if pool else None
+    if pool is None or there is None:
+        return "unknown", ()
+    digest = DigestThere(pool.name, os.path.basename(base))
+    verdict = _verdict(there, digest, facts.answers, assumed=facts.disk.assumed)
+    return verdict, (there.identity,) if verdict == "same" else ()
+
+
+def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
+    """`same`, `altered` (since it was verified there), or `unknown`: it is verified before anything moves.
+
+    A guest that starts on it changes its time, too: what was verified in this run is not read once more.
+    """
+    manifest = there.manifest
+    if there.modified_s > manifest.fetched_s + _CLOCK_S:
+        return "altered"
+    if there.verified or manifest.is_of(size=there.physical_bytes, changed_ns=there.changed_ns):
+        return "same"
+    if assumed:
+        return "unknown"
+    return "same" if answers.of(digest) == manifest.sha256 else "altered"

@@ -1,0 +1,55 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Questions of a plan: facts that take a look or a round trip, asked one at a time and only where they decide. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+
+__all__ = ["Answers", "OpenQuestion", "asks"]
+
+A = t.TypeVar("A")
+F = t.TypeVar("F")
+R = t.TypeVar("R")
+
+
+class OpenQuestion(t.Generic[A]):
+    """What a plan must know next. A question is a frozen value, and `A` is the type of its answer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """The answers so far; they do not change while a plan is made."""
+
+    known: t.Mapping[OpenQuestion[t.Any], t.Any] = dataclasses.field(default_factory=dict)
+
+    def of(self, question: OpenQuestion[A]) -> A:
+        """The answer. Where there is none yet, the plan ends here with the question."""
+        if question not in self.known:
+            raise _UnansweredError(question)
+        return t.cast(A, self.known[question])
+
+    def plus(self, question: OpenQuestion[A], answer: A) -> Answers:
+        """With one more."""
+        return Answers({**self.known, question: answer})
+
+
+class _UnansweredError(Exception):
+    """Its one argument is the question."""
+
+
+def asks(decide: t.Callable[[F], R]) -> t.Callable[[F], R | OpenQuestion[t.Any]]:
+    """Make a function of facts, which hold `Answers`, return the question that it cannot go on without."""
+
+    @functools.wraps(decide)
+    def decided(facts: F) -> R | OpenQuestion[t.Any]:
+        try:
+            return decide(facts)
+        except _UnansweredError as unanswered:
+            return t.cast("OpenQuestion[t.Any]", unanswered.args[0])
+
+    return decided

@@ -1,0 +1,91 @@
+"""A guest's host is asked nothing twice: each question is a round trip, and its answer holds until the plan is made."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
+from ansible_collections.corral.virt.plugins.module_utils._front import guest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
+
+OLD: dict[str, t.Any] = {
+    "name": "old",
+    "vcpus": 1,
+    "memory": "64MiB",
+    "interfaces": [{"name": "eth0", "network": "lan"}],
+    "disks": [{"name": "system", "size": "1GiB"}],
+}
+NIC = {"name": "eth1", "network": "lan"}
+QUESTIONS = ("find", "managed_state", "capabilities", "promised", "links", "filters")
+
+Asked = t.Counter[tuple[t.Any, ...]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """How often libvirt is asked what."""
+    seen: Asked = collections.Counter()
+
+    def counted(module: t.Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def ask(_connection: t.Any, *arguments: t.Any, **more: t.Any) -> t.Any:
+            seen[name, *arguments, *more.items()] += 1
+            return real(_connection, *arguments, **more)
+
+        monkeypatch.setattr(module, name, ask)
+
+    for name in QUESTIONS:
+        counted(query, name)
+    counted(storage, "path_in")
+    monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
+    return seen
+
+
+def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
+    wanted, limit = dataclasses.replace(options(said), virt_type="auto"), Capacity(10**6, 10**6)
+    return guest.converge(connection, wanted, Gate(check_mode=check_mode), limit)
+
+
+@pytest.mark.parametrize(
+    ("said", "running", "expected"),
+    [
+        ({**OLD, "name": "new", "state": "running"}, False, {"find", "capabilities", "links", "promised"}),
+        (OLD, False, {"find"}),
+        ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, False, {"find", "links", "managed_state"}),
+        ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, True, {"find", "links"}),
+        ({"name": "new", "renamed_from": "old"}, False, {"find", "managed_state"}),
+        ({"name": "new", "renamed_from": "old", "title": "New"}, False, {"find", "managed_state"}),
+        ({"name": "new", "clone_of": "old", "interfaces": [NIC]}, False, {"find", "managed_state", "links"}),
+        ({"name": "old", "state": "absent", "remove_storage": True}, False, {"find", "managed_state"}),
+        ({"name": "gone", "state": "absent", "remove_storage": True}, False, {"find"}),
+    ],
+)
+def test_no_question_is_asked_twice(
+    connection: t.Any, asked: Asked, said: dict[str, t.Any], running: bool, expected: set[str]
+) -> None:
+    run(connection, OLD)
+    if running:
+        connection.lookupByName("old").create()
+    asked.clear()
+    run(connection, said, check_mode=True)
+    assert {question: times for question, times in asked.items() if times > 1} == {}
+    assert {question[0] for question in asked} - {"path_in"} == expected
+
+
+def test_another_guest_is_asked_for_anew(connection: t.Any) -> None:
+    with contextlib.ExitStack() as locks:
+        hosts = [guest._Host(connection, locks, Gate(check_mode=True), None) for _guest in range(2)]
+        assert hosts[0].find("old") is None is hosts[1].find("old")
+        run(connection, OLD)
+        assert hosts[0].find("old") is None, "the answer holds"
+        found = guest._Host(connection, locks, Gate(check_mode=True), None).find("old")
+        assert found and found.name == "old" and hosts[0].managed_state(found.uuid) == ()

@@ -1,0 +1,296 @@
+"""What is asked about a disk and its image, in which order, and what is known then: without a pool or a guest."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone_stages import (
+    BaseFacts,
+    CloneFacts,
+    DiskInfo,
+    FindKind,
+    IsManaged,
+    IsOpen,
+    MeasureAllocated,
+    MeasureFlat,
+    MeasureRoom,
+    OverlaysOn,
+    RawDisks,
+    ReadChain,
+    ReadHeader,
+    ReadInfo,
+    UsesOf,
+)
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+
+DISK, BASE, CONTENT = "/p/a.qcow2", "/p/b.qcow2", "/p/b.0123456789ab.qcow2"
+HIDDEN = "/p/.a"
+QCOW2, RAW = Header("qcow2"), Header("raw")
+ON_CONTENT = Header("qcow2", CONTENT)
+PLAIN = DiskInfo(9, None, snapshots=False)
+USE = Use("web1", "1", "off")
+
+
+def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, raw: t.Collection[str] = ()) -> Dialogue:
+    """What is asked of each image, where all below it is from virt_image."""
+    managed = [(IsManaged(each), True) for each in chain]
+    return [(ReadChain(path), (path, *chain)), *managed, (ReadHeader(path), header), (RawDisks(), raw)]
+
+
+@pytest.mark.parametrize(
+    ("path", "dialogue", "expected"),
+    [
+        (
+            BASE,
+            [*described(BASE), (UsesOf(BASE), (USE,)), (ReadInfo(BASE, "qcow2"), PLAIN), (IsOpen(BASE), True)],
+            Origin("b", BASE, "qcow2", 9, (BASE,), (USE,), locked=True),
+        ),
+        (
+            BASE,
+            [
+                *described(BASE, [CONTENT], ON_CONTENT),
+                (UsesOf(BASE), ()),
+                (ReadInfo(BASE, "qcow2"), PLAIN),
+                (IsOpen(BASE), False),
+            ],
+            Origin("b", BASE, "qcow2", 9, (BASE, CONTENT)),
+        ),
+        # A content is nobody's disk.
+        (
+            CONTENT,
+            [*described(CONTENT), (ReadInfo(CONTENT, "qcow2"), PLAIN)],
+            Origin("b", CONTENT, "qcow2", 9, (CONTENT,)),
+        ),
+        (
+            BASE,
+            described(BASE, header=RAW),
+            "^cannot create a disk from /p/b.qcow2: its name says qcow2, but its first bytes",
+        ),
+        (BASE, described(BASE, raw=[BASE]), "a guest uses it as a raw disk"),
+        (BASE, described(BASE, header=ON_CONTENT), "which is not an image from virt_image"),
+        (
+            BASE,
+            [(ReadChain(BASE), (BASE, "/x", "/y")), (IsManaged("/x"), False), *described(BASE, header=ON_CONTENT)[1:]],
+            "which is not an image from virt_image",
+        ),
+        (
+            BASE,
+            [
+                (ReadChain(BASE), (BASE, "/x", "/y")),
+                (IsManaged("/x"), True),
+                (IsManaged("/y"), False),
+                *described(BASE, header=ON_CONTENT)[1:],
+            ],
+            "which is not an image from virt_image",
+        ),
+    ],
+)
+def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: Origin | str) -> None:
+    facts = told(stages.base, BaseFacts("b", path), dialogue)
+    if isinstance(expected, Origin):
+        assert stages.base(facts) == expected
+        return
+    with pytest.raises(Refused, match=expected):
+        stages.base(facts)
+
+
+ALONE = Origin("b", BASE, "qcow2", 9, (BASE,))
+CHAINED = Origin("b", BASE, "qcow2", 9, (BASE, CONTENT))
+FREE, ROOM = FreeSpace(100, 50, 0), (MeasureRoom("/p", 0), FreeSpace(100, 50, 0))
+
+
+def spec(**more: t.Any) -> CloneSpec:
+    return CloneSpec(
+        **{"name": "a.qcow2", "state": "present", "directory": "/p", "format": "qcow2", "reserve_bytes": 0, **more}
+    )
+
+
+def named(kind: str, left: str = "nothing") -> Dialogue:
+    """What is under the name and under the hidden one."""
+    return [(FindKind(DISK), kind), (FindKind(HIDDEN), left), ROOM]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "expected"),
+    [
+        (spec(), named("nothing"), FoundDisk("nothing")),
+        (spec(), named("link"), FoundDisk("link")),
+        (spec(), named("other", "file"), FoundDisk("other", left=HIDDEN)),
+        (spec(), named("nothing", "link"), FoundDisk("nothing")),
+        (spec(base=ALONE), named("nothing"), FoundDisk("nothing")),
+        (spec(base=CHAINED), named("nothing"), FoundDisk("nothing")),
+        (spec(base=ALONE, copy=True), named("nothing"), FoundDisk("nothing")),
+        (spec(copy=True), named("nothing"), FoundDisk("nothing")),
+        (
+            spec(base=CHAINED, copy=True),
+            [*named("nothing"), (MeasureAllocated(BASE), 20), (MeasureAllocated(CONTENT), 30)],
+            FoundDisk("nothing"),
+        ),
+        (
+            spec(base=CHAINED, copy=True),
+            [*named("nothing"), (MeasureAllocated(BASE), 20), (MeasureAllocated(CONTENT), 31)],
+            FoundDisk("nothing", lacks_room=FREE.problem(51, "/p")),
+        ),
+        (
+            spec(base=ALONE, copy=True, format="raw"),
+            [*named("nothing"), (MeasureAllocated(BASE), 51)],
+            FoundDisk("nothing", lacks_room=FREE.problem(51, "/p")),
+        ),
+    ],
+)
+def test_a_name_without_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
+    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+
+
+def opened(header: Header = QCOW2, raw: t.Collection[str] = (), uses: tuple[Use, ...] = (USE,)) -> Dialogue:
+    """What each disk is asked for."""
+    return [*named("file"), (ReadHeader(DISK), header), (RawDisks(), raw), (UsesOf(DISK), uses)]
+
+
+INFO = (ReadInfo(DISK, "qcow2"), DiskInfo(9, CONTENT, snapshots=True))
+CLOSED, OVERLAYS = (IsOpen(DISK), False), (OverlaysOn(DISK), ("/p/c",))
+
+
+def disk(**more: t.Any) -> FoundDisk:
+    return FoundDisk(
+        **{
+            "kind": "file",
+            "format": "qcow2",
+            "size_bytes": 9,
+            "backing": CONTENT,
+            "snapshots": True,
+            "uses": (USE,),
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "expected"),
+    [
+        (spec(), [*opened(), INFO, CLOSED], disk()),
+        (spec(), [*opened(), INFO, (IsOpen(DISK), True)], disk(locked=True)),
+        (spec(state="rebased"), [*opened(), INFO, CLOSED], disk()),
+        (spec(allow_shrink=True), [*opened(), INFO, OVERLAYS, CLOSED], disk(overlays=("/p/c",))),
+        (spec(state="absent"), [*opened(), INFO, OVERLAYS, CLOSED], disk(overlays=("/p/c",))),
+        # Another format than the wanted one is refused, with who has it: qemu-img is not asked.
+        (
+            spec(),
+            [*opened(RAW), OVERLAYS],
+            FoundDisk("file", format="raw", uses=(USE,), overlays=("/p/c",)),
+        ),
+        (
+            spec(),
+            [*opened(raw=[DISK]), OVERLAYS],
+            FoundDisk("file", format="raw", uses=(USE,), overlays=("/p/c",)),
+        ),
+        (
+            spec(format="raw"),
+            [*opened(raw=[DISK], uses=()), (ReadInfo(DISK, "raw"), PLAIN), CLOSED],
+            FoundDisk("file", format="raw", size_bytes=9),
+        ),
+        (
+            spec(state="absent"),
+            [*opened(RAW), (ReadInfo(DISK, "raw"), PLAIN), OVERLAYS, CLOSED],
+            FoundDisk("file", format="raw", size_bytes=9, uses=(USE,), overlays=("/p/c",)),
+        ),
+        # Room is measured only for what is to be flattened.
+        (
+            spec(state="flattened"),
+            [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 80), (MeasureAllocated(DISK), 30)],
+            disk(),
+        ),
+        (
+            spec(state="flattened"),
+            [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 81), (MeasureAllocated(DISK), 30)],
+            disk(lacks_room=FREE.problem(51, "/p")),
+        ),
+        (
+            spec(state="flattened"),
+            [*opened(), (ReadInfo(DISK, "qcow2"), PLAIN), CLOSED],
+            disk(backing=None, snapshots=False),
+        ),
+    ],
+)
+def test_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
+    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+
+
+NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "expected"),
+    [
+        (spec(), named("nothing"), FoundDisk("nothing")),
+        (spec(base=ALONE, copy=True), named("nothing"), FoundDisk("nothing")),
+        (spec(), [*opened(), INFO, CLOSED], disk()),
+        (spec(state="rebased"), [*opened(), INFO, CLOSED], disk()),
+    ],
+)
+def test_what_takes_no_room_needs_none(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
+    dialogue = [(question, NO_ROOM) if question == ROOM[0] else (question, answer) for question, answer in dialogue]
+    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+
+
+@pytest.mark.parametrize(("wanted", "rest"), [(spec(), [INFO, CLOSED]), (spec(format="raw"), [OVERLAYS])])
+def test_what_a_run_left_is_told_beside_a_disk(wanted: CloneSpec, rest: Dialogue) -> None:
+    dialogue = [*named("file", "file"), *opened()[3:], *rest]
+    found = stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue))
+    assert isinstance(found, FoundDisk) and found.left == HIDDEN
+
+
+def test_a_disk_that_takes_less_flat_needs_no_room() -> None:
+    dialogue = [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 5), (MeasureAllocated(DISK), 30)]
+    dialogue[2] = (ROOM[0], TOO_FULL)
+    found = stages.found(told(stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue))
+    assert isinstance(found, FoundDisk) and found.lacks_room == TOO_FULL.problem(0, "/p") != ""
+
+
+@pytest.mark.parametrize(
+    ("header", "below", "unknown"),
+    [
+        (
+            ON_CONTENT,
+            [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), True), (ReadHeader(CONTENT), QCOW2)],
+            "",
+        ),
+        (ON_CONTENT, [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), False)], CONTENT),
+        (
+            Header("qcow2", CONTENT, "/d"),
+            [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), True)],
+            "/d",
+        ),
+        (
+            ON_CONTENT,
+            [
+                (ReadChain(DISK), (DISK, CONTENT)),
+                (IsManaged(CONTENT), True),
+                (ReadHeader(CONTENT), Header("qcow2", "nbd:there")),
+            ],
+            "nbd:there",
+        ),
+        (QCOW2, [(ReadChain(DISK), (DISK,))], ""),
+        (Header("qcow2", "json:{}"), [(ReadChain(DISK), (DISK,))], "json:{}"),
+    ],
+)
+def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknown: str) -> None:
+    """Its own first bytes say it, which a guest may have written: nothing is measured there."""
+    measured: Dialogue = [] if unknown else [(MeasureFlat(DISK), 0), (MeasureAllocated(DISK), 0)]
+    dialogue = [*opened(header, uses=()), *below, INFO, CLOSED, *measured]
+    expected = disk(uses=(), unknown_base=unknown)
+    assert stages.found(told(stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue)) == expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "form", "shares"), [(ALONE, "qcow2", True), (ALONE, "raw", False), (CHAINED, "qcow2", False)]
+)
+def test_what_a_copy_may_share(origin: Origin, form: str, shares: bool) -> None:
+    assert stages.may_share(origin, form) is shares

@@ -1,0 +1,150 @@
+"""What both hosts are asked about a disk that moves, in which order, and what the base there is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import (
+    DigestThere,
+    DiskMoveFacts,
+    FindFileHere,
+    FindFileThere,
+    FindImportThere,
+    FindNewFileHere,
+    FindRelabelling,
+    FindSharedFilesystem,
+    ImportedImage,
+    IsTakenThere,
+    SeenDisk,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+
+PATH, NAME = "/images/a.qcow2", "debian-12.1a2b3c4d5e6f.qcow2"
+BASE = f"/bases/{NAME}"
+IMAGES, BASES = Pool("images", "/images", 1), Pool("bases", "/bases", 1)
+POOLS = {"/images": IMAGES, "/bases": BASES}
+FILE = VolumeFile(PATH, "qcow2", 800, 50)
+OVER = dataclasses.replace(FILE, backing_path=BASE, backing_format="qcow2", physical_bytes=70)
+ON = VolumeFile(BASE, "qcow2", 300, 40)
+
+
+def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
+    return MigratingDisk("vda", more.pop("path", PATH), mode, **more)
+
+
+def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
+    known = {key: more.pop(key) for key in ("path", "assumed") if key in more}
+    return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), **more})
+
+
+SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
+FREE, TAKEN = (IsTakenThere("images", "a.qcow2"), False), (IsTakenThere("images", "a.qcow2"), True)
+HERE = FindFileHere(PATH)
+
+
+@pytest.mark.parametrize(
+    ("looked", "dialogue", "expected"),
+    [
+        # One that stays where it is.
+        (facts(), [SHARED], disk(shared_on="nfs4")),
+        (facts("shared"), [SHARED], disk("shared", shared_on="nfs4")),
+        (
+            facts("shared"),
+            [ALONE, (FindRelabelling(), ("a", "b"))],
+            disk("shared", vouched=True, relabelled="a and b"),
+        ),
+        (facts("shared"), [ALONE, (FindRelabelling(), ())], disk("shared", vouched=True)),
+        (
+            facts("shared", path="/dev/vg/a"),
+            [(FindSharedFilesystem("/dev/vg/a"), None)],
+            disk("shared", path="/dev/vg/a"),
+        ),
+        # The destination has no such directory.
+        (facts(pools={}), [ALONE], disk()),
+        (facts("full", pools={}), [SHARED], disk("full", shared_on="nfs4")),
+        # One that is copied.
+        (facts(), [ALONE, FREE, (HERE, FILE)], disk(pool=IMAGES, file=FILE)),
+        (facts(ours=[PATH]), [ALONE, TAKEN, (HERE, FILE)], disk(pool=IMAGES, file=FILE, taken=True, ours=True)),
+        (facts("delta"), [SHARED, FREE, (HERE, FILE)], disk("delta", shared_on="nfs4", pool=IMAGES, file=FILE)),
+        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), FILE)], disk(pool=IMAGES, file=FILE)),
+        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), None)], disk(pool=IMAGES)),
+        (
+            facts(raw=True),
+            [ALONE, FREE, (HERE, OVER)],
+            disk(pool=IMAGES, file=VolumeFile(PATH, "raw", 70, 50, physical_bytes=70)),
+        ),
+        (
+            facts(path="/images/../images/a.qcow2"),
+            [
+                (FindSharedFilesystem("/images/../images/a.qcow2"), None),
+                FREE,
+                (FindFileHere("/images/../images/a.qcow2"), FILE),
+            ],
+            disk(path="/images/../images/a.qcow2", pool=IMAGES, file=FILE),
+        ),
+    ],
+)
+def test_what_is_looked_at(looked: DiskMoveFacts, dialogue: Dialogue, expected: MigratingDisk) -> None:
+    assert stages.disk(told(stages.disk, looked, dialogue)) == SeenDisk(expected)
+
+
+def test_a_raw_disk_is_as_long_as_its_file() -> None:
+    assert stages.as_defined(None, raw=True) is None
+    assert stages.as_defined(OVER, raw=False) == OVER
+    assert stages.as_defined(FILE, raw=True) == dataclasses.replace(FILE, format="raw"), "as far as it is known"
+
+
+MANIFEST = Manifest(NAME, "1" * 64, 40, "there", f"sha256:{'0' * 64}", "1970-01-01T00:01:40+00:00", changed_ns=7)
+IMPORTED = ImportedImage(MANIFEST, modified_s=100, changed_ns=7, physical_bytes=40, identity=("this",), verified=False)
+
+
+def imported(**more: t.Any) -> ImportedImage:
+    return dataclasses.replace(IMPORTED, **more)
+
+
+IMPORT, DIGEST = FindImportThere("bases", BASE), DigestThere("bases", NAME)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "asked", "verdict"),
+    [
+        (False, [(IMPORT, None)], "unknown"),
+        (False, [(IMPORT, IMPORTED)], "same"),
+        (False, [(IMPORT, imported(modified_s=102))], "same"),
+        (False, [(IMPORT, imported(modified_s=102.5))], "altered"),
+        (False, [(IMPORT, imported(modified_s=102.5, verified=True))], "altered"),
+        (True, [(IMPORT, imported(modified_s=102.5))], "altered"),
+        (False, [(IMPORT, imported(changed_ns=8)), (DIGEST, "1" * 64)], "same"),
+        (False, [(IMPORT, imported(changed_ns=8)), (DIGEST, "2" * 64)], "altered"),
+        (False, [(IMPORT, imported(physical_bytes=41)), (DIGEST, "2" * 64)], "altered"),
+        (False, [(IMPORT, imported(changed_ns=8, verified=True))], "same"),
+        (True, [(IMPORT, imported(changed_ns=8))], "unknown"),
+        (True, [(IMPORT, imported(changed_ns=8, verified=True))], "same"),
+        (True, [(IMPORT, IMPORTED)], "same"),
+    ],
+)
+def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str) -> None:
+    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), *asked, (FindFileHere(BASE), ON), (FindFileThere(BASE), None)]
+    seen = stages.disk(told(stages.disk, facts(assumed=assumed), dialogue))
+    expected = disk(
+        pool=IMAGES,
+        file=OVER,
+        base=ON,
+        assumed=assumed,
+        base_altered=verdict == "altered",
+        base_unknown=verdict == "unknown",
+    )
+    assert seen == SeenDisk(expected, (("this",),) if verdict == "same" else ())
+
+
+def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
+    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
+    seen = stages.disk(told(stages.disk, facts(pools={"/images": IMAGES}), dialogue))
+    assert seen == SeenDisk(disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True))

@@ -1,0 +1,266 @@
+"""What a plan for an image asks, in which order, and what it decides from the answers: without a pool or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    Checksum,
+    Image,
+    Manifest,
+    Present,
+    Source,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan.image import Fetch, Remove, Symlink, Vouch
+from ansible_collections.corral.virt.plugins.module_utils._plan.image_stages import (
+    AskOrigin,
+    Bringing,
+    ClaimContents,
+    CompareContent,
+    DigestContent,
+    FindRecord,
+    ImageFacts,
+    LookInPool,
+    ReadManifest,
+    Removing,
+    UsersInside,
+    UsersOfName,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, asks
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+
+HEX = "ab" * 32
+CHECKSUM = Checksum("sha256", HEX)
+NAME = "debian-12.qcow2"
+CONTENT, OLD = f"debian-12.{HEX[:12]}.qcow2", "debian-12.000000000000.qcow2"
+PEER, WEB = Source("origin", "qemu+tls://hyper1/system"), Source("url", "https://there/debian-12.qcow2")
+MANIFEST = Manifest(CONTENT, HEX, 1, "there", f"sha256:{HEX}", "")
+NAMESAKE = dataclasses.replace(MANIFEST, checksum=f"sha256:{HEX[:12]}{'0' * 52}")
+
+
+def image(**more: t.Any) -> Image:
+    return Image(**{"name": NAME, "directory": "/p", "format": "qcow2", "source": WEB, "checksum": CHECKSUM, **more})
+
+
+def present(*files: str, target: str | None = None, strangers: t.Collection[str] = ()) -> Present:
+    return Present(target, frozenset(files), strangers=frozenset(strangers))
+
+
+EMPTY, THERE = present(), present(CONTENT, target=CONTENT)
+ASIDE = present(CONTENT, OLD, target=OLD)
+STRANGER = present(CONTENT, strangers=[CONTENT])
+
+LOOK, READ, ASK, RECORD = LookInPool(), ReadManifest(CONTENT), AskOrigin(), FindRecord(CONTENT)
+NAMED, INSIDE, COMPARE = UsersOfName(f"/p/{NAME}"), UsersInside("/p"), CompareContent(CONTENT)
+DIGEST, REQUESTED = DigestContent(CONTENT, "sha256"), CompareContent(CONTENT, requested=True)
+
+SILENT = image(checksum=None, source=PEER)
+HEARD = image(source=PEER, doubt="only qemu+tls://hyper1/system vouches for it")
+KEPT = image(current=False)
+KEPT_OF_PEER = image(current=False, source=PEER)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "steps"),
+    [
+        (image(), [(LOOK, EMPTY), (READ, None)], [Fetch(image()), Symlink(image(), CONTENT)]),
+        (image(), [(LOOK, THERE), (READ, MANIFEST)], []),
+        (image(), [(LOOK, present(CONTENT)), (READ, MANIFEST)], [Symlink(image(), CONTENT)]),
+        (image(), [(LOOK, ASIDE), (READ, MANIFEST), (NAMED, None)], [Symlink(image(), CONTENT)]),
+        (image(checksum=None), [(LOOK, THERE)], []),
+        (
+            image(checksum=None),
+            [(LOOK, EMPTY)],
+            [Fetch(image(checksum=None)), Symlink(image(checksum=None), None)],
+        ),
+        (SILENT, [(LOOK, THERE)], []),
+        (SILENT, [(LOOK, EMPTY), (ASK, HEARD), (READ, None)], [Fetch(HEARD), Symlink(HEARD, CONTENT)]),
+        (SILENT, [(LOOK, present(CONTENT)), (ASK, HEARD), (READ, MANIFEST)], [Symlink(HEARD, CONTENT)]),
+        (
+            image(source=PEER),
+            [(LOOK, EMPTY), (READ, None), (ASK, image(source=PEER))],
+            [Fetch(image(source=PEER)), Symlink(image(source=PEER), CONTENT)],
+        ),
+        (image(source=PEER), [(LOOK, THERE), (READ, MANIFEST)], []),
+        (KEPT, [(LOOK, EMPTY), (READ, None)], [Fetch(KEPT)]),
+        (KEPT, [(LOOK, THERE), (READ, MANIFEST), (RECORD, True)], []),
+    ],
+)
+def test_what_brings_an_image(wanted: Image, dialogue: Dialogue, steps: list[t.Any]) -> None:
+    facts = told(stages.bringing, ImageFacts(wanted), dialogue)
+    assert stages.bringing(facts) == Bringing(tuple(steps), dialogue[0][1].target)
+
+
+VOUCH = (Vouch(image(), MANIFEST),)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "dialogue", "expected"),
+    [
+        # A file that no manifest calls an image: its bytes decide.
+        (
+            image(),
+            [(LOOK, STRANGER), (READ, None), (DIGEST, HEX), (REQUESTED, MANIFEST), (RECORD, False)],
+            Bringing((Symlink(image(), CONTENT),), vouch=VOUCH),
+        ),
+        (
+            image(),
+            [(LOOK, STRANGER), (READ, None), (DIGEST, HEX), (REQUESTED, MANIFEST), (RECORD, True)],
+            Bringing((Symlink(image(), CONTENT),)),
+        ),
+        (
+            image(),
+            [(LOOK, STRANGER), (READ, None), (DIGEST, HEX), (REQUESTED, None)],
+            f"/p/{CONTENT} has other content",
+        ),
+        (image(), [(LOOK, STRANGER), (READ, None), (DIGEST, HEX[:-1])], f"/p/{CONTENT} has other content"),
+        (
+            image(source=None),
+            [(LOOK, STRANGER), (READ, None), (DIGEST, HEX)],
+            Bringing((Symlink(image(source=None), CONTENT),)),
+        ),
+        (image(source=None), [(LOOK, STRANGER), (READ, None), (DIGEST, "0")], f"/p/{CONTENT} has other content"),
+        (
+            dataclasses.replace(KEPT, source=None),
+            [(LOOK, present(CONTENT, target=OLD, strangers=[CONTENT])), (READ, None), (DIGEST, HEX)],
+            Bringing(before=OLD),
+        ),
+        # A content that disks of another hypervisor stand on: compared where it is not the very file.
+        (
+            KEPT,
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, MANIFEST)],
+            Bringing((), OLD, (Vouch(KEPT, MANIFEST),), read_again=True),
+        ),
+        (
+            KEPT,
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {})],
+            Bringing((Fetch(KEPT),), OLD, read_again=True),
+        ),
+        (
+            KEPT_OF_PEER,
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (ASK, KEPT_OF_PEER), (INSIDE, {})],
+            Bringing((Fetch(KEPT_OF_PEER),), OLD, read_again=True),
+        ),
+        (
+            KEPT,
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {CONTENT: "guest web1"})],
+            "guest web1 uses it",
+        ),
+        (
+            dataclasses.replace(KEPT, source=None),
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {})],
+            "set its source",
+        ),
+        # Refusals end the dialogue.
+        (image(), [(LOOK, THERE), (READ, NAMESAKE)], "begins with the same digits"),
+        (SILENT, [(LOOK, EMPTY), (ASK, HEARD), (READ, NAMESAKE)], "begins with the same digits"),
+        (
+            image(),
+            [(LOOK, ASIDE), (READ, MANIFEST), (NAMED, "guest web1")],
+            f"guest web1 stands on the name .*, not on {OLD}",
+        ),
+        (image(checksum=None), [(LOOK, Present(None, frozenset([NAME]), foreign=True))], "is a regular file"),
+    ],
+)
+def test_what_is_compared(wanted: Image, dialogue: Dialogue, expected: Bringing | str) -> None:
+    facts = told(stages.bringing, ImageFacts(wanted), dialogue)
+    if isinstance(expected, Bringing):
+        assert stages.bringing(facts) == expected
+        return
+    with pytest.raises((BadInput, Refused), match=expected):
+        stages.bringing(facts)
+
+
+def test_the_name_of_what_goes_is_all_that_is_looked_for() -> None:
+    facts = told(stages.bringing, ImageFacts(image(), absent=True), [(LOOK, ASIDE)])
+    assert stages.bringing(facts) == Bringing(before=OLD)
+
+
+def gone(*files: str) -> tuple[Remove, ...]:
+    return tuple(Remove(image(), file) for file in files)
+
+
+@pytest.mark.parametrize(
+    ("said", "dialogue", "expected"),
+    [
+        ({}, [], Removing()),
+        ({"prune": True}, [(LOOK, THERE)], Removing()),
+        ({"prune": True}, [(LOOK, ASIDE), (ClaimContents((CONTENT,)), ()), (INSIDE, {})], Removing(gone(CONTENT))),
+        (
+            {"prune": True, "brought": (Symlink(image(), CONTENT),)},
+            [(LOOK, ASIDE), (ClaimContents((OLD,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            Removing(gone(OLD)),
+        ),
+        (
+            {"prune": True},
+            [(LOOK, ASIDE), (ClaimContents((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            Removing((), (f"kept {CONTENT}: guest web1 uses it",)),
+        ),
+        (
+            {"prune": True},
+            [(LOOK, ASIDE), (ClaimContents((CONTENT,)), (CONTENT,)), (INSIDE, {CONTENT: "guest web1"})],
+            Removing((), (f"kept {CONTENT}: a disk that is being created uses it",)),
+        ),
+        (
+            {"prune": True},
+            [(LOOK, STRANGER)],
+            Removing((), (f"kept {CONTENT}: no manifest says that this collection imported it",)),
+        ),
+        ({"absent": True}, [(LOOK, EMPTY)], Removing()),
+        (
+            {"absent": True},
+            [(LOOK, present(NAME, CONTENT, target=CONTENT)), (ClaimContents((CONTENT,)), ()), (INSIDE, {})],
+            Removing(gone(NAME, CONTENT)),
+        ),
+        ({"absent": True, "prune": True}, [(LOOK, present(NAME))], Removing(gone(NAME))),
+        (
+            {"absent": True},
+            [(LOOK, present(NAME, CONTENT, strangers=[CONTENT]))],
+            Removing(gone(NAME), (f"kept {CONTENT}: no manifest says that this collection imported it",)),
+        ),
+        (
+            {"absent": True},
+            [(LOOK, THERE), (ClaimContents((CONTENT,)), (CONTENT,)), (INSIDE, {})],
+            f"a disk that is being created uses {CONTENT}",
+        ),
+        (
+            {"absent": True},
+            [(LOOK, THERE), (ClaimContents((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            f"guest web1 uses {CONTENT}",
+        ),
+    ],
+)
+def test_what_removes_an_image(said: dict[str, t.Any], dialogue: Dialogue, expected: Removing | str) -> None:
+    facts = told(stages.removing, ImageFacts(image(), **said), dialogue)
+    if isinstance(expected, Removing):
+        assert stages.removing(facts) == expected
+        return
+    with pytest.raises(Refused, match=expected):
+        stages.removing(facts)
+
+
+def test_what_another_hypervisor_tells_of_an_image() -> None:
+    assert image_checks.offered(SILENT, PEER, MANIFEST) == HEARD
+    assert image_checks.offered(image(doubt="plain http"), PEER, NAMESAKE) == image(doubt="plain http")
+
+
+def test_a_question_is_asked_until_it_has_an_answer() -> None:
+    @asks
+    def plan(facts: ImageFacts) -> str:
+        return f"{facts.answers.of(FindRecord('a'))} {facts.answers.of(FindRecord('b'))}"
+
+    def refuse(facts: ImageFacts) -> str:
+        raise VirtError(facts.image.name)
+
+    first = Answers().plus(FindRecord("a"), answer=False)
+    assert plan(ImageFacts(image())) == FindRecord("a")
+    assert plan(ImageFacts(image(), answers=first)) == FindRecord("b"), "an answer that says no is one"
+    assert plan(ImageFacts(image(), answers=first.plus(FindRecord("b"), answer=True))) == "False True"
+    with pytest.raises(VirtError, match=NAME):
+        asks(refuse)(ImageFacts(image()))
