@@ -17,7 +17,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 AT_WORK = 75
 MODULE = """
+import os
 import sys
+import time
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
 private.place = lambda: sys.argv[2]
@@ -25,6 +27,10 @@ detach("virt_long_named")
 print("works", file=sys.stderr)
 open(sys.argv[1]).read()  # a pipe: until somebody opens it for writing
 print('{"changed": true}')
+class Stuck:
+    def __del__(self, sleep=time.sleep):
+        sleep(30)
+stuck = Stuck() if "STUCK" in os.environ else None
 """
 
 
@@ -53,9 +59,9 @@ def has_open(process: Path, path: str) -> bool:
     return False
 
 
-def detached(go: Path) -> tuple[str, int]:
+def detached(go: Path, **environment: str) -> tuple[str, int]:
     """The answer's file and the process that will write it."""
-    answer = json.loads(begin(go, CORRAL_DETACHED="1").stdout)["answer"]
+    answer = json.loads(begin(go, CORRAL_DETACHED="1", **environment).stdout)["answer"]
     pids = {pid for pid in Path("/proc").glob("[0-9]*") if has_open(pid, answer)}
     assert len(pids) == 1
     return answer, int(pids.pop().name)
@@ -76,6 +82,12 @@ def test_it_works_alone_until_its_answer_is_there(go: Path) -> None:
     go.write_text("")
     ended = wait(answer, 60)
     assert (ended.returncode, ended.stdout) == (0, 'works\n{"changed": true}\n')
+
+
+def test_what_hangs_at_the_end_of_the_interpreter_delays_no_answer(go: Path) -> None:
+    answer, _pid = detached(go, STUCK="1")
+    go.write_text("")
+    assert wait(answer, 10).stdout == 'works\n{"changed": true}\n'
 
 
 def test_its_death_is_known_at_once(go: Path) -> None:

@@ -112,7 +112,9 @@ class Place:
         scene.options.clear()
         scene.options.update(needed)
         if run.hung:
-            raise Violation(f"the run did not end by itself: {scene.states()}")
+            raise Violation(
+                f"the run did not end by itself: {scene.states()}; {run.reason()}; {scene.source.at_work()}"
+            )
         if late.error or (phase and not late.planted):
             raise RuntimeError(f"nothing of others came in the middle of the move: {late.error}")
         if arrived:

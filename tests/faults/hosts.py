@@ -91,6 +91,14 @@ class Host:
         """Whether a process of the host has the file open."""
         return any(_opened(pid, path) for pid in self._pids())
 
+    def at_work(self) -> str:
+        """For people: where the threads of our modules wait, and the answers that are not fetched."""
+        return self.run(
+            "ls -l /run/corral; for pid in $(pgrep virt_migrat); do ls -l /proc/$pid/fd; "
+            "grep -s . /proc/$pid/task/*/comm /proc/$pid/task/*/wchan; done 2>&1; head -c 400 /run/corral/*.answer",
+            ok=False,
+        )
+
     def _pids(self) -> list[int]:
         return [
             int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._has(int(entry.name))

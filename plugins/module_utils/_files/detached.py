@@ -10,11 +10,13 @@ Ansible's own `async` does the same with six more trips to the host, and knows t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import glob
 import json
 import os
+import sys
 import tempfile
 import time
 
@@ -60,6 +62,16 @@ def detach(name: str) -> None:
         os.dup2(answer, stream)
     for handle in (answer, ready, tell):
         os.close(handle)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    """The answer is complete. The interpreter's own end could wait without end for a thread inside libvirt, and who
+    waits for the answer with it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)
 
 
 def _clear_away(folder: str) -> None:
