@@ -5,9 +5,18 @@ const RETRY_MS = 1000;
 
 const loaded = new Promise((done) => addEventListener("load", done));
 
+// One that did not arrive has no rules to read, or none at all.
+function arrived(link) {
+  try {
+    return link.sheet.cssRules.length > 0;
+  } catch {
+    return false;
+  }
+}
+
 async function styled() {
   await loaded;
-  const missing = [...document.querySelectorAll("link[rel=stylesheet]")].find((link) => !link.sheet);
+  const missing = [...document.querySelectorAll("link[rel=stylesheet]")].find((link) => !arrived(link));
   if (missing) throw new Error(`${missing.href} did not arrive`);
 }
 
