@@ -6,10 +6,19 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import typing as t
 
-__all__ = ["missing", "missing_links", "obstacle"]
+__all__ = ["is_hooked", "missing", "missing_links", "obstacle"]
+
+_HOOKS = "/etc/libvirt/hooks"
+
+
+def is_hooked() -> bool:
+    """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
+    scripts = [f"{_HOOKS}/qemu", *glob.glob(f"{_HOOKS}/qemu.d/*")]
+    return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
 
 
 def missing(paths: t.Iterable[str]) -> frozenset[str]:
