@@ -277,14 +277,15 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
 def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
+    before, after = parse(subject.base), parse(stored.xml)
     connected = guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:
-        guest_options.check_links(f"change {wanted.name}", connected, *host.links())
+        switched = interface.switched(after)
+        guest_options.check_links(f"change {wanted.name}", connected, *host.links(), switched=switched)
     if subject.original:
         from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
 
         guest_clone.check_files(wanted, subject.original, stored.xml)
-    before, after = parse(subject.base), parse(stored.xml)
     _check_filters(wanted, interface.filters(before), interface.filters(after), host)
     notes = displays.check(wanted, graphics.displays(before), graphics.displays(after), host.displays)
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):

@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -146,6 +146,17 @@ def test_a_new_guest() -> None:
     assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "lacking"}
     assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
     assert plan.uuid == UUID
+
+
+def test_an_interface_on_open_vswitch_moves_to_another_bridge_of_it() -> None:
+    moved = {"interfaces": [{"name": "eth0", "bridge": "ovs1"}]}
+    with pytest.raises(NotFound, match="this host has no bridge ovs1"):
+        planned(Host(there()), **moved)
+    root = parse(there().xml)
+    make(root.find("devices/interface"), "virtualport", type="openvswitch")
+    assert planned(Host(there(xml=text(root))), **moved).steps
+    with pytest.raises(NotFound, match="this host has no network gone"):
+        planned(Host(there(xml=text(root))), interfaces=[{"name": "eth0", "type": "network", "network": "gone"}])
 
 
 def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
