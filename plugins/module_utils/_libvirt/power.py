@@ -23,13 +23,14 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
     """The guest with that UUID, else of that name; None where there is none."""
     with contextlib.suppress(NotFound), explained("read guest", name):
         domain = connection.lookupByUUIDString(uuid) if uuid else connection.lookupByName(name)
+        state, stopped_itself = states.seen(domain)
         return Power(
             name=domain.name(),
             uuid=domain.UUIDString(),
-            state=states.of(domain),
+            state=state,
             active=bool(domain.isActive()),
             moving=brief.moving(states.record(domain)),
-            stopped_itself=states.stopped_itself(domain),
+            stopped_itself=stopped_itself,
         )
     return None
 

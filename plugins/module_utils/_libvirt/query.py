@@ -83,15 +83,16 @@ def found(domain: t.Any) -> FoundGuest:
     with explained("read guest", domain.name()):
         active, persistent = bool(domain.isActive()), bool(domain.isPersistent())
         flags = libvirt.VIR_DOMAIN_XML_SECURE
+        state, stopped_itself = states.seen(domain)
         return FoundGuest(
             name=domain.name(),
             uuid=domain.UUIDString(),
-            state=states.of(domain),
+            state=state,
             persistent=persistent,
             autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
             live_xml=domain.XMLDesc(flags) if active else None,
-            stopped_itself=active and states.stopped_itself(domain),
+            stopped_itself=stopped_itself,
         )
 
 
