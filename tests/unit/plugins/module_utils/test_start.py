@@ -17,7 +17,7 @@ GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader>
 <disk><source file='/a'/><backingStore><source file='/below'/></backingStore></disk>
 <disk><source dev='/dev/b'/></disk><disk><source pool='p' volume='n'/></disk><disk device='cdrom'/>
 <disk><source file='/maybe' startupPolicy='optional'/></disk><disk type='network'><source protocol='rbd'/></disk>
-<filesystem><source dir='/d'/></filesystem>
+<filesystem><source dir='/d'/></filesystem><memory model='nvdimm'><source><path>/dimm</path></source></memory>
 <interface type='network'><source network='lan'/><virtualport type='openvswitch'/></interface>
 <interface type='bridge'><source bridge='br0'/></interface><interface type='direct'><source dev='eth7'/></interface>
 <interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>
