@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
@@ -149,12 +149,14 @@ def _check_opened(definition: _Definition, result: GuestPlan, host: GuestHost) -
     documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts else ())]
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
     needs = start.needed(map(opened.needs, documents), made=made)
-    if needs != Needs():
-        start.check("start" if starts else "change", definition.wanted.name, needs, host.lacking(needs))
-    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if networks == Needs() or not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
+    lacking = host.lacking(needs) if needs != Needs() else Lacking()
+    start.check("start" if starts else "change", definition.wanted.name, needs, lacking)
+    if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
-    return start.autostart_notes(definition.wanted.name, host.lacking(networks))
+    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
+    if not starts and networks != Needs():
+        lacking = host.lacking(networks)
+    return start.autostart_notes(definition.wanted.name, lacking)
 
 
 @dataclasses.dataclass(frozen=True)
