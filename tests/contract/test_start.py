@@ -73,6 +73,16 @@ def test_what_is_there_starts(host: t.Callable[[str], t.Any], tmp_path: Path, co
     assert connection.lookupByName("web1").isActive()
 
 
+@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+def test_a_saved_guest_goes_on_with_what_it_had(
+    host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch, converge: t.Any
+) -> None:
+    connection = host(DISK.format(file="/nope/a.img"))
+    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda *_flags: 1)
+    converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=False))
+    assert connection.lookupByName("web1").isActive()
+
+
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_a_running_guest_gets_nothing_that_is_not_there(host: t.Callable[[str], t.Any], check_mode: bool) -> None:
     connection = host("")

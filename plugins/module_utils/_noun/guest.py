@@ -113,7 +113,7 @@ def _plan_present(
         record_changed=bool(definition.remember),
     )
     _check_capacity(subject, definition, result, host)
-    notes += [*_check_opened(definition, result, host)]
+    notes += [*_check_opened(definition, result, found, host)]
     recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
@@ -139,14 +139,19 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
         capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
-def _check_opened(definition: _Definition, result: GuestPlan, host: GuestHost) -> tuple[str, ...]:
+def _check_opened(
+    definition: _Definition, result: GuestPlan, found: FoundGuest | None, host: GuestHost
+) -> tuple[str, ...]:
     """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
+
+    A guest with a managed save image goes on with the definition in that.
 
     Returns notes on what it would refuse when the host starts.
     """
     plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
     starts = any(isinstance(step, Start) for step in result.steps)
-    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts else ())]
+    saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
+    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts and not saved else ())]
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
     needs = start.needed(map(opened.needs, documents), made=made)
     lacking = host.lacking(needs) if needs != Needs() else Lacking()
@@ -154,7 +159,7 @@ def _check_opened(definition: _Definition, result: GuestPlan, host: GuestHost) -
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
     networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if not starts and networks != Needs():
+    if (saved or not starts) and networks != Needs():
         lacking = host.lacking(networks)
     return start.autostart_notes(definition.wanted.name, lacking)
 
