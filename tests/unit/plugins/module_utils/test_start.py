@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,13 @@ def test_what_is_missing(tmp_path: Path) -> None:
     paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
     assert present.missing(paths) == set(paths[1:4])
     assert present.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
+
+
+def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def index(name: str) -> int:
+        if name != "enp3s0":
+            raise OSError("no interface with this name")
+        return 2
+
+    monkeypatch.setattr(socket, "if_nametoindex", index)
+    assert present.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
