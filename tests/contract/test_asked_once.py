@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, surroundings
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
@@ -23,6 +23,7 @@ OLD: dict[str, t.Any] = {
     "interfaces": [{"name": "eth0", "network": "lan"}],
     "disks": [{"name": "system", "size": "1GiB"}],
 }
+STARTS = {"name": "new", "state": "running", "autostart": True}
 NIC = {"name": "eth1", "network": "lan"}
 QUESTIONS = ("find", "managed_state", "capabilities", "promised", "links", "filters")
 
@@ -46,6 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for name in QUESTIONS:
         counted(query, name)
     counted(storage, "path_in")
+    counted(surroundings, "inactive")
+    counted(surroundings, "by_hand")
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     return seen
 
@@ -58,10 +61,15 @@ def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) 
 @pytest.mark.parametrize(
     ("said", "running", "expected"),
     [
-        ({**OLD, "name": "new", "state": "running"}, False, {"find", "capabilities", "links", "promised"}),
+        ({**OLD, **STARTS}, False, {"find", "capabilities", "links", "promised", "inactive", "by_hand"}),
         (OLD, False, {"find"}),
+        ({**OLD, "autostart": True}, False, {"find", "inactive", "by_hand"}),
         ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, False, {"find", "links", "managed_state"}),
-        ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, True, {"find", "links"}),
+        (
+            {**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]},
+            True,
+            {"find", "links", "inactive", "by_hand"},
+        ),
         ({"name": "new", "renamed_from": "old"}, False, {"find", "managed_state"}),
         ({"name": "new", "renamed_from": "old", "title": "New"}, False, {"find", "managed_state"}),
         ({"name": "new", "clone_of": "old", "interfaces": [NIC]}, False, {"find", "managed_state", "links"}),

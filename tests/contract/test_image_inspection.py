@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -343,6 +344,25 @@ def test_disks_of_snapshots_are_in_use(connection: t.Any, pool: Path) -> None:
     users = {"before.qcow2": "snapshot before of guest web1", "now.qcow2": "guest web1"}
     assert file_users.users(connection).inside(str(pool)) == users
     assert not file_users.users(connection, but=domain.UUIDString()).inside(str(pool))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_snapshot_may_go_while_it_is_read(
+    connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    domain = connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2")))
+    domain.snapshotCreateXML(SNAPSHOT.format("", ""))
+    read = libvirt.virDomainSnapshot.getXMLDesc
+
+    def document(snapshot: t.Any) -> str:
+        if not gone:
+            raise libvirt.libvirtError("broken")
+        snapshot.delete()
+        return str(read(snapshot))
+
+    monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", document)
+    with contextlib.nullcontext() if gone else pytest.raises(Failed, match="cannot read the snapshots of guest web1"):
+        assert file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
 
 
 def test_files_that_a_snapshot_is_in() -> None:

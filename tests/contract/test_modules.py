@@ -229,6 +229,7 @@ def test_info_of_what_guests_do() -> None:
         {"cloud_int": {"user_data": "#cloud-config\npassword: Geheim-17\n"}},
         {"graphics": {"type": "vnc", "pasword": "Geheim-17"}},
         {"disks": [{"name": "a", "network": {"auth": {"key": ["Geheim-17"]}}}]},
+        {"graphics": {"type": "vnc", "pasword": 61726354}},
     ],
     ids=str,
 )
@@ -237,4 +238,4 @@ def test_a_secret_below_a_misspelt_option_is_not_shown(module: str, wrong: dict[
     one = guest("app1", **wrong)
     result = run(module, **(one if module == "virt_domain" else {"domains": [one]}))
     assert result["failed"] and "Unsupported parameters" in result["msg"]
-    assert "Geheim-17" not in str(result) and "app1" in str(result["invocation"])
+    assert "Geheim-17" not in str(result) and "61726354" not in str(result) and "app1" in str(result["invocation"])

@@ -14,7 +14,7 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import library, stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import library, query, stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
@@ -146,6 +146,13 @@ def test_guests_are_not_cut_off(host: t.Any) -> None:
     result = run(host, name="default", state="inactive", force=True)
     assert result["notes"] == ["guests lose network default until they are restarted: test"]
     assert not host.networkLookupByName("default").isActive()
+
+
+def test_guests_are_read_only_where_one_may_lose_its_network(host: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "of_all", lambda *_all: pytest.fail("a few calls for each guest"))
+    assert not run(host, name="default")["changed"]
+    assert run(host, name="default", dns={"txts": [{"name": "a", "value": "b"}]})["changed"]
+    assert run(host, name="another", bridge="virbr9", ips=[{"address": "192.168.77.1", "prefix": 24}])["changed"]
 
 
 def guest(name: str, plugged: str) -> str:

@@ -7,11 +7,14 @@ import functools
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._files import present
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._front import lacking, power
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import surroundings
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
@@ -27,6 +30,7 @@ POOL = "<pool type='dir'><name>images</name><target><path>/images</path></target
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
     """Makes a host with a guest that is off; files are looked for as they are on a system's libvirt."""
     monkeypatch.setattr(lacking, "has_files_here", lambda _uri: True)
+    monkeypatch.setattr(present, "_HOOKS", str(tmp_path / "hooks"))
     with contextlib.ExitStack() as connections:
         yield functools.partial(_host, connections, tmp_path)
 
@@ -69,6 +73,16 @@ def test_what_is_there_starts(host: t.Callable[[str], t.Any], tmp_path: Path, co
     assert connection.lookupByName("web1").isActive()
 
 
+@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+def test_a_saved_guest_goes_on_with_what_it_had(
+    host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch, converge: t.Any
+) -> None:
+    connection = host(DISK.format(file="/nope/a.img"))
+    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda *_flags: 1)
+    converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=False))
+    assert connection.lookupByName("web1").isActive()
+
+
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_a_running_guest_gets_nothing_that_is_not_there(host: t.Callable[[str], t.Any], check_mode: bool) -> None:
     connection = host("")
@@ -100,3 +114,28 @@ def test_a_network_that_does_not_start_with_the_host_is_told(host: t.Callable[[s
     connection.lookupByName("web1").setAutostart(0)
     connection.networkLookupByName("lan").setAutostart(1)
     assert not change(wanted=wanted)["notes"]
+
+
+@pytest.mark.parametrize(("mode", "starts"), [(0o755, True), (0o644, False)])
+@pytest.mark.parametrize("script", ["qemu", "qemu.d/10-disks"])
+@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+def test_a_hook_may_set_up_files_before_a_guest_starts(
+    host: t.Callable[[str], t.Any], tmp_path: Path, converge: t.Any, script: str, mode: int, starts: bool
+) -> None:
+    hook = tmp_path / "hooks" / script
+    hook.parent.mkdir(parents=True)
+    hook.touch(mode)
+    connection = host(DISK.format(file="/nope/a.img"))
+    with contextlib.nullcontext() if starts else pytest.raises(NotFound, match=r"/nope/a\.img does not exist"):
+        converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=False))
+    assert bool(connection.lookupByName("web1").isActive()) is starts
+
+
+def test_networks_are_asked_for_in_few_calls(host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = host(NIC.format(network="lan"))
+    for question in ("isActive", "autostart"):
+        monkeypatch.setattr(libvirt.virNetwork, question, lambda _network: pytest.fail("a call for each network"))
+    assert surroundings.inactive(connection, ["lan", "dmz"]) == {"dmz": False}
+    assert surroundings.by_hand(connection, ["lan", "dmz"]) == {"lan"}
+    connection.networkLookupByName("lan").destroy()
+    assert surroundings.inactive(connection, ["lan"]) == {"lan": True}

@@ -57,7 +57,7 @@ def host(case: Case) -> NetworkHost:
     return NetworkHost(
         frozenset(output["bridges"]) if "bridges" in output else None,
         tuple(Neighbour(**{**one, "subnets": tuple(one["subnets"])}) for one in output.get("neighbours", ())),
-        tuple(User(name, running) for name, running in output.get("users", {}).items()),
+        lambda: [User(name, running) for name, running in output.get("users", {}).items()],
         output.get("version", 9_000_000),
     )
 

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import shlex
 import socket
 import stat
 import struct
@@ -27,7 +28,6 @@ _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's proc
 # shared one.
 _WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
 # of a filesystem without; QEMU has none there either
-_LOCKS = "its filesystem refuses locks; `findmnt -T` shows it, and the host's log says why"
 _NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HERE, _RENAME_NOREPLACE = -100, 1  # AT_FDCWD and a flag of renameat2(2)
 _NO_RENAME = (errno.EINVAL, errno.ENOSYS)  # of a filesystem, or kernel, without that flag
@@ -69,9 +69,13 @@ def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
         if error.errno not in _NO_LOCKS:
-            raise Failed(f"cannot protect {path} from being written to: {error.strerror}; {_LOCKS}") from error
+            raise Failed(f"cannot protect {path} from being written to: {error.strerror}; {_findmnt(path)}") from error
         return True
     return not _is_locked(image, path, _WRITES, 1)
+
+
+def _findmnt(path: str) -> str:
+    return f"see its filesystem (`{shlex.join(['findmnt', '-T', path])}`) and the kernel's log (`journalctl -k`)"
 
 
 def _lock(kind: int, start: int, length: int) -> bytes:
@@ -84,7 +88,7 @@ def _is_locked(image: t.BinaryIO, path: str, start: int, length: int) -> bool:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return False
-        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {_LOCKS}") from error
+        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {_findmnt(path)}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 

@@ -6,10 +6,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
+import socket
 import typing as t
 
-__all__ = ["missing", "missing_links", "obstacle"]
+__all__ = ["is_hooked", "missing", "missing_links", "obstacle"]
+
+_HOOKS = "/etc/libvirt/hooks"
+
+
+def is_hooked() -> bool:
+    """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
+    scripts = [f"{_HOOKS}/qemu", *glob.glob(f"{_HOOKS}/qemu.d/*")]
+    return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
 
 
 def missing(paths: t.Iterable[str]) -> frozenset[str]:
@@ -18,8 +29,8 @@ def missing(paths: t.Iterable[str]) -> frozenset[str]:
 
 
 def missing_links(names: t.Iterable[str]) -> frozenset[str]:
-    """Network devices of these names that there are not."""
-    return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}"))
+    """Network devices of these names that there are not. One that is there may have names that only a call knows."""
+    return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}") and not _is_alternative(name))
 
 
 def obstacle(path: str) -> str | None:
@@ -30,6 +41,12 @@ def obstacle(path: str) -> str | None:
         if not os.path.isdir(at):
             return at if os.path.lexists(at) else None
     return None
+
+
+def _is_alternative(name: str) -> bool:
+    with contextlib.suppress(OSError):
+        return socket.if_nametoindex(name) > 0
+    return False
 
 
 def _is_missing(path: str) -> bool:

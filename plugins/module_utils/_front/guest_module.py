@@ -49,8 +49,8 @@ def _unknown(given: t.Any, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def _texts(value: t.Any) -> t.Iterator[str]:
-    if isinstance(value, str):
-        yield value
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield str(value)
     elif isinstance(value, (dict, list)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _texts(part)

@@ -17,8 +17,8 @@ __all__ = ["lacking"]
 
 
 def lacking(connection: t.Any, needs: Needs) -> Lacking:
-    """What is known not to be there. Of files and devices of another machine nobody knows."""
-    here = has_files_here(connection.getURI())
+    """What is known not to be there. Of files and devices of another machine, or that a hook sets up, nobody knows."""
+    here = has_files_here(connection.getURI()) and not present.is_hooked()
     return Lacking(
         networks=surroundings.inactive(connection, needs.networks) if needs.networks else {},
         by_hand=surroundings.by_hand(connection, needs.networks) if needs.networks else frozenset(),

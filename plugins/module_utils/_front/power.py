@@ -64,5 +64,6 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
 
 def _opened(connection: t.Any, found: Power | None) -> tuple[Needs, Lacking]:
     """What libvirt opens for a guest that starts, and what of that there is not."""
-    needs = opened.needs(doers.definition(connection, found.uuid)) if found else Needs()
+    xml = doers.definition(connection, found.uuid) if found else None
+    needs = opened.needs(xml) if xml else Needs()
     return needs, lacking.lacking(connection, needs)

@@ -41,7 +41,7 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),
         tuple(networks),
-        tuple(query.of_all(connection, _guest)),
+        lambda: query.of_all(connection, _guest),
         connection.getLibVersion(),
         query.ports(bridges or ()) if has_files_here(connection.getURI()) else {},
     )

@@ -25,9 +25,12 @@ def _start(pool: t.Any, _step: NounStep) -> None:
 
 def _host(connection: Connection, name: str) -> RawPoolHost:
     """Other pools, and the disks of guests."""
+    return RawPoolHost(lambda: _others(connection, name), lambda: query.of_all(connection, _guest))
+
+
+def _others(connection: Connection, name: str) -> list[tuple[str, str]]:
     with explained("list the storage pools of", connection.getURI()):
-        pools = [(pool.name(), pool.XMLDesc(0)) for pool in connection.listAllStoragePools() if pool.name() != name]
-    return RawPoolHost(tuple(pools), tuple(query.of_all(connection, _guest)))
+        return [(pool.name(), pool.XMLDesc(0)) for pool in connection.listAllStoragePools() if pool.name() != name]
 
 
 def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:

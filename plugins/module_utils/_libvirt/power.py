@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Timeout, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Power
@@ -23,21 +23,25 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
     """The guest with that UUID, else of that name; None where there is none."""
     with contextlib.suppress(NotFound), explained("read guest", name):
         domain = connection.lookupByUUIDString(uuid) if uuid else connection.lookupByName(name)
+        state, stopped_itself = states.seen(domain)
         return Power(
             name=domain.name(),
             uuid=domain.UUIDString(),
-            state=states.of(domain),
+            state=state,
             active=bool(domain.isActive()),
             moving=brief.moving(states.record(domain)),
-            stopped_itself=states.stopped_itself(domain),
+            stopped_itself=stopped_itself,
         )
     return None
 
 
-def definition(connection: Connection, uuid: str) -> str:
-    """The document that a guest starts with."""
+def definition(connection: Connection, uuid: str) -> str | None:
+    """The document that a guest starts with; None where it goes on from its managed save image, which has its own."""
     with explained("read guest", uuid):
         domain = connection.lookupByUUIDString(uuid)
+        with contextlib.suppress(Unsupported), explained("find the managed save image of guest", domain.name()):
+            if not domain.isActive() and domain.hasManagedSaveImage():
+                return None
         return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 

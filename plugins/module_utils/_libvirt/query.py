@@ -83,15 +83,16 @@ def found(domain: t.Any) -> FoundGuest:
     with explained("read guest", domain.name()):
         active, persistent = bool(domain.isActive()), bool(domain.isPersistent())
         flags = libvirt.VIR_DOMAIN_XML_SECURE
+        state, stopped_itself = states.seen(domain)
         return FoundGuest(
             name=domain.name(),
             uuid=domain.UUIDString(),
-            state=states.of(domain),
+            state=state,
             persistent=persistent,
             autostart=bool(domain.autostart()) if persistent else False,
             xml=domain.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_INACTIVE),
             live_xml=domain.XMLDesc(flags) if active else None,
-            stopped_itself=active and states.stopped_itself(domain),
+            stopped_itself=stopped_itself,
         )
 
 
@@ -120,10 +121,16 @@ def saved_xml(domain: t.Any) -> str | None:
 
 
 def snapshots(domain: t.Any) -> list[tuple[str, str]]:
-    """Name and document of each snapshot: what the guest had, and goes back to."""
+    """Name and document of each snapshot: what the guest goes back to; those that go meanwhile are left out."""
+    found = []
     with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
-        return [(one.getName(), one.getXMLDesc()) for one in domain.listAllSnapshots()]
-    return []
+        for one in domain.listAllSnapshots():
+            try:
+                found.append((one.getName(), one.getXMLDesc()))
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
+                    raise
+    return found
 
 
 def backup_xml(domain: t.Any) -> str | None:

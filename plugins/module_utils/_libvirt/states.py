@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
 
-__all__ = ["of", "of_all", "record", "stopped_itself", "word"]
+__all__ = ["of", "of_all", "record", "seen", "word"]
 
 
 def of_all(connection: Connection) -> list[tuple[t.Any, str]]:
@@ -23,12 +23,11 @@ def of_all(connection: Connection) -> list[tuple[t.Any, str]]:
 
 def of(domain: t.Any) -> str:
     """The state of one guest."""
-    code, _reason = domain.state()
-    return word(code)
+    return seen(domain)[0]
 
 
-def stopped_itself(domain: t.Any) -> bool:
-    """Whether a paused guest was paused by nobody, but by what happened to it."""
+def seen(domain: t.Any) -> tuple[str, bool]:
+    """The state of one guest, and whether a paused one was paused by nobody, but by what happened to it."""
     code, reason = domain.state()
     happened = (
         libvirt.VIR_DOMAIN_PAUSED_IOERROR,
@@ -36,7 +35,8 @@ def stopped_itself(domain: t.Any) -> bool:
         libvirt.VIR_DOMAIN_PAUSED_SHUTTING_DOWN,
         libvirt.VIR_DOMAIN_PAUSED_CRASHED,
     )
-    return code == libvirt.VIR_DOMAIN_PMSUSPENDED or (code == libvirt.VIR_DOMAIN_PAUSED and reason in happened)
+    sleeps = code == libvirt.VIR_DOMAIN_PMSUSPENDED
+    return word(code), sleeps or (code == libvirt.VIR_DOMAIN_PAUSED and reason in happened)
 
 
 def word(code: int) -> str:

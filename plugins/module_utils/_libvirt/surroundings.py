@@ -15,18 +15,19 @@ __all__ = ["by_hand", "inactive", "lost"]
 
 def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
     """Those of these networks that are not active, each with whether there is one."""
-    with explained("list the networks of", connection.getURI()):
-        there = connection.listAllNetworks()
-        active = {network.name() for network in there if network.isActive()}
-    names = {network.name() for network in there}
-    return {name: name in names for name in networks if name not in active}
+    there, off = _named(connection, 0), _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_INACTIVE)
+    return {name: name in there for name in networks if name in off or name not in there}
 
 
 def by_hand(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
     """Those of these networks that do not start with the host."""
+    return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_NO_AUTOSTART).intersection(networks)
+
+
+def _named(connection: Connection, flags: int) -> frozenset[str]:
+    """Names of networks: libvirt chooses them, so that none can go before it is asked how it is."""
     with explained("list the networks of", connection.getURI()):
-        there = [network for network in connection.listAllNetworks() if network.name() in networks]
-        return frozenset(network.name() for network in there if not network.autostart())
+        return frozenset(network.name() for network in connection.listAllNetworks(flags))
 
 
 def lost(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -17,11 +17,11 @@ DIRECT = ("bridge", "private", "vepa", "passthrough")  # guests are on devices o
 
 @dataclasses.dataclass(frozen=True)
 class RawNetworkHost:
-    """As libvirt and the host tell it."""
+    """As libvirt and the host tell it; of guests when it is asked for, as most runs take nobody's network away."""
 
     bridges: frozenset[str] | None  # None: cannot be known from here
     networks: tuple[tuple[str, bool, str], ...]  # others: name, whether it runs, document
-    guests: tuple[tuple[str, bool, tuple[str, ...]], ...]  # name, whether it runs, documents
+    guests: t.Callable[[], t.Sequence[tuple[str, bool, tuple[str, ...]]]]  # name, whether it runs, documents
     version: int  # of libvirt, as libvirt counts
     ports: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by bridge, as far as is known
 
@@ -50,6 +50,6 @@ class NetworkHost:
 
     bridges: frozenset[str] | None = None
     neighbours: tuple[Neighbour, ...] = ()
-    users: tuple[User, ...] = ()
+    users: t.Callable[[], t.Sequence[User]] = tuple
     version: int = 0
-    strangers: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # ports of no guest, by bridge
+    strangers: t.Callable[[], t.Mapping[str, tuple[str, ...]]] = dict  # ports of no guest, by bridge

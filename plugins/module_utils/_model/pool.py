@@ -20,10 +20,10 @@ def _unknown(_path: str) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class RawPoolHost:
-    """As libvirt and the host tell it."""
+    """As libvirt and the host tell it, each when it is asked for: most runs change nothing, and need none of it."""
 
-    pools: tuple[tuple[str, str], ...]  # others: name and document
-    guests: tuple[tuple[str, tuple[str, ...]], ...]  # name and documents
+    pools: t.Callable[[], t.Sequence[tuple[str, str]]]  # others: name and document
+    guests: t.Callable[[], t.Sequence[tuple[str, tuple[str, ...]]]]  # name and documents
     obstacle: Obstacle = _unknown
 
 
@@ -39,6 +39,6 @@ class PoolUser:
 class PoolHost:
     """What the rules of pools look at."""
 
-    directories: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # path -> the other pool
-    users: tuple[PoolUser, ...] = ()
+    directories: t.Callable[[], t.Mapping[str, str]] = dict  # path -> the other pool
+    users: t.Callable[[], t.Sequence[PoolUser]] = tuple
     obstacle: Obstacle = _unknown

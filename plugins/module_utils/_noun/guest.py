@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
@@ -113,7 +113,7 @@ def _plan_present(
         record_changed=bool(definition.remember),
     )
     _check_capacity(subject, definition, result, host)
-    notes += [*_check_opened(definition, result, host)]
+    notes += [*_check_opened(definition, result, found, host)]
     recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
@@ -139,22 +139,29 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
         capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
-def _check_opened(definition: _Definition, result: GuestPlan, host: GuestHost) -> tuple[str, ...]:
+def _check_opened(
+    definition: _Definition, result: GuestPlan, found: FoundGuest | None, host: GuestHost
+) -> tuple[str, ...]:
     """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
+
+    A guest with a managed save image goes on with the definition in that.
 
     Returns notes on what it would refuse when the host starts.
     """
     plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
     starts = any(isinstance(step, Start) for step in result.steps)
-    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts else ())]
+    saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
+    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts and not saved else ())]
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
     needs = start.needed(map(opened.needs, documents), made=made)
-    if needs != Needs():
-        start.check("start" if starts else "change", definition.wanted.name, needs, host.lacking(needs))
-    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if networks == Needs() or not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
+    lacking = host.lacking(needs) if needs != Needs() else Lacking()
+    start.check("start" if starts else "change", definition.wanted.name, needs, lacking)
+    if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
-    return start.autostart_notes(definition.wanted.name, host.lacking(networks))
+    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
+    if (saved or not starts) and networks != Needs():
+        lacking = host.lacking(networks)
+    return start.autostart_notes(definition.wanted.name, lacking)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,14 +284,15 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
 def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
+    before, after = parse(subject.base), parse(stored.xml)
     connected = guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:
-        guest_options.check_links(f"change {wanted.name}", connected, *host.links())
+        switched = interface.switched(after)
+        guest_options.check_links(f"change {wanted.name}", connected, *host.links(), switched=switched)
     if subject.original:
         from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
 
         guest_clone.check_files(wanted, subject.original, stored.xml)
-    before, after = parse(subject.base), parse(stored.xml)
     _check_filters(wanted, interface.filters(before), interface.filters(after), host)
     notes = displays.check(wanted, graphics.displays(before), graphics.displays(after), host.displays)
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):

@@ -115,17 +115,25 @@ def equipped(wanted: GuestSpec) -> GuestSpec:
     )
 
 
-def check_links(what: str, interfaces: t.Sequence[Item], bridges: set[str] | None, networks: set[str]) -> None:
+def check_links(
+    what: str,
+    interfaces: t.Sequence[Item],
+    bridges: set[str] | None,
+    networks: set[str],
+    *,
+    switched: t.Iterable[str] = (),
+) -> None:
     """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to
-    start. The kernel does not know the bridges of Open vSwitch.
+    start. The kernel does not know the bridges of Open vSwitch, which `switched` interfaces are on.
     """
+    switched = {*switched, *(item.name for item in interfaces if item.fields.get("virtualport") == "openvswitch")}
+    there = {"bridge": bridges, "network": networks}
     wanted = [
         (item.name, kind, item.fields[kind])
         for item in interfaces
-        for kind in ("bridge", "network")
-        if item.fields.get(kind) and (kind, item.fields.get("virtualport")) != ("bridge", "openvswitch")
+        for kind in there
+        if item.fields.get(kind) and not (kind == "bridge" and item.name in switched)
     ]
-    there = {"bridge": bridges, "network": networks}
     known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
     missing = {
         f"{kind} {place} (interface {name})": kind

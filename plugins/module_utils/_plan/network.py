@@ -249,8 +249,9 @@ def _limited(values: t.Mapping[str, t.Any]) -> bool:
 
 def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
     """Who stops a network with a bridge of its own unplugs the guests on it."""
-    users, name = _host(case).users, case.spec.name
-    if any(isinstance(step, Stop) for step in plan.steps):
+    stops, goes = any(isinstance(step, Stop) for step in plan.steps), case.found and case.spec.state == "absent"
+    users, name = _host(case).users() if stops or goes else (), case.spec.name
+    if stops:
         running = ", ".join(sorted(user.name for user in users if user.running))
         before = case.live or case.stored.before  # the definition may have another mode by now
         if running and before["mode"] in OWN:
@@ -259,14 +260,14 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
             yield f"running guests stay on their devices while network {name} is off: {running}"
         yield from _strangers_cut_off(case, before)
     defined = ", ".join(sorted(user.name for user in users))
-    if defined and case.found and case.spec.state == "absent":
+    if defined and goes:
         yield f"guests that use network {name} cannot start without it: {defined}"
 
 
 def _strangers_cut_off(case: Case, before: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """libvirt puts only guests on the bridge again."""
     bridge = str(before.get("bridge"))
-    strangers = _host(case).strangers.get(bridge, ()) if before["mode"] in OWN else ()
+    strangers = _host(case).strangers().get(bridge, ()) if before["mode"] in OWN else ()
     if strangers:
         again = "; ".join(shlex.join(["ip", "link", "set", port, "master", bridge]) for port in strangers)
         yield (
@@ -304,8 +305,8 @@ RULES: tuple[Rule, ...] = (
 def _of_a_free_pool(case: Case, changes: t.Sequence[Change]) -> bool:
     """libvirt keeps a device that a guest uses."""
     goes = any(change.after is None for change in changes)
-    used = any(user.running for user in _host(case).users)
-    return (case.live or {}).get("mode") in DIRECT and not case.changed("mode") and not (goes and used)
+    is_pool = (case.live or {}).get("mode") in DIRECT and not case.changed("mode")
+    return is_pool and not (goes and any(user.running for user in _host(case).users()))
 
 
 def _is_no_default(_case: Case, changes: t.Sequence[Change]) -> bool:

@@ -53,8 +53,10 @@ def _host(case: Case) -> PoolHost:
 def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
     """libvirt refuses a second pool of one directory."""
     path = str(case.stored.after.get("path") or "")
-    other = _host(case).directories.get(posixpath.normpath(path)) if path else None
-    if other and case.found is None and case.spec.state != "absent":
+    if case.found or case.spec.state == "absent" or not path:
+        return
+    other = _host(case).directories().get(posixpath.normpath(path))
+    if other:
         yield Refused(
             f"cannot create pool {case.spec.name} in {path}: it is the directory of pool {other}; use that pool, or "
             "choose another path"
@@ -75,9 +77,9 @@ def _can_be_made(case: Case, plan: NounPlan) -> Findings:
 
 def _keeps_no_guest_off(case: Case, plan: NounPlan) -> Findings:
     """The files stay; a guest that names them by the pool does not start without it."""
-    name, users = case.spec.name, _host(case).users
     if not any(isinstance(step, (Stop, Undefine)) for step in plan.steps):
         return
+    name, users = case.spec.name, _host(case).users()
     by_pool = ", ".join(sorted(user.name for user in users if user.by_pool))
     by_path = ", ".join(sorted(user.name for user in users if not user.by_pool))
     if by_pool:

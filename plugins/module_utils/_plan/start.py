@@ -28,7 +28,7 @@ def needed(needs: t.Iterable[Needs], *, made: t.Collection[str] = ()) -> Needs:
 def check_steps(
     guest: str, made: t.Iterable[power_steps.GuestStep], ask: t.Callable[[], tuple[Needs, Lacking]]
 ) -> None:
-    """The same for the steps between the states of a guest; the host is asked only for a start."""
+    """Refuse the start among the steps of a guest, as `check` does; the host is asked only where there is one."""
     if any(isinstance(step, power_steps.Start) for step in made):
         check("start", guest, *ask())
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDW
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
 
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forget_source", "read_all"]
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forget_source", "read_all", "switched"]
 
 
 def forget_source(device: Element) -> None:
@@ -208,6 +208,11 @@ def filters(root: Element) -> dict[str, str]:
     return {
         name_of(device): device.find("filterref").get("filter") for device in root.xpath("devices/interface[filterref]")
     }
+
+
+def switched(root: Element) -> set[str]:
+    """The interfaces on switches of Open vSwitch."""
+    return {name_of(device) for device in root.xpath("devices/interface[virtualport/@type='openvswitch']")}
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:

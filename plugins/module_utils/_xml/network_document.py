@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.network import (
@@ -54,17 +55,25 @@ def finish(network: Element) -> None:
 
 def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
     """Other networks, and the guests with an interface on this one, or on the bridge that libvirt makes for it."""
-    known = map(parse, filter(None, (found.xml, found.live_xml))) if found else ()
-    own = {bridge for bridge in map(_own_bridge, known) if bridge}
-    users = [
-        User(guest, running)
-        for guest, running, documents in raw.guests
-        if any(_plugged(document, name, own) for document in documents)
-    ]
+    guests = functools.cache(raw.guests)
+
+    def users() -> list[User]:
+        known = map(parse, filter(None, (found.xml, found.live_xml))) if found else ()
+        own = {bridge for bridge in map(_own_bridge, known) if bridge}
+        return [
+            User(guest, running)
+            for guest, running, documents in guests()
+            if any(_plugged(document, name, own) for document in documents)
+        ]
+
+    def strangers() -> dict[str, tuple[str, ...]]:
+        of_guests = {
+            target for _guest, _running, documents in guests() for xml in documents for target in _targets(xml)
+        }
+        return {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
+
     neighbours = [_neighbour(*network) for network in raw.networks]
-    of_guests = {target for _guest, _running, documents in raw.guests for xml in documents for target in _targets(xml)}
-    strangers = {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
-    return NetworkHost(raw.bridges, tuple(neighbours), tuple(users), raw.version, strangers)
+    return NetworkHost(raw.bridges, tuple(neighbours), users, raw.version, strangers)
 
 
 def _targets(document: str) -> t.Iterator[str]:

@@ -13,12 +13,12 @@ from ansible_collections.corral.virt.plugins.module_utils._model.start import Ne
 
 __all__ = ["needs"]
 
-_BOOTED = ("os/kernel", "os/initrd", "os/dtb", "os/loader", "devices/memory/source/path")
+_BOOTED = ("os/kernel", "os/initrd", "os/dtb", "os/loader")
 _PLUGGED = ("bridge", "direct")  # into a network device of the host
 
 
 def needs(xml: str) -> Needs:
-    """Of a guest, or of one device of it."""
+    """Of a guest, or of one device of it. Not the file of an NVDIMM: QEMU makes one that is missing."""
     root = ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)
     disks = [one for disk in root.iter("disk") for one in disk.findall("source") if not _is_optional(one)]
     nics = [(_kind(nic), one) for nic in root.iter("interface") for one in nic.findall("source")]

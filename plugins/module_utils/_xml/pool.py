@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import posixpath
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
@@ -33,15 +34,19 @@ POOL: row.Table = {
 
 def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:
     """The directories of other pools, and the guests with disks in this one."""
-    of_pools = [(pool, tree.parse(xml)) for pool, xml in raw.pools]
-    paths = [(root.findtext("target/path"), pool) for pool, root in of_pools if root.get("type") == "dir"]
-    directory = tree.parse(found.xml).findtext("target/path") if found else None
-    users = (_user(guest, documents, name, directory) for guest, documents in raw.guests)
-    return PoolHost(
-        {posixpath.normpath(path): pool for path, pool in paths if path},
-        tuple(user for user in users if user),
-        raw.obstacle,
-    )
+
+    def users() -> list[PoolUser]:
+        directory = tree.parse(found.xml).findtext("target/path") if found else None
+        seen = (_user(guest, documents, name, directory) for guest, documents in raw.guests())
+        return [user for user in seen if user]
+
+    return PoolHost(lambda: _directories(raw.pools()), users, raw.obstacle)
+
+
+def _directories(pools: t.Iterable[tuple[str, str]]) -> dict[str, str]:
+    roots = [(pool, tree.parse(xml)) for pool, xml in pools]
+    paths = [(root.findtext("target/path"), pool) for pool, root in roots if root.get("type") == "dir"]
+    return {posixpath.normpath(path): pool for path, pool in paths if path}
 
 
 def _user(guest: str, documents: tuple[str, ...], pool: str, directory: str | None) -> PoolUser | None:

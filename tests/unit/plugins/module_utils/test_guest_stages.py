@@ -24,8 +24,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, opened
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -41,6 +41,7 @@ class Host:
     def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = (), lost: t.Collection[str] = ()) -> None:
         self.known, self.kept, self.lost = {one.name: one for one in guests}, kept, lost
         self.asked: set[str] = set()
+        self.needs: list[Needs] = []
 
     def find(self, name: str) -> FoundGuest | None:
         self.asked.add("find")
@@ -64,7 +65,8 @@ class Host:
 
     def lacking(self, needs: Needs) -> Lacking:
         self.asked.add("lacking")
-        return Lacking()
+        self.needs.append(needs)
+        return Lacking(by_hand=needs.networks)
 
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
@@ -146,6 +148,27 @@ def test_a_new_guest() -> None:
     assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "lacking"}
     assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
     assert plan.uuid == UUID
+
+
+@pytest.mark.parametrize("state", ["running", "present"])
+def test_what_is_lacking_is_asked_once(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, nic = Host(there()), {"name": "eth0", "type": "network", "network": "default"}
+    plan = planned(host, state=state, autostart=True, interfaces=[nic])
+    assert [needs.networks for needs in host.needs] == [{"default"}]
+    assert [note for note in plan.notes if "network default, which it needs, does not" in note]
+    monkeypatch.setattr(opened, "needs", lambda _xml: pytest.fail("read in vain"))
+    assert not planned(Host(there(autostart=True)), autostart=True).steps
+
+
+def test_an_interface_on_open_vswitch_moves_to_another_bridge_of_it() -> None:
+    moved = {"interfaces": [{"name": "eth0", "bridge": "ovs1"}]}
+    with pytest.raises(NotFound, match="this host has no bridge ovs1"):
+        planned(Host(there()), **moved)
+    root = parse(there().xml)
+    make(root.find("devices/interface"), "virtualport", type="openvswitch")
+    assert planned(Host(there(xml=text(root))), **moved).steps
+    with pytest.raises(NotFound, match="this host has no network gone"):
+        planned(Host(there(xml=text(root))), interfaces=[{"name": "eth0", "type": "network", "network": "gone"}])
 
 
 def test_what_is_missing_is_told_before_the_host_is_asked() -> None:

@@ -338,7 +338,7 @@ def test_bandwidth_is_limited_on_bridges(after: Values, places: list[str]) -> No
 
 
 def test_nobody_is_cut_off_without_a_word() -> None:
-    users = NetworkHost(users=(User("web2", True), User("db1", False), User("web1", True)))
+    users = NetworkHost(users=lambda: (User("web2", True), User("db1", False), User("web1", True)))
     live: Values = {"found": ACTIVE, "running": {"mode": "nat"}, "host": users}
     mend = "running guests would lose it: web1, web2; shut them down first, or set force: true"
     assert told(NAT, steps=["stop"], **live) == [f"cannot stop network lab: {mend}"]
@@ -354,7 +354,7 @@ def test_nobody_is_cut_off_without_a_word() -> None:
         assert stopped[0] == f"cannot stop network lab: {mend}", "a definition that waits says nothing of what runs"
         assert told(NAT, before=NAT, live=BRIDGED, **waits)[0] == stay[0]
     assert told(NAT, steps=["define"], **live) == []
-    off = NetworkHost(users=(User("db1", False),))
+    off = NetworkHost(users=lambda: (User("db1", False),))
     assert told(NAT, steps=["stop"], **{**live, "host": off}) == []
     gone = ["guests that use network lab cannot start without it: db1"]
     assert told(NAT, state="absent", found=THERE, host=off) == gone
@@ -362,7 +362,7 @@ def test_nobody_is_cut_off_without_a_word() -> None:
 
 
 def test_devices_that_are_no_guests_are_not_cut_off_without_a_word() -> None:
-    host = NetworkHost(strangers={"virbr1": ("tap a", "vethb"), "br0": ("eth0",)})
+    host = NetworkHost(strangers=lambda: {"virbr1": ("tap a", "vethb"), "br0": ("eth0",)})
     live: Values = {"found": ACTIVE, "running": {**NAT, "bridge": "virbr1"}, "host": host}
     note = (
         "devices that are no guest's lose bridge virbr1 of network lab: tap a, vethb; to put them on it again when it "
@@ -377,8 +377,8 @@ def test_devices_that_are_no_guests_are_not_cut_off_without_a_word() -> None:
 def test_who_is_on_a_bridge() -> None:
     guest = "<domain><devices><interface type='bridge'><target dev='vnet0'/></interface></devices></domain>"
     ports = {"virbr1": ("mytap", "virbr1-nic", "vnet0"), "br0": ()}
-    raw = RawNetworkHost(frozenset(ports), (), (("web1", True, (guest,)),), 0, ports)
-    assert network_document.host(raw, "lab", None).strangers == {"virbr1": ("mytap",), "br0": ()}
+    raw = RawNetworkHost(frozenset(ports), (), lambda: (("web1", True, (guest,)),), 0, ports)
+    assert network_document.host(raw, "lab", None).strangers() == {"virbr1": ("mytap",), "br0": ()}
     assert query.ports(["no-such-bridge"]) == {}
 
 
@@ -440,19 +440,19 @@ BROKEN: dict[str, dict[str, t.Any]] = {
     "_limits_where_libvirt_does": {"after": {"mode": "vepa", "interfaces": ["eth1"], **LIMIT}},
     "_cuts_nobody_off": {
         "after": NAT,
-        "host": NetworkHost(users=(User("web1", True),)),
+        "host": NetworkHost(users=lambda: (User("web1", True),)),
         "found": ACTIVE,
         "running": NAT,
         "steps": ["stop"],
     },
     "_has_a_place": {"after": {"type": "dir"}},
-    "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost({"/b": "b"})},
+    "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost(lambda: {"/b": "b"})},
     "_can_be_made": {"after": {"path": "/b"}, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
     "_keeps_no_guest_off": {
         "after": {},
         "before": {"type": "dir"},
         "found": THERE,
-        "host": PoolHost(users=(PoolUser("web1", True),)),
+        "host": PoolHost(users=lambda: (PoolUser("web1", True),)),
         "steps": ["stop"],
     },
     "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},

@@ -110,7 +110,7 @@ def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
 
 
 def test_a_directory_is_of_one_pool() -> None:
-    host = PoolHost(directories={"/srv/b": "b"})
+    host = PoolHost(directories=lambda: {"/srv/b": "b"})
     with pytest.raises(Refused, match="cannot create pool a in /srv/b/: it is the directory of pool b; use that pool"):
         noted(host, None, path="/srv/b/")
     assert not noted(host, None, path="/srv/b/a") and not noted(host, None, state="absent")
@@ -131,7 +131,7 @@ def test_what_is_in_the_way_of_a_directory(state: str) -> None:
 
 @pytest.mark.parametrize(("state", "there", "told"), [("absent", HERE, 2), ("inactive", HERE, 2), ("active", HERE, 0)])
 def test_guests_that_have_disks_in_it(state: str, there: Found, told: int) -> None:
-    host = PoolHost(users=(PoolUser("web2", by_pool=False), PoolUser("web1", by_pool=True)))
+    host = PoolHost(users=lambda: (PoolUser("web2", by_pool=False), PoolUser("web1", by_pool=True)))
     notes = noted(host, there, state=state)
     both = [
         "guests that name disks by pool a cannot start without it: web1",
@@ -155,11 +155,37 @@ def test_who_uses_a_pool() -> None:
         ("c", XML.format("logical", "/dev/vg")),
         ("d", "<pool type='rbd'/>"),
     )
-    host = pool_xml.host(RawPoolHost(others, guests), "a", HERE)
-    assert host.directories == {"/srv/b": "b"}
-    assert host.users == (PoolUser("one", by_pool=True), PoolUser("two", by_pool=False))
+    raw = RawPoolHost(lambda: others, lambda: guests)
+    host = pool_xml.host(raw, "a", HERE)
+    assert host.directories() == {"/srv/b": "b"}
+    assert host.users() == [PoolUser("one", by_pool=True), PoolUser("two", by_pool=False)]
     assert host.obstacle("/etc/passwd") is None
-    assert pool_xml.host(RawPoolHost(others, guests), "a", None).users == (PoolUser("one", by_pool=True),)
+    assert pool_xml.host(raw, "a", None).users() == [PoolUser("one", by_pool=True)]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "asked"),
+    [
+        (HERE, {}, set()),
+        (HERE, {"path": "/srv/a", "autostart": True}, set()),
+        (OFF, {}, set()),
+        (OFF, {"state": "inactive"}, set()),
+        (None, {"state": "absent"}, set()),
+        (None, {"path": "/srv/a"}, {"pools"}),
+        (HERE, {"state": "inactive"}, {"guests"}),
+        (OFF, {"state": "absent"}, {"guests"}),
+    ],
+)
+def test_a_host_is_asked_only_for_what_decides(there: Found | None, wanted: dict[str, t.Any], asked: set[str]) -> None:
+    seen: set[str] = set()
+
+    def none(what: str) -> tuple[()]:
+        seen.add(what)
+        return ()
+
+    raw = RawPoolHost(lambda: none("pools"), lambda: none("guests"))
+    noted(pool_xml.host(raw, "a", there), there, **wanted)
+    assert seen == asked
 
 
 def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:

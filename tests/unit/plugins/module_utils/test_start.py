@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader>
 <disk><source file='/a'/><backingStore><source file='/below'/></backingStore></disk>
 <disk><source dev='/dev/b'/></disk><disk><source pool='p' volume='n'/></disk><disk device='cdrom'/>
 <disk><source file='/maybe' startupPolicy='optional'/></disk><disk type='network'><source protocol='rbd'/></disk>
-<filesystem><source dir='/d'/></filesystem>
+<filesystem><source dir='/d'/></filesystem><memory model='nvdimm'><source><path>/dimm</path></source></memory>
 <interface type='network'><source network='lan'/><virtualport type='openvswitch'/></interface>
 <interface type='bridge'><source bridge='br0'/></interface><interface type='direct'><source dev='eth7'/></interface>
 <interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>
@@ -102,3 +103,13 @@ def test_what_is_missing(tmp_path: Path) -> None:
     paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
     assert present.missing(paths) == set(paths[1:4])
     assert present.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
+
+
+def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    def index(name: str) -> int:
+        if name != "enp3s0":
+            raise OSError("no interface with this name")
+        return 2
+
+    monkeypatch.setattr(socket, "if_nametoindex", index)
+    assert present.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
