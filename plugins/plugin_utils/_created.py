@@ -28,7 +28,7 @@ def created(
     name = str(guest["name"])
     host = placed["placements"].get(name)
     if host is None:
-        return {"shown": name, "reached": False, "problem": "; ".join(placed["explained"])}
+        return {"shown": name, "reached": False, "problem": "; ".join(placed["explained"]) or f"{name} was not placed"}
     shown = _shown(name, host, groups, hostvars)
     # Without the inventory plugin nobody knows where it is.
     reached = awaited and "guests_running" in groups and _lets_in(guest, hostvars[host])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import typing as t
 
@@ -48,7 +49,7 @@ def write(
         _replace(path, text, mode, check)
     except OSError as error:
         raise Failed(
-            f"cannot write {path}: {error.strerror}; {_REMEDY}, and see `df {os.path.dirname(path)}`"
+            f"cannot write {path}: {error.strerror}; {_REMEDY}, and see `df {shlex.quote(os.path.dirname(path))}`"
         ) from error
 
 

@@ -118,8 +118,8 @@ def new(path: str) -> t.Iterator[str]:
         ) from error
     except OSError as error:
         raise Failed(
-            f"cannot create disk {path}: {error.strerror}; `df {os.path.dirname(path)}` shows its room; run as root "
-            "(become: true)"
+            f"cannot create disk {path}: {error.strerror}; `df {shlex.quote(os.path.dirname(path))}` shows its "
+            "room; run as root (become: true)"
         ) from error
     finally:
         remove(unfinished)

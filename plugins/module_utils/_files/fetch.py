@@ -19,6 +19,7 @@ import http.client
 import lzma
 import os
 import re
+import shlex
 import ssl
 import stat
 import subprocess
@@ -68,8 +69,8 @@ class Part:
             self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
         except OSError as error:
             raise Failed(
-                f"cannot write {path}: {error.strerror}; `df {os.path.dirname(path)}` shows its room; run as root "
-                "(become: true)"
+                f"cannot write {path}: {error.strerror}; `df {shlex.quote(os.path.dirname(path))}` shows its "
+                "room; run as root (become: true)"
             ) from error
         self._worker = concurrent.futures.ThreadPoolExecutor(1)
         self._begin()

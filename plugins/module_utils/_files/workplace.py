@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
@@ -84,8 +85,8 @@ def _lock(named: Named) -> t.IO[str]:
             if isinstance(error, FileNotFoundError) and os.path.isdir(named.directory):
                 continue  # another run removed .corral/NAME in between
             raise Failed(
-                f"cannot write to the pool's directory {named.directory}: {error.strerror}; `df {named.directory}` "
-                "shows its room; run as root (become: true)"
+                f"cannot write to the pool's directory {named.directory}: {error.strerror}; "
+                f"`df {shlex.quote(named.directory)}` shows its room; run as root (become: true)"
             ) from error
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):

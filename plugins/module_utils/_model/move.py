@@ -72,6 +72,7 @@ class MigratingGuest:
     virt_type: str
     cpu_mode: str = ""
     bridges: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()  # network interfaces of the host below macvtap devices
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints

@@ -104,9 +104,17 @@ def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, d
             f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
             "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
         )
-    bridges = [bridge for bridge in guest.bridges if dest.links is not None and bridge not in dest.links]
+    bridges, links = (
+        [name for name in names if dest.links is not None and name not in dest.links]
+        for names in (guest.bridges, guest.links)
+    )
     if bridges:
         yield f"{move.dest} has no bridge {', '.join(bridges)}; create it there with role corral.virt.bridge"
+    if links:
+        yield (
+            f"{move.dest} has no network interface {', '.join(links)}; create it there, or connect the guest to a "
+            "bridge that both hosts have"
+        )
     networks = [network for network in guest.networks if network not in dest.networks]
     if networks:
         yield f"{move.dest} has no active virtual network {', '.join(networks)}; create it there with virt_network"

@@ -30,12 +30,8 @@ def needs(xml: str) -> dict[str, t.Any]:
         "machine": root.find("os/type").get("machine") or "",
         "virt_type": root.get("type"),
         "cpu_mode": "" if cpu_element is None else cpu_element.get("mode") or "custom",
-        "bridges": tuple(
-            sorted(
-                {source.get("bridge") or source.get("dev") for kind, source in sources if kind in ("bridge", "direct")}
-                - {None}
-            )
-        ),
+        "bridges": tuple(sorted({source.get("bridge") for kind, source in sources if kind == "bridge"} - {None})),
+        "links": tuple(sorted({source.get("dev") for kind, source in sources if kind == "direct"} - {None})),
         "networks": tuple(sorted({source.get("network") for kind, source in sources if kind == "network"})),
         "devices": tuple(_devices(root)),
     }

@@ -14,6 +14,7 @@ SILENT: dict[str, t.Any] = {
     "virt_type": "kvm",
     "cpu_mode": "",
     "bridges": (),
+    "links": (),
     "networks": (),
     "devices": (),
 }
@@ -51,7 +52,7 @@ def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[s
     ("devices", "needs"),
     [
         ("<interface type='bridge'><source bridge='br1'/></interface>", {"bridges": ("br1",)}),
-        ("<interface type='direct'><source dev='eth0'/></interface>", {"bridges": ("eth0",)}),
+        ("<interface type='direct'><source dev='eth0'/></interface>", {"links": ("eth0",)}),
         ("<interface type='network'><source network='lan' bridge='virbr0'/></interface>", {"networks": ("lan",)}),
         ("<interface type='user'/><interface type='bridge'><source/></interface>", {}),
         ("<interface type='ethernet'><source dev='tap0'/></interface>", {}),

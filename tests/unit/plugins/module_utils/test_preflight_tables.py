@@ -92,6 +92,14 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"guest": {"bridges": ("br0", "br1")}}, []),
     ({"guest": {"bridges": ("br0", "br2")}}, ["no bridge br2; create it there with role corral.virt.bridge"]),
     ({"guest": {"bridges": ("br2",)}, "dest": {"links": None}}, []),
+    ({"guest": {"links": ("br1",)}}, []),
+    (
+        {"guest": {"links": ("eth7", "br1", "eth8")}},
+        [
+            "no network interface eth7, eth8; create it there, or connect the guest to a bridge that both hosts have",
+        ],
+    ),
+    ({"guest": {"links": ("eth7",)}, "dest": {"links": None}}, []),
     ({"guest": {"networks": ("lan", "dmz")}}, ["no active virtual network dmz; create it there with virt_network"]),
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),

@@ -2,6 +2,8 @@
 // machine comes or goes, and never tries again.
 
 const RETRY_MS = 1000;
+const LONGEST_MS = 60000;
+const TRIED = "corral-load-tried"; // in this tab
 
 const loaded = new Promise((done) => addEventListener("load", done));
 
@@ -20,7 +22,12 @@ async function styled() {
   if (missing) throw new Error(`${missing.href} did not arrive`);
 }
 
-Promise.all([import("/static/page.js"), styled()]).catch((error) => {
+try {
+  await Promise.all([import("/static/page.js"), styled()]);
+  sessionStorage.removeItem(TRIED);
+} catch (error) {
   console.warn(error);
-  setTimeout(() => location.reload(), RETRY_MS);
-});
+  const tried = Number(sessionStorage.getItem(TRIED));
+  sessionStorage.setItem(TRIED, tried + 1);
+  setTimeout(() => location.reload(), Math.min(RETRY_MS * 2 ** tried, LONGEST_MS));
+}
