@@ -148,13 +148,6 @@ def test_guests_are_not_cut_off(host: t.Any) -> None:
     assert not host.networkLookupByName("default").isActive()
 
 
-def test_guests_are_read_only_where_one_may_lose_its_network(host: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "of_all", lambda *_all: pytest.fail("a few calls for each guest"))
-    assert not run(host, name="default")["changed"]
-    assert run(host, name="default", dns={"txts": [{"name": "a", "value": "b"}]})["changed"]
-    assert run(host, name="another", bridge="virbr9", ips=[{"address": "192.168.77.1", "prefix": 24}])["changed"]
-
-
 def guest(name: str, plugged: str) -> str:
     """The document of one with an interface."""
     nic = f"<devices><interface {plugged}</interface></devices>"
@@ -170,6 +163,13 @@ def alone(tmp_path: Path) -> Iterator[t.Any]:
     )
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
         yield connection
+
+
+def test_guests_are_read_only_where_one_may_lose_its_network(alone: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "of_all", lambda *_all: pytest.fail("a few calls for each guest"))
+    assert not run(alone, name="default")["changed"]
+    assert run(alone, name="default", dns={"txts": [{"name": "a", "value": "b"}]})["changed"]
+    assert run(alone, name="another", bridge="virbr9", ips=[{"address": "192.168.77.1", "prefix": 24}])["changed"]
 
 
 @pytest.mark.parametrize(
