@@ -332,6 +332,20 @@ def test_disks_of_a_managed_save_image_are_in_use(
     )
 
 
+def test_the_command_that_discards_a_broken_managed_save_can_be_pasted(
+    connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_domain: object) -> str:
+        raise libvirt.libvirtError("failed to read qemu header")
+
+    named = GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2")).replace(">web1<", ">web 1<")
+    connection.defineXML(named)
+    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda _domain: 1)
+    monkeypatch.setattr(libvirt.virDomain, "managedSaveGetXMLDesc", broken)
+    with pytest.raises(Failed, match="discard it with `virsh managedsave-remove 'web 1'`"):
+        file_users.users(connection)
+
+
 SNAPSHOT = "<domainsnapshot><name>before</name><state>shutoff</state>{}{}</domainsnapshot>"
 
 

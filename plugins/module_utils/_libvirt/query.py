@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Unsupported
@@ -112,7 +113,7 @@ def saved_xml(domain: t.Any) -> str | None:
         explained(
             "read the managed save image of guest",
             domain.name(),
-            f"discard it with `virsh managedsave-remove {domain.name()}`",
+            f"discard it with `{shlex.join(['virsh', 'managedsave-remove', domain.name()])}`",
         ),
     ):
         if not domain.isActive() and domain.hasManagedSaveImage():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
@@ -201,7 +202,7 @@ def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
             )
         )
     if base.locked and wanted.copy:
-        raise Refused(f"cannot copy image {base.name} for {wanted.name}: {_STRANGER.format(base.path)}")
+        raise Refused(f"cannot copy image {base.name} for {wanted.name}: {_STRANGER.format(shlex.quote(base.path))}")
 
 
 _STRANGER = "a process that libvirt does not know has it open; see `fuser -v {}`"
@@ -335,7 +336,7 @@ def _refuse_busy(verb: str, wanted: CloneSpec, found: FoundDisk) -> None:
             )
             raise Refused(f"cannot {verb}: guest {use.guest} ({use.state}) uses it; {remedy}")
     if found.locked:
-        raise Refused(f"cannot {verb}: {_STRANGER.format(wanted.path)}")
+        raise Refused(f"cannot {verb}: {_STRANGER.format(shlex.quote(wanted.path))}")
 
 
 def _refuse_unknown(verb: str, found: FoundDisk) -> None:

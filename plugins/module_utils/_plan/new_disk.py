@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
@@ -89,7 +90,7 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
         raise Refused(f"{cannot} over {origin.uri}: {remedy}")
     if origin.written:
         who = f"a QEMU process, perhaps on another host, writes to {origin.path}"
-        raise Refused(f"{cannot}: {who}; on this host `fuser -v {origin.path}` shows which")
+        raise Refused(f"{cannot}: {who}; on this host `fuser -v {shlex.quote(origin.path)}` shows which")
     other = {origin.format, origin.header.format} - {original.format}
     if other:
         raise Refused(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
@@ -44,7 +45,8 @@ def foreign(
 
 def stopped(pool: str) -> str:
     """Why nobody can look into the directory of a pool that is not active."""
-    return f"storage pool {pool} of that directory is not active; start it there with `virsh pool-start {pool}`"
+    start = shlex.join(["virsh", "pool-start", pool])
+    return f"storage pool {pool} of that directory is not active; start it there with `{start}`"
 
 
 def check_seen(unseen: t.Mapping[str, str]) -> None:

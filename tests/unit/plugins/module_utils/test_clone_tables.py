@@ -251,6 +251,7 @@ REASONS: list[tuple[CloneSpec, FoundDisk, list[str]]] = [
     (wanted("absent"), here(), ["remove disk disk.qcow2", "remove_storage: true"]),
     (wanted("absent", **GONE), here(uses=(OFF,), overlays=("/o",)), ["guest web1, image /o"]),
     (wanted("absent", **GONE), here(locked=True), [f"fuser -v {DISK}", "remove disk"]),
+    (CloneSpec("disk.qcow2", "absent", "/a b", "qcow2", **GONE), here(locked=True), ["`fuser -v '/a b/disk.qcow2'`"]),
     (wanted("flattened"), NOTHING, [DISK, "state: present"]),
 ]
 

@@ -294,6 +294,7 @@ def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, 
             dataclasses.replace(ORIGIN, written=True),
             "a QEMU process, perhaps on another host, writes to /p/web1-system.qcow2",
         ),
+        ({}, dataclasses.replace(ORIGIN, written=True, path="/p/a b"), "`fuser -v '/p/a b'` shows which"),
         ({}, dataclasses.replace(ORIGIN, format="raw"), "web1 uses it as qcow2, and its first bytes say raw"),
     ],
 )

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
-from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign, stopped
 
 PATH, SIZE, KIB = "/images/a b.qcow2", 8 * 1024**3, 1024
 SEEN = {"capacity_bytes": SIZE, "physical_bytes": 196 * KIB, "allocation_bytes": 196 * KIB, "changed": "17.5"}
@@ -62,3 +62,7 @@ def test_a_copy_that_broke_off_is_known_by_its_bytes(phase: str, size: int, begu
     result = foreign(made, seen, {}, begun=lambda length: begun and length == size)
     assert result == "" if not why else why in result
     assert foreign(made, seen, {PATH: "db1"}, begun=lambda _length: True) == "guest db1 uses it"
+
+
+def test_the_command_that_starts_a_pool_can_be_pasted() -> None:
+    assert stopped("old disks").endswith("start it there with `virsh pool-start 'old disks'`")
