@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import header
+from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._front import (
     clone,
     domain_options,
@@ -297,6 +298,19 @@ def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
     other = GUEST.format(form="qcow2", path=pool / "web1.img").replace("web1<", "web2<")
     connection.defineXML(other)
     assert "base.qcow2" in file_users.users(connection).inside(str(pool)), "somebody reads it as an image"
+
+
+def test_a_file_behind_a_loop_device_is_in_use(
+    connection: t.Any, pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = tmp_path / "sys/block/loop7/loop/backing_file"
+    told.parent.mkdir(parents=True)
+    told.write_text(f"{pool}/web1.img\n")
+    (pool / "web1.img").touch()
+    place = str(tmp_path / "sys/block/loop*/loop/backing_file")
+    monkeypatch.setattr(loop_devices, "backing_files", functools.partial(loop_devices.backing_files, place))
+    monkeypatch.setattr(file_users, "is_here", lambda _uri: True)
+    assert file_users.users(connection).of(f"{pool}/web1.img") == "/dev/loop7"
 
 
 def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:

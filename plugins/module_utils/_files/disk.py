@@ -20,7 +20,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 
-__all__ = ["appear", "hidden", "keep_unwritten", "kind", "locked", "new", "reflink"]
+__all__ = ["appear", "hidden", "is_opened", "keep_unwritten", "kind", "locked", "new", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -51,6 +51,14 @@ def locked(path: str) -> bool:
     """Whether a QEMU process, a guest or a tool, has the image open. It only asks: no lock is taken."""
     with open(path, "rb") as image:
         return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
+
+
+def is_opened(path: str) -> bool:
+    """The same of what may be no file, or not to be read here: then nobody knows."""
+    try:
+        return os.path.isfile(path) and locked(path)
+    except (OSError, Failed):
+        return False
 
 
 def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:

@@ -11,7 +11,7 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import header
+from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
@@ -149,6 +149,8 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     for volume in volumes:
         if found.real(volume["path"]) not in ignored:
             _add_volume(found, volume)
+    for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
+        found.add(path, device)
     for user, xml in documents:
         for path in files(xml):
             found.add(path, user)

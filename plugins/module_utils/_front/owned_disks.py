@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OwnedDisk
@@ -33,6 +34,7 @@ def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
 
 def _look(connection: t.Any, path: str, pools: t.Mapping[str, tuple[str, bool]], *, here: bool) -> OwnedDisk:
     pool, active = pools.get(os.path.normpath(os.path.dirname(path)), (None, False))
+    opened = here and files.is_opened(path)
     if storage.volume_at(connection, path) is not None:
-        return OwnedDisk(True, pool, active)
-    return OwnedDisk(False, pool, active, local.exists(path) if here and pool is None else None)
+        return OwnedDisk(True, pool, active, opened=opened)
+    return OwnedDisk(False, pool, active, local.exists(path) if here and pool is None else None, opened)

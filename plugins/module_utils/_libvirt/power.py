@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Timeout, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Power
@@ -17,6 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import power_ste
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["DOERS", "definition", "do", "find"]
+
+_AGAIN_S, _LOOK_S = 1, 0.1
 
 
 def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
@@ -59,6 +62,11 @@ def _start(domain: t.Any, step: steps.Start) -> None:
 
 def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
     with explained("shut down", step.guest):
+        if _has_failed_io(domain):  # it would hear nothing
+            if not step.force:
+                raise Failed(step.stuck())
+            _switch_off(domain)
+            return
         try:
             if not _obeys(domain, step, "shutdown"):
                 _switch_off(domain)
@@ -94,8 +102,25 @@ def _resume(domain: t.Any, step: steps.Resume) -> None:
     with explained("resume", step.guest):
         if domain.state()[0] == libvirt.VIR_DOMAIN_PMSUSPENDED:  # it sent itself to sleep
             domain.pMWakeup()
-        else:
-            domain.resume()
+            return
+        failed = _has_failed_io(domain)
+        domain.resume()
+        if failed and _fails_again(domain) and not step.to_shut_down:
+            raise Failed(step.stuck())
+
+
+def _has_failed_io(domain: t.Any) -> bool:
+    return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR])
+
+
+def _fails_again(domain: t.Any) -> bool:
+    """Whether QEMU, which does the same again at once, pauses it again."""
+    deadline = time.monotonic() + _AGAIN_S
+    while time.monotonic() < deadline:
+        if _has_failed_io(domain):
+            return True
+        time.sleep(_LOOK_S)
+    return False
 
 
 def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> bool:

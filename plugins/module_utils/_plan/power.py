@@ -121,7 +121,7 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Gue
                 "inspection; set force: true to discard it"
             )
         return [steps.Destroy(wanted.name)]
-    wake: list[GuestStep] = [steps.Resume(wanted.name)] if found.state == "paused" else []
+    wake: list[GuestStep] = [steps.Resume(wanted.name, to_shut_down=True)] if found.state == "paused" else []
     shutdown = steps.Shutdown(
         wanted.name,
         timeout_s=wanted.wait_timeout_s,

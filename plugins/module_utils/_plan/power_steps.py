@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 import typing as t
 
@@ -96,6 +97,13 @@ class Shutdown(GuestStep):
         after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
         return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
 
+    def stuck(self) -> str:
+        """What to say of a guest that an I/O error has paused, which hears nothing."""
+        return (
+            f"cannot {self.verb} {self.guest}: an I/O error of its disks paused it; `{_io_errors(self.guest)}` shows "
+            f"which; make room for them or repair them, or set force: true to {self.last_resort} it"
+        )
+
     def too_late(self, seen: Seen) -> str:
         """What to say when it has not."""
         return (
@@ -129,6 +137,19 @@ class Suspend(GuestStep):
 @dataclasses.dataclass(frozen=True)
 class Resume(GuestStep):
     """Let the vCPUs run on."""
+
+    to_shut_down: bool = False  # whatever becomes of it then
+
+    def stuck(self) -> str:
+        """What to say of a guest that an I/O error pauses again at once."""
+        return (
+            f"cannot resume {self.guest}: an I/O error of its disks paused it again; `{_io_errors(self.guest)}` shows "
+            "which; make room for them or repair them, and run again"
+        )
+
+
+def _io_errors(guest: str) -> str:
+    return shlex.join(["virsh", "domblkerror", guest])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,6 +41,7 @@ def absent(
     """
     delete = functools.partial(_deletion, uri)
     _refuse_namesake(wanted, found)
+    in_use = {**_opened(found, disks), **in_use}
     removed = {path: disks[path] for path in owned if wanted.remove_storage and path not in in_use}
     _refuse_unreachable(wanted.name, removed, uri)
     made: list[GuestStep] = power_off(wanted, found) if found.active else []
@@ -55,6 +56,16 @@ def absent(
     ]
     notes += _unknown(wanted.name, removed)
     return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+
+
+def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
+    """Disks that a process has open, such as qemu-nbd, of a guest that is off: one that runs has them open itself."""
+    user = "a process that libvirt does not know (see `{}`)"
+    return {
+        path: user.format(shlex.join(["fuser", "-v", path]))
+        for path, disk in disks.items()
+        if disk.opened and not found.active
+    }
 
 
 def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from dataclasses import replace
 
 import pytest
 
@@ -207,3 +208,18 @@ def test_disks_that_the_guest_does_not_own_alone() -> None:
     found = shared(t.cast("list[dict[str, t.Any]]", disks))
     assert sorted(found) == ["/a", "/b"]
     assert "shareable" in found["/a"] and "read-only" in found["/b"]
+
+
+@pytest.mark.parametrize(("state", "kept"), [("shutdown", ["/a"]), ("running", [])])
+def test_a_disk_that_somebody_has_open_is_kept(state: str, kept: list[str]) -> None:
+    """Of a guest that runs it is the guest itself."""
+    wish, disks = (
+        GuestSpec("web1", state="absent", remove_storage=True, force=True),
+        {"/a": replace(THERE, opened=True)},
+    )
+    made = absent(wish, found(state), managed_state=(), owned=("/a",), in_use={}, disks=disks)
+    assert [step.path for step in made.steps if isinstance(step, steps.DeleteVolume)] == [
+        path for path in ("/a",) if path not in kept
+    ]
+    why = "kept disk {} of web1: a process that libvirt does not know (see `fuser -v {}`) uses it"
+    assert list(made.notes) == [why.format(path, path) for path in kept]

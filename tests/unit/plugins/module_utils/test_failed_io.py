@@ -1,0 +1,65 @@
+"""Guests that an I/O error has paused: libvirt's test driver has none."""
+
+from __future__ import annotations
+
+import typing as t
+
+import libvirt
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import power
+from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
+
+FAILED = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]
+RUNS = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_UNPAUSED]
+
+
+class Guest:
+    """One that is in these states, one after another, and stays in the last."""
+
+    def __init__(self, *states: list[int]) -> None:
+        self.states, self.heard = list(states), t.cast("list[str]", [])
+
+    def state(self) -> list[int]:
+        """As libvirt tells it."""
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def resume(self) -> None:
+        """Do the same again."""
+        self.heard.append("resume")
+
+    def destroy(self) -> None:
+        """End."""
+        self.heard.append("destroy")
+
+
+def do(guest: Guest, step: steps.GuestStep) -> None:
+    """Carry it out."""
+    power.DOERS[type(step)](guest, step)
+
+
+def test_one_that_fails_again_is_not_resumed() -> None:
+    with pytest.raises(
+        Failed, match=r"cannot resume web1: .* paused it again; `virsh domblkerror web1` shows which; make"
+    ):
+        do(Guest(FAILED, FAILED, RUNS, FAILED), steps.Resume("web1"))
+    do(guest := Guest(FAILED), steps.Resume("web1", to_shut_down=True))
+    assert guest.heard == ["resume"]
+
+
+def test_one_with_room_again_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(power, "_AGAIN_S", 0.2)
+    do(guest := Guest(FAILED, FAILED, RUNS), steps.Resume("web1"))
+    assert guest.heard == ["resume"]
+
+
+def test_one_that_hears_nothing_is_destroyed_only_when_told_to() -> None:
+    guest = Guest(FAILED)
+    with pytest.raises(
+        Failed, match=r"cannot shut down web1: .* paused it; .*; make .* or set force: true to destroy it"
+    ):
+        do(guest, steps.Shutdown("web1", timeout_s=1))
+    assert guest.heard == []
+    do(guest, steps.Shutdown("web1", timeout_s=1, force=True))
+    assert guest.heard == ["destroy"]
