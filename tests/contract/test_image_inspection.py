@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import typing as t
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import (
     file_users,
     guest,
     image,
+    owned_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -504,3 +506,18 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
     ):
         work._inspect(str(received))
     assert not received.exists()
+
+
+def test_a_disk_that_qemu_has_open_is_seen(connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """qemu-io holds the lock that a guest's QEMU holds."""
+    monkeypatch.setattr(owned_disks, "is_here", lambda _uri: True)
+    path = str(pool / "web1.qcow2")
+    subprocess.run(["qemu-img", "create", "-qf", "qcow2", path, "1M"], check=True)
+    assert not owned_disks.look(connection, [path])[path].opened
+    with subprocess.Popen(["qemu-io", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as holder:
+        deadline = time.monotonic() + 20
+        while not owned_disks.look(connection, [path])[path].opened:
+            assert time.monotonic() < deadline
+        holder.communicate()
+    assert not owned_disks.look(connection, [path])[path].opened
+    assert not owned_disks.look(connection, [f"{pool}/none"])[f"{pool}/none"].opened

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,3 +249,15 @@ def test_steps_act_on_what_they_defined(host: t.Any) -> None:
     with pytest.raises(NotFound, match=uuid):
         do(Start("network", "new"))
     assert not host.networkLookupByName("new").isActive()
+
+
+@pytest.mark.parametrize(("uri", "asked"), [("qemu:///system", True), ("qemu+tls://hyper2/system", False)])
+def test_ports_of_bridges_are_those_of_the_same_machine(
+    monkeypatch: pytest.MonkeyPatch, uri: str, *, asked: bool
+) -> None:
+    """A bridge here may have the name of one there."""
+    ports = {"br0": ("eth0",)}
+    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, set()))
+    monkeypatch.setattr(query, "ports", lambda _bridges: ports)
+    there = types.SimpleNamespace(getURI=lambda: uri, listAllNetworks=list, getLibVersion=lambda: 9000000)
+    assert LIBRARY.host(there, "lan").ports == (ports if asked else {})

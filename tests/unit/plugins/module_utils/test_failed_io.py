@@ -9,7 +9,9 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import power
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec, Power
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
 
 FAILED = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]
 RUNS = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_UNPAUSED]
@@ -63,3 +65,12 @@ def test_one_that_hears_nothing_is_destroyed_only_when_told_to() -> None:
     assert guest.heard == []
     do(guest, steps.Shutdown("web1", timeout_s=1, force=True))
     assert guest.heard == ["destroy"]
+
+
+def test_one_that_is_to_be_off_need_not_run_first() -> None:
+    found = Power("web1", "u", "paused", active=True, moving=False, stopped_itself=True)
+    wish = GuestSpec("web1", state="shutdown", wait_timeout_s=7)
+    assert power_off(wish, found) == [
+        steps.Resume("web1", to_shut_down=True),
+        steps.Shutdown("web1", timeout_s=7, force=wish.force),
+    ]

@@ -320,6 +320,7 @@ STATES: list[tuple[int, int, str]] = [
     (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED, "postcopy"),
     (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED, "migrated"),
     (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, "shutdown"),
+    (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, "crashed"),
     (libvirt.VIR_DOMAIN_CRASHED, 0, "crashed"),
 ]
 

@@ -76,3 +76,8 @@ def test_one_that_was_not_placed_is_a_problem() -> None:
     found = created(made=None, placed={**PLACED, "placements": {}})
     assert found == {"shown": "web1", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
     assert FilterModule().filters() == {"created_guest": created_guest}
+
+
+def test_one_that_has_no_place_is_a_problem_also_without_a_reason() -> None:
+    placed: dict[str, t.Any] = {"placements": {}, "explained": []}
+    assert created(made={}, placed=placed) == {"shown": "web1", "reached": False, "problem": "web1 was not placed"}
