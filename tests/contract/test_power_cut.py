@@ -86,4 +86,5 @@ def test_when_it_was_let_run_is_recorded_there(hosts: tuple[Host, Host], monkeyp
     there = dest.lookupByUUIDString(UUID)
     assert there.state()[0] == libvirt.VIR_DOMAIN_RUNNING
     for flag in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-        assert before - 1 < float(record.read(there.XMLDesc(flag))["moving_let_run"]) <= time.time() + 0.001  # it is rounded to milliseconds
+        recorded = float(record.read(there.XMLDesc(flag))["moving_let_run"])  # rounded to milliseconds
+        assert before - 1 < recorded <= time.time() + 0.001
