@@ -72,7 +72,8 @@ class Run:
         """What it said at the end that it failed, of which -v shows all fields."""
         text = re.sub(r"\s+", " ", re.sub(r"\nPLAY RECAP.*", "", self.output, flags=re.DOTALL))
         told = r"fatal: \[[^]]*\]: (?:FAILED! => .*?\bmsg: [\"'|>-]* ?)?((?:[Cc]annot|the module) .*?)"
-        result = re.findall(rf"{told}(?= fatal: | skipping: | TASK |$)", text)
+        end = r"(?= fatal: | skipping: | TASK |$)"
+        result = re.findall(told + end, text) or re.findall(rf"fatal: \[.*?{end}", text)
         return str((result or [text[-200:]])[-1]).strip('" |-')[:400]
 
 
