@@ -10,8 +10,8 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, surroundings
+from ansible_collections.corral.virt.plugins.module_utils._front import guest, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
@@ -47,8 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for name in QUESTIONS:
         counted(query, name)
     counted(storage, "path_in")
-    counted(surroundings, "inactive")
-    counted(surroundings, "by_hand")
+    counted(prerequisites, "inactive_networks")
+    counted(prerequisites, "networks_without_autostart")
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     return seen
 
@@ -61,14 +61,18 @@ def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) 
 @pytest.mark.parametrize(
     ("said", "running", "expected"),
     [
-        ({**OLD, **STARTS}, False, {"find", "capabilities", "links", "promised", "inactive", "by_hand"}),
+        (
+            {**OLD, **STARTS},
+            False,
+            {"find", "capabilities", "links", "promised", "inactive_networks", "networks_without_autostart"},
+        ),
         (OLD, False, {"find"}),
-        ({**OLD, "autostart": True}, False, {"find", "inactive", "by_hand"}),
+        ({**OLD, "autostart": True}, False, {"find", "inactive_networks", "networks_without_autostart"}),
         ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, False, {"find", "links", "managed_state"}),
         (
             {**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]},
             True,
-            {"find", "links", "inactive", "by_hand"},
+            {"find", "links", "inactive_networks", "networks_without_autostart"},
         ),
         ({"name": "new", "renamed_from": "old"}, False, {"find", "managed_state"}),
         ({"name": "new", "renamed_from": "old", "title": "New"}, False, {"find", "managed_state"}),
