@@ -1,4 +1,7 @@
-"""A guest's host is asked nothing twice: each question is a round trip, and its answer holds until the plan is made."""
+"""A guest's host is asked nothing twice: each question is a round trip, and its answer holds until the plan is made.
+
+Nor is a document parsed twice.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import dataclasses
 import typing as t
 
 import pytest
+from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
 from ansible_collections.corral.virt.plugins.module_utils._front import guest, prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
 
 OLD: dict[str, t.Any] = {
@@ -91,6 +96,36 @@ def test_no_question_is_asked_twice(
     run(connection, said, check_mode=True)
     assert {question: times for question, times in asked.items() if times > 1} == {}
     assert {question[0] for question in asked} - {"path_in"} == expected
+
+
+class _Counting:
+    """lxml, which counts how often it parses what."""
+
+    def __init__(self) -> None:
+        self.parsed: t.Counter[bytes] = collections.Counter()
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(etree, name)
+
+    def fromstring(self, xml: bytes, parser: t.Any) -> t.Any:
+        self.parsed[xml] += 1
+        return etree.fromstring(xml, parser)
+
+
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("more", [{}, {"title": "Old"}, {"interfaces": [*OLD["interfaces"], NIC]}])
+def test_no_document_is_parsed_twice(
+    connection: t.Any, monkeypatch: pytest.MonkeyPatch, more: dict[str, t.Any], running: bool
+) -> None:
+    run(connection, OLD)
+    if running:
+        connection.lookupByName("old").create()
+    lxml = _Counting()
+    monkeypatch.setattr(tree, "etree", lxml)
+    tree._parsed.cache_clear()
+    run(connection, {**OLD, **more}, check_mode=True)
+    assert lxml.parsed
+    assert set(lxml.parsed.values()) == {1}
 
 
 def test_another_guest_is_asked_for_anew(connection: t.Any) -> None:
