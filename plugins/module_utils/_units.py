@@ -14,7 +14,6 @@ from fractions import Fraction
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
-    "CONTENT_NAME",
     "bytes_of",
     "bytes_text",
     "check_given_name",
@@ -25,6 +24,8 @@ __all__ = [
     "cpuset_of",
     "derived_mac",
     "format_of",
+    "image_of_content",
+    "is_content",
     "kib_of",
     "mac_of",
     "uuid_of",
@@ -42,7 +43,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 # Guests that others made keep theirs.
 _GIVEN = re.compile(r"[^/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{1,255}")
 # An immutable image: the first twelve digits of its source's checksum stand before its ending.
-CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
+_CONTENT = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
 _FORMATS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
@@ -212,6 +213,16 @@ def cpuset_of(value: object, *, what: str) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def is_content(path: str) -> bool:
+    """Whether a file is named as the immutable content of an image, such as `debian-12.1a2b3c4d5e6f.qcow2`."""
+    return bool(_CONTENT.search(path))
+
+
+def image_of_content(name: str) -> str:
+    """The image that a content is one of: `debian-12.qcow2`. Any other name is as it is."""
+    return _CONTENT.sub(r"\1", name)
 
 
 def format_of(name: str) -> str | None:

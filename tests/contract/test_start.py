@@ -15,6 +15,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files import present
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._front import power, prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import (
+    inactive_networks,
+    networks_without_autostart,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -134,7 +138,7 @@ def test_networks_are_asked_for_in_few_calls(host: t.Callable[[str], t.Any], mon
     connection = host(NIC.format(network="lan"))
     for question in ("isActive", "autostart"):
         monkeypatch.setattr(libvirt.virNetwork, question, lambda _network: pytest.fail("a call for each network"))
-    assert prerequisites.inactive_networks(connection, ["lan", "dmz"]) == {"dmz": False}
-    assert prerequisites.networks_without_autostart(connection, ["lan", "dmz"]) == {"lan"}
+    assert inactive_networks(connection, ["lan", "dmz"]) == {"dmz": False}
+    assert networks_without_autostart(connection, ["lan", "dmz"]) == {"lan"}
     connection.networkLookupByName("lan").destroy()
-    assert prerequisites.inactive_networks(connection, ["lan"]) == {"lan": True}
+    assert inactive_networks(connection, ["lan"]) == {"lan": True}

@@ -98,14 +98,14 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
         job_active=job,
         superseded=old,
         complete=complete,
-        takes_back=ends and _takes_back(source, uuid),
+        takes_back=ends and _takes_back(endpoints, uuid),
         again=again,
     )
 
 
-def _takes_back(source: t.Any, uuid: str) -> bool:
-    guest = query.find_by_uuid(source, uuid)
-    return bool(guest and disk_moves.taken_back(source, guest))
+def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
+    guest = query.find_by_uuid(endpoints.source, uuid)
+    return bool(guest and disk_moves.taken_back(endpoints, guest))
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
+from ansible_collections.corral.virt.plugins.module_utils._units import format_of, is_content
 
 __all__ = ["STANDALONE", "base", "doubt", "fetched"]
 
@@ -27,7 +27,7 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
     `managed`: all that it stands on was brought by virt_image. `raw`: a guest is defined with it as a raw disk.
     """
     named = format_of(path)
-    if named is None and CONTENT_NAME.search(path):
+    if named is None and is_content(path):
         named = header.format  # virt_image published it, under a name without ending
     if named is None:
         raise Refused(
