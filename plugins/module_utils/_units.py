@@ -14,6 +14,7 @@ from fractions import Fraction
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
+    "SIZE_UNITS",
     "bytes_of",
     "bytes_text",
     "check_given_name",
@@ -32,7 +33,7 @@ __all__ = [
     "written",
 ]
 
-_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+SIZE_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 _LARGEST_TENTHS = 102400  # 10240 of a unit: larger numbers are no longer read at a glance
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _MOST_BYTES = 2**63 - 1  # what libvirt, QEMU and file systems count sizes with
@@ -92,7 +93,7 @@ def bytes_text(size_bytes: int) -> str:
 
     In the largest unit that needs at most one decimal. A size that is no such number is rounded: `14.6 MiB`.
     """
-    units = [unit for unit in _UNITS if size_bytes >= unit[1]]
+    units = [unit for unit in SIZE_UNITS if size_bytes >= unit[1]]
     for unit, size in units:
         tenths, rest = divmod(size_bytes * 10, size)
         if not rest and tenths < _LARGEST_TENTHS:

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, parsed
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, parsed_text
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust
 
 try:
@@ -49,7 +49,9 @@ def trust(
     cas = {what: each(text), "retired_ca_certificates": each(retired)}
     problems = [f"{what}: it contains no certificate in PEM"] if text.strip() and not cas[what] else []
     problems += [
-        f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)
+        f"{option}: a certificate in it cannot be read"
+        for option, texts in cas.items()
+        if None in map(parsed_text, texts)
     ]
     serials = refused(crl)
     if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
@@ -61,12 +63,12 @@ def trust(
         )
     if problems:
         raise BadInput(problems)
-    now = {fingerprint(parsed(pem.encode())): pem for pem in cas[what]}
-    gone = {fingerprint(parsed(pem.encode())): pem for pem in cas["retired_ca_certificates"]}
+    now = {fingerprint(parsed_text(pem)): pem for pem in cas[what]}
+    gone = {fingerprint(parsed_text(pem)): pem for pem in cas["retired_ca_certificates"]}
     return Trust(
         text="".join(now.values()),
         crl=crl,
-        trusts={digest: called(parsed(pem.encode())) for digest, pem in now.items()},
+        trusts={digest: called(parsed_text(pem)) for digest, pem in now.items()},
         signer=next(iter(now), ""),
         retired={digest: pem for digest, pem in gone.items() if digest not in now},
         refuses=tuple(sorted(serials or ())),
@@ -84,7 +86,7 @@ def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
     except ValueError:
         return None
     if by is not None:
-        keys = [parsed(text.encode()).public_key() for text in by]
+        keys = [parsed_text(text).public_key() for text in by]
         lists = [found for found in lists if any(found.is_signature_valid(key) for key in keys)]
     return [f"{entry.serial_number:x}" for found in lists for entry in found]
 
@@ -111,7 +113,3 @@ def fingerprint(certificate: t.Any) -> str:
 def called(certificate: t.Any) -> str:
     """A CA's name and fingerprint, for people."""
     return f"{certificate.subject.rfc4514_string()} (SHA-256 {fingerprint(certificate)})"
-
-
-def _parsed(text: str) -> t.Any:
-    return parsed(text.encode())

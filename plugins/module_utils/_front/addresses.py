@@ -22,8 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     HostLinks,
     Sighting,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import address_search as search_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import address_steps as steps
@@ -36,7 +36,6 @@ __all__ = ["changes", "do", "find", "leased", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
-_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']"
 
 
 Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
@@ -193,11 +192,16 @@ class _Search:
                 _report, root = summary.read(item.XMLDesc())
                 kept = summary.recorded(root)
                 seen = tuple(entry for entry in map(Sighting.parse, kept["seen"]) if entry)
-                running, given, is_kept = state in ("running", "paused"), kept["addresses"], summary.is_kept(root)
                 self.guests[uuid] = AddressedGuest(
-                    uuid, item.name(), running, summary.nics(root), tuple(given), seen, kept=is_kept
+                    uuid,
+                    item.name(),
+                    state in ACTIVE,
+                    summary.nics(root),
+                    tuple(kept["addresses"]),
+                    seen,
+                    kept=summary.is_kept(root),
                 )
-                (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
+                (self.connected.add if summary.has_agent(root) else self.connected.discard)(uuid)
         if self.listener:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
 

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
@@ -129,7 +129,7 @@ class _Host:
 
     @_once
     def bridge_calls(self) -> dict[str, bool] | None:
-        return local.bridge_calls() if is_system(self.uri) else None
+        return local.bridge_calls(nwfilter.CALLS) if is_system(self.uri) else None
 
     @_once
     def displays(self) -> DisplayDefaults:

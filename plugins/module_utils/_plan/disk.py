@@ -12,10 +12,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._plan import new_disk, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     SEED,
-    UNFINISHED_SUFFIX,
     Answer,
     DiskDevice,
     Known,

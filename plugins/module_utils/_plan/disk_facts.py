@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files impor
 
 __all__ = [
     "SEED",
-    "UNFINISHED_SUFFIX",
     "Answer",
     "Customizing",
     "DiskDevice",
