@@ -348,6 +348,29 @@ def test_what_domain_says_of_a_guest_wins() -> None:
     assert options == {"vcpus": 4, "memory": {"maximum": "2GiB", "current": "2GiB"}}
 
 
+def test_options_of_a_migration() -> None:
+    """What is in `options` replaces what is said beside it, dictionaries as a whole."""
+    asked = {
+        "arguments": {
+            "guest": "web1",
+            "to": "h2",
+            "virt_group": "hyper",
+            "gone": ["h9"],
+            "bandwidth": 50,
+            "storage": "full",
+            "disk_storage": {"vda": "shared"},
+            "options": {"timeout": 600, "storage": "auto", "disk_storage": {"vdb": "delta"}},
+        },
+        "withheld": [],
+    }
+    assert guest_options(asked, "migrate", {}) == {
+        "bandwidth": 50,
+        "timeout": 600,
+        "storage": "auto",
+        "disk_storage": {"vdb": "delta"},
+    }
+
+
 def test_a_value_that_cannot_be_converted_is_none() -> None:
     """The filter is given what was checked before; it does not pass on anything else."""
     with pytest.raises(BadInput, match="dictionary requested, could not parse"):
