@@ -33,6 +33,16 @@ def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
     return [found[0] + "\n" for found in _BLOCK.finditer(text) if found[1] == kind]
 
 
+def _problems_of_crl(option: str, crl: str, serials: t.Collection[str] | None) -> t.Iterator[str]:
+    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
+        yield f"{option}: not a list of revoked certificates in PEM"
+    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
+        yield (
+            f"{option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; provide a "
+            "newer one"
+        )
+
+
 def trust(
     text: str,
     crl: str = "",
@@ -45,22 +55,12 @@ def trust(
     if not CAN_READ:
         # a bare host has nothing to compare it with; who makes something says what is missing
         return Trust(text=text, crl=crl)
-    list_option = what.replace("certificate", "crl")
-    cas = {what: each(text), "retired_ca_certificates": each(retired)}
+    cas, serials = {what: each(text), "retired_ca_certificates": each(retired)}, refused(crl)
     problems = [f"{what}: it contains no certificate in PEM"] if text.strip() and not cas[what] else []
-    problems += [
-        f"{option}: a certificate in it cannot be read"
-        for option, texts in cas.items()
-        if None in map(parsed_text, texts)
-    ]
-    serials = refused(crl)
-    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
-        problems.append(f"{list_option}: not a list of revoked certificates in PEM")
-    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
-        problems.append(
-            f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
-            "provide a newer one"
-        )
+    for option, texts in cas.items():
+        if None in map(parsed_text, texts):
+            problems.append(f"{option}: a certificate in it cannot be read")
+    problems += _problems_of_crl(what.replace("certificate", "crl"), crl, serials)
     if problems:
         raise BadInput(problems)
     now = {fingerprint(parsed_text(pem)): pem for pem in cas[what]}

@@ -9,6 +9,8 @@ Pure.
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._units import format_of, is_content
@@ -81,3 +83,13 @@ def fetched(image: str, source: str, header: Header) -> str:
             f"not; end that name in .{header.format} if it is meant to be converted"
         )
     return header.format
+
+
+def files_read(info: t.Mapping[str, t.Any]) -> list[str]:
+    """Every file that QEMU would open for the image that `qemu-img info` tells of: itself, what it stands on, and what
+    its format spreads it over.
+    """
+    data = info.get("format-specific", {}).get("data", {})
+    spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
+    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")]
+    return [*filter(None, [*named, data.get("data-file")]), *(file for part in spread for file in files_read(part))]
