@@ -38,8 +38,8 @@ def _problems_of_crl(option: str, crl: str, serials: t.Collection[str] | None) -
         yield f"{option}: not a list of revoked certificates in PEM"
     elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
         yield (
-            f"{option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; provide a "
-            "newer one"
+            f"{option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
+            "provide a newer one"
         )
 
 
