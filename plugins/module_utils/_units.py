@@ -17,7 +17,7 @@ __all__ = [
     "SIZE_UNITS",
     "bytes_of",
     "bytes_text",
-    "check_given_name",
+    "check_existing_name",
     "check_image",
     "check_name",
     "control_characters",
@@ -115,7 +115,7 @@ def check_name(name: object, *, what: str) -> str:
     return name
 
 
-def check_given_name(name: object, *, what: str) -> str:
+def check_existing_name(name: object, *, what: str) -> str:
     """The name itself when libvirt may have a guest of that name, whoever gave it; raises BadInput."""
     if not isinstance(name, str) or not _GIVEN.fullmatch(name) or name in (".", ".."):
         raise BadInput(f"{what}: {name!r} is not a valid name; no guest has '/' or control characters in its name")

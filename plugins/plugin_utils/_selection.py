@@ -293,7 +293,7 @@ def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
 
 def _is_name(name: object) -> bool:
     try:
-        return bool(_units.check_given_name(name, what="guest"))
+        return bool(_units.check_existing_name(name, what="guest"))
     except BadInput:
         return False
 

@@ -11,7 +11,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._files import missing
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._front import power, prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -33,7 +33,7 @@ POOL = "<pool type='dir'><name>images</name><target><path>/images</path></target
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
     """Makes a host with a guest that is off; files are looked for as they are on a system's libvirt."""
     monkeypatch.setattr(prerequisites, "has_files_here", lambda _uri: True)
-    monkeypatch.setattr(present, "_HOOKS", str(tmp_path / "hooks"))
+    monkeypatch.setattr(missing, "_HOOKS", str(tmp_path / "hooks"))
     with contextlib.ExitStack() as connections:
         yield functools.partial(_host, connections, tmp_path)
 

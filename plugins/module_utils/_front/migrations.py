@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import many
 from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS as OPTIONS_OF_ONE
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all
 
-__all__ = ["OPTIONS", "each", "summary", "wishes"]
+__all__ = ["OPTIONS", "each", "requested", "summary"]
 
 OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "required": True},
@@ -22,10 +22,10 @@ OPTIONS: dict[str, t.Any] = {
     "at_once": {"type": "int", "default": 2},
 }
 
-Wish = dict[str, t.Any]  # options of virt_migrate
+MigrateParams = dict[str, t.Any]  # options of virt_migrate
 
 
-def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
+def requested(params: t.Mapping[str, t.Any]) -> list[MigrateParams]:
     """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
     asked = [ArgumentSpecValidator(OPTIONS_OF_ONE).validate({**params["options"], **item}) for item in params["guests"]]
     found = [answer.validated_parameters for answer in asked]
@@ -34,9 +34,11 @@ def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
     return found
 
 
-def each(wanted: t.Sequence[Wish], at_once: int, move: t.Callable[[Wish], dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def each(
+    wanted: t.Sequence[MigrateParams], at_once: int, move: t.Callable[[MigrateParams], dict[str, t.Any]]
+) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails does not stop the others."""
-    return many.outcomes(wanted, move, lambda wish: {"name": wish["name"], "dest": wish["dest"]}, at_once=at_once)
+    return many.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:

@@ -14,7 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec, fields
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun import noun_import
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
@@ -22,26 +22,26 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 __all__ = ["arguments", "describe"]
 
 
-def describe(words: Words, name: str, found: Found) -> dict[str, t.Any]:
+def describe(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
     """One object as data, in the words of the options: what runs where it runs."""
     return {
         "name": name,
         "uuid": found.uuid,
         "persistent": found.persistent,
-        **as_options(words.table, values(found.live_xml or found.xml, words.table)),
+        **as_options(schema.table, values(found.live_xml or found.xml, schema.table)),
         "active": found.active,
         "autostart": found.autostart,
     }
 
 
-def arguments(words: Words, name: str, found: Found) -> dict[str, t.Any]:
+def arguments(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
     """The options that describe the definition: given to it, they change nothing."""
-    return noun_import.imported(words, name, found, functools.partial(_accepts, words))
+    return noun_import.imported(schema, name, found, functools.partial(_accepts, schema))
 
 
-def _accepts(words: Words, given: t.Mapping[str, t.Any]) -> bool:
+def _accepts(schema: Schema, given: t.Mapping[str, t.Any]) -> bool:
     """Whether the module itself would take them."""
-    result, problems = ArgumentSpecValidator(argument_spec(words)).validate(dict(given)), Problems()
+    result, problems = ArgumentSpecValidator(argument_spec(schema)).validate(dict(given)), Problems()
     if not result.error_messages:
-        fields(words, result.validated_parameters, problems)
+        fields(schema, result.validated_parameters, problems)
     return not result.error_messages and not problems.found

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites i
 from ansible_collections.corral.virt.plugins.module_utils._plan import power, start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name, uuid_of
+from ansible_collections.corral.virt.plugins.module_utils._units import check_existing_name, uuid_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
 
 __all__ = ["OPTIONS", "all_wanted", "converge"]
@@ -46,7 +46,7 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int) -> list[G
 
 def _wanted(item: t.Mapping[str, t.Any], problems: Problems) -> GuestSpec:
     guest, waiting = item["name"], {"force": item["force"], "wait": item["wait"]}
-    problems.tried(functools.partial(check_given_name, guest, what="name"))
+    problems.tried(functools.partial(check_existing_name, guest, what="name"))
     problems.found += power.waiting_problems(guest, timeout_s=item["wait_timeout"], **waiting)
     uuid = item.get("uuid") and problems.tried(functools.partial(uuid_of, item["uuid"], what=f"uuid of {guest}"))
     return GuestSpec(

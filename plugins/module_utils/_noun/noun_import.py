@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 
@@ -18,7 +18,7 @@ __all__ = ["imported"]
 Given = t.Mapping[str, t.Any]
 
 
-def imported(words: Words, name: str, found: Found, accepts: t.Callable[[Given], bool]) -> dict[str, t.Any]:
+def imported(schema: Schema, name: str, found: Found, accepts: t.Callable[[Given], bool]) -> dict[str, t.Any]:
     """The options that describe the definition: given to it, they change nothing.
 
     An option that the module does not accept with this value is left out, and so left alone.
@@ -28,7 +28,7 @@ def imported(words: Words, name: str, found: Found, accepts: t.Callable[[Given],
         "state": "active" if found.active else "inactive",
         "autostart": found.autostart,
     }
-    stated = as_options(words.options, values(found.xml, words.table))
+    stated = as_options(schema.options, values(found.xml, schema.table))
     if accepts({**given, **stated}):
         return {**given, **stated}
     for option, value in stated.items():

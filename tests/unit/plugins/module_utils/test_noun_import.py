@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network_words import NETWORK_WORDS
+from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun_import import imported
 
 XML = "<network><name>lan</name><forward mode='nat'/><bridge name='virbr7'/><domain name='example.org'/></network>"
@@ -25,7 +25,7 @@ STATED: dict[str, t.Any] = {"mode": "nat", "bridge": "virbr7", "domain": {"name"
 )
 def test_what_is_not_accepted_is_left_out(refused: list[str], expected: dict[str, t.Any]) -> None:
     found = Found("", persistent=True, autostart=True, xml=XML)
-    assert imported(NETWORK_WORDS, "lan", found, lambda given: not {*refused} & {*given}) == {**PLAIN, **expected}
+    assert imported(NETWORK_SCHEMA, "lan", found, lambda given: not {*refused} & {*given}) == {**PLAIN, **expected}
 
 
 def test_an_option_is_tried_beside_those_before_it() -> None:
@@ -37,6 +37,6 @@ def test_an_option_is_tried_beside_those_before_it() -> None:
         return len(tried) > 1
 
     found = Found("", persistent=True, autostart=True, xml=XML, live_xml=XML)
-    assert imported(NETWORK_WORDS, "lan", found, accepts) == {**PLAIN, **STATED, "state": "active"}
+    assert imported(NETWORK_SCHEMA, "lan", found, accepts) == {**PLAIN, **STATED, "state": "active"}
     options = list(STATED)
     assert tried == [options, options[:1], options[:2], options]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._files import missing
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
 from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
@@ -103,8 +103,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
     there.touch()
     link.symlink_to(tmp_path / "nowhere")
     paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
-    assert present.missing(paths) == set(paths[1:4])
-    assert present.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
+    assert missing.missing_paths(paths) == set(paths[1:4])
+    assert missing.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
 
 
 def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,4 +114,4 @@ def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) 
         return 2
 
     monkeypatch.setattr(socket, "if_nametoindex", index)
-    assert present.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
+    assert missing.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}

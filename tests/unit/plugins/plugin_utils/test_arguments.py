@@ -64,7 +64,7 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
 def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
     """The table says which; they are those that virt_domain has."""
     output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.declared}
-    assert set(_actions.told()) == output & set(GUEST_OPTIONS)
+    assert set(_actions.domain_arguments()) == output & set(GUEST_OPTIONS)
 
 
 def test_what_others_call_an_argument_leads_to_one() -> None:
