@@ -112,6 +112,6 @@ def _is_asked(guest: t.Any) -> bool:
     if not isinstance(guest, dict) or guest.get("name") is None or _state(guest) not in _holders.ASKED_STATES:
         return False
     try:
-        return bool(_units.check_given_name(str(guest["name"]), what="name"))
+        return bool(_units.check_existing_name(str(guest["name"]), what="name"))
     except BadInput:
         return False

@@ -84,7 +84,7 @@ def _domains(
             ]
             for copy in hit
         }
-    more = {**action.domain, **{name: arguments[name] for name in _actions.told() if name in arguments}}
+    more = {**action.domain, **{name: arguments[name] for name in _actions.domain_arguments() if name in arguments}}
     found: dict[str, list[dict[str, t.Any]]] = {}
     for copy in hit:
         found.setdefault(copy.host, []).append({"name": copy.name, "uuid": copy.uuid, **more})

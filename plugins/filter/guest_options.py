@@ -13,7 +13,8 @@ author:
   - corral.virt contributors (@corral-virt)
 description:
   - Returns the options of M(corral.virt.virt_domain) that are among the arguments of a playbook, those in C(options)
-    and C(domain) included; what V(domain) says wins.
+    and C(domain) included; what V(domain) says wins. Of the playbook V(migrate) it returns those of
+    M(corral.virt.virt_migrate).
   - Takes those that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables, and
     converts them as it does. Fails for a value that cannot be converted.
 positional: _input, action, variables
@@ -69,7 +70,8 @@ def guest_options(asked: t.Mapping[str, t.Any], action: str, variables: t.Mappin
     does, withheld = _actions.action(action), {name: variables[name] for name in asked["withheld"]}
     converted = _arguments.converted(does, withheld)
     values = {**asked["arguments"], **{name: converted[name] for name in withheld}}
-    options = {name: value for name, value in values.items() if name in _actions.options("virt_domain")}
+    module = does.options_of.get("module", "virt_domain")
+    options = {name: value for name, value in values.items() if name in _actions.options(module)}
     for inside in ("options", "domain"):
-        options = merge_hash(options, values.get(inside) or {}, recursive=True)
+        options = merge_hash(options, values.get(inside) or {}, recursive=module == "virt_domain")
     return options

@@ -14,10 +14,10 @@ from fractions import Fraction
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
 __all__ = [
-    "CONTENT_NAME",
+    "SIZE_UNITS",
     "bytes_of",
     "bytes_text",
-    "check_given_name",
+    "check_existing_name",
     "check_image",
     "check_name",
     "control_characters",
@@ -25,13 +25,15 @@ __all__ = [
     "cpuset_of",
     "derived_mac",
     "format_of",
+    "image_of_content",
+    "is_content",
     "kib_of",
     "mac_of",
     "uuid_of",
     "written",
 ]
 
-_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
+SIZE_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 _LARGEST_TENTHS = 102400  # 10240 of a unit: larger numbers are no longer read at a glance
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _MOST_BYTES = 2**63 - 1  # what libvirt, QEMU and file systems count sizes with
@@ -42,7 +44,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 # Guests that others made keep theirs.
 _GIVEN = re.compile(r"[^/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]{1,255}")
 # An immutable image: the first twelve digits of its source's checksum stand before its ending.
-CONTENT_NAME = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
+_CONTENT = re.compile(r"\.[0-9a-f]{12}(\.\w+)?$")
 _FORMATS = {"qcow2": "qcow2", "raw": "raw", "img": "raw"}
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 
@@ -91,7 +93,7 @@ def bytes_text(size_bytes: int) -> str:
 
     In the largest unit that needs at most one decimal. A size that is no such number is rounded: `14.6 MiB`.
     """
-    units = [unit for unit in _UNITS if size_bytes >= unit[1]]
+    units = [unit for unit in SIZE_UNITS if size_bytes >= unit[1]]
     for unit, size in units:
         tenths, rest = divmod(size_bytes * 10, size)
         if not rest and tenths < _LARGEST_TENTHS:
@@ -113,7 +115,7 @@ def check_name(name: object, *, what: str) -> str:
     return name
 
 
-def check_given_name(name: object, *, what: str) -> str:
+def check_existing_name(name: object, *, what: str) -> str:
     """The name itself when libvirt may have a guest of that name, whoever gave it; raises BadInput."""
     if not isinstance(name, str) or not _GIVEN.fullmatch(name) or name in (".", ".."):
         raise BadInput(f"{what}: {name!r} is not a valid name; no guest has '/' or control characters in its name")
@@ -212,6 +214,16 @@ def cpuset_of(value: object, *, what: str) -> str:
         else:
             runs.append([cpu, cpu])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def is_content(path: str) -> bool:
+    """Whether a file is named as the immutable content of an image, such as `debian-12.1a2b3c4d5e6f.qcow2`."""
+    return bool(_CONTENT.search(path))
+
+
+def image_of_content(name: str) -> str:
+    """The image that a content is one of: `debian-12.qcow2`. Any other name is as it is."""
+    return _CONTENT.sub(r"\1", name)
 
 
 def format_of(name: str) -> str | None:

@@ -385,7 +385,6 @@ notes:
 """
 
 import typing as t
-from urllib.parse import urlsplit
 
 from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
@@ -421,7 +420,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
 
     def read(location: str, headers: t.Mapping[str, str]) -> t.Any:
         options = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
-        if urlsplit(location)[:2] == urlsplit(params["url"] or "")[:2]:
+        if image_spec.is_same_server(location, params["url"]):
             options.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
             headers = {**(params["headers"] or {}), **headers}
         try:

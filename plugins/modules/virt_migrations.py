@@ -88,24 +88,24 @@ def main() -> None:
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
     verified: set[tuple[t.Any, ...]] = set()  # the guests of one run often have the same base
 
-    def move(wish: migrations.Wish, watch: ProgressWatch) -> migrations.Wish:
+    def move(params: migrations.MigrateParams, watch: ProgressWatch) -> dict[str, t.Any]:
         if interrupted := watch.interrupted():
             watch.interrupted.remove()
-        check_begun(wish["name"], interrupted=interrupted)
+        check_begun(params["name"], interrupted=interrupted)
         with contextlib.ExitStack() as stack:
             ends = Endpoints(
-                uri, dest_uri(wish), lambda place: stack.enter_context(reached(place, watched=True)), verified
+                uri, dest_uri(params), lambda place: stack.enter_context(reached(place, watched=True)), verified
             )
-            return migrate.converge(ends, wish, gate, watch)
+            return migrate.converge(ends, params, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrations")
-        wanted = migrations.wishes(module.params)
+        wanted = migrations.requested(module.params)
         # before there are threads: one loop watches the connections of all
         stack.enter_context(reached(uri, watched=True))
         # Of all of them, before the first moves: what is left there from now on is meant.
-        watches = {wish["name"]: ProgressWatch(wish["name"]) for wish in wanted}
-        results = migrations.each(wanted, module.params["at_once"], lambda wish: move(wish, watches[wish["name"]]))
+        watches = {one["name"]: ProgressWatch(one["name"]) for one in wanted}
+        results = migrations.each(wanted, module.params["at_once"], lambda one: move(one, watches[one["name"]]))
     module.exit_json(**migrations.summary(results))
 
 

@@ -597,7 +597,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.network impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
-OPTIONS = {**URI_OPTION, **argument_spec(NETWORK.words)}
+OPTIONS = {**URI_OPTION, **argument_spec(NETWORK.schema)}
 
 
 def main() -> None:

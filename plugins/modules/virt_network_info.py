@@ -90,7 +90,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORKS, leases, networks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network_words import NETWORK_WORDS
+from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
 
 OPTIONS = {
     **URI_OPTION,
@@ -107,9 +107,9 @@ def main() -> None:
         with opened(module.params["uri"], readonly=True) as connection:
             for network in networks(connection, module.params["name"]):
                 name, there = network.name(), found(network, NETWORKS)
-                row = {**describe(NETWORK_WORDS, name, there), "leases": leases(network)}
+                row = {**describe(NETWORK_SCHEMA, name, there), "leases": leases(network)}
                 if module.params["arguments"]:
-                    row["arguments"] = arguments(NETWORK_WORDS, name, there)
+                    row["arguments"] = arguments(NETWORK_SCHEMA, name, there)
                 rows.append(row)
     module.exit_json(changed=False, networks=rows)
 

@@ -85,7 +85,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
-OPTIONS = {**URI_OPTION, **argument_spec(POOL.words)}
+OPTIONS = {**URI_OPTION, **argument_spec(POOL.schema)}
 
 
 def main() -> None:

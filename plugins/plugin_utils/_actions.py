@@ -18,13 +18,13 @@ __all__ = [
     "Argument",
     "PlaybookAction",
     "action",
+    "domain_arguments",
     "elsewhere",
     "names",
     "not_offered",
     "offered",
     "options",
     "role_variables",
-    "told",
 ]
 
 _HERE = os.path.dirname(__file__)
@@ -134,9 +134,9 @@ def _catalogue() -> dict[str, t.Any]:
         return t.cast("dict[str, t.Any]", yaml_load(stream))
 
 
-def told() -> list[str]:
+def domain_arguments() -> list[str]:
     """Arguments that virt_domain is told by the same names."""
-    return list(_catalogue()["told"])
+    return list(_catalogue()["domain_arguments"])
 
 
 def offered() -> list[str]:

@@ -201,7 +201,7 @@ def _misfits(action: PlaybookAction, argument: Argument, value: t.Any) -> t.Iter
 
 def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[ArgumentProblem]:
     """Problems of guest names. An argument that takes several names also takes patterns."""
-    check = _units.check_given_name if argument.existing else _units.check_name
+    check = _units.check_existing_name if argument.existing else _units.check_name
     for name in value if isinstance(value, list) else [value]:
         if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.plugin_utils._wording import enumerated
+
 __all__ = ["ASKED_STATES", "MAKING_STATES", "Asked", "HolderVerdict", "verdict"]
 
 # of `virt_domain`, that make a guest which is not there
@@ -45,9 +47,11 @@ def verdict(
     if state not in ASKED_STATES or holders == [here] or (own is None and len(asked) < 2 and shown_on in (None, here)):
         return HolderVerdict(go=True)
     if here in holders:
-        return _refused(f"cannot tell which {name} is meant: it is on {_both(holders)}; select a host with --limit")
+        return _refused(
+            f"cannot tell which {name} is meant: it is on {enumerated(holders)}; select a host with --limit"
+        )
     if holders:
-        return HolderVerdict(go=False, why=f"{name} is on {_both(holders)}")
+        return HolderVerdict(go=False, why=f"{name} is on {enumerated(holders)}")
     if state not in MAKING_STATES:
         return HolderVerdict(go=True)  # the module says that it is not there
     if shown_on is not None and shown_on != here and (shown_on not in asked or asked[shown_on].names is None):
@@ -56,21 +60,17 @@ def verdict(
         )
     makers = sorted(host for host, answer in asked.items() if host == here or name in answer.makes)
     if len(makers) > 1:
-        several = f"none of {_both(sorted(asked))} has it, and {len(makers)} hosts would create it"
+        several = f"none of {enumerated(sorted(asked))} has it, and {len(makers)} hosts would create it"
         return _refused(
             f"cannot create {name} on {here}: {several}; select a host with --limit, or use playbook corral.virt.create"
         )
     silent = sorted(host for host, answer in asked.items() if host != here and answer.names is None)
     if silent:
         reasons = "; ".join(f"{host}: {asked[host].reason}" for host in silent)
-        why = f"{_both(silent)} could not be queried and may have it ({reasons})"
+        why = f"{enumerated(silent)} could not be queried and may have it ({reasons})"
         return _refused(f"cannot create {name} on {here}: {why}; bring it back online, or exclude it with --limit")
     return HolderVerdict(go=True)
 
 
 def _refused(why: str) -> HolderVerdict:
     return HolderVerdict(go=False, failed=True, why=f"{why}, or set allow_duplicates: true")
-
-
-def _both(hosts: t.Sequence[str]) -> str:
-    return " and ".join(hosts) if len(hosts) < 3 else f"{', '.join(hosts[:-1])} and {hosts[-1]}"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import CA_DIR
+
 __all__ = ["CA_DIR", "KNOWN_HOSTS", "lacks"]
 
-CA_DIR = "~/.config/corral/ca"
 KNOWN_HOSTS = "~/.config/corral/known_hosts"
 
 

@@ -14,7 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name
+from ansible_collections.corral.virt.plugins.module_utils._units import check_existing_name
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import (
     Placeholder,
     placeholders,
@@ -38,7 +38,7 @@ _SECRETS = {"graphics": "password"}  # the secret of each argument that may be w
 def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
     """The arguments of one guest, with a placeholder for each secret; raises BadInput for an answer that is none."""
     arguments, withheld = answer.get("arguments"), answer.get("withheld_arguments") or {}
-    check_given_name(name, what="guest")
+    check_existing_name(name, what="guest")
     if answer and arguments is None:
         reasons = "; ".join(str(one.get("why")) for one in _not_imported(answer))
         raise BadInput(f"cannot import {name}: its host cannot describe it ({reasons})")

@@ -50,7 +50,7 @@ def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
 
 def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
     """The guest; raises BadInput."""
-    name = (_units.check_given_name if exists else _units.check_name)(item.get("name"), what="guest name")
+    name = (_units.check_existing_name if exists else _units.check_name)(item.get("name"), what="guest name")
     vcpus, memory = item.get("vcpus"), item.get("memory")
     vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
     memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory

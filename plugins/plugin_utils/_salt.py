@@ -373,7 +373,7 @@ def _with_secrets(value: t.Any) -> t.Any:
 def _network(part: SaltPart, name: str, hosts: Hosts, found: _Variables, *, active: bool) -> None:
     network = _salt_hosts.network(part, name, active=active)
     part.left()
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(untagged(network))
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(untagged(network))
     problems = list(result.error_messages)
     if not problems:
         try:

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
@@ -18,7 +19,6 @@ __all__ = ["Variables", "bridge", "formula", "keys", "network", "pool", "profile
 
 Variables = dict[str, t.Any]
 
-_URI = "qemu:///system"
 _QEMU = re.compile(r"qemu(?:\+[a-z0-9]+)?://")
 _SETTING = re.compile(r"[a-z0-9_]+")  # of libvirtd.conf
 _LOGIN = "no login of libvirt is written"
@@ -98,7 +98,7 @@ def settings(part: SaltPart, cloud: Cloud) -> Variables:
 def _uri(part: SaltPart, key: str) -> Variables:
     """Where libvirt is, on a host that has it elsewhere."""
     uri = part.text(key)
-    if uri in (None, "", _URI):
+    if uri in (None, "", SYSTEM):
         return {}
     if not _QEMU.match(uri or ""):
         part.note(key, "it is not libvirt with QEMU or KVM, which alone is supported")

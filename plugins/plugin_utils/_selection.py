@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import s
 from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated
+from ansible_collections.corral.virt.plugins.plugin_utils._wording import enumerated
 
 __all__ = ["HostedGuest", "Hosts", "answers", "check_expected", "copies", "found", "is_pattern", "namesakes"]
 
@@ -44,7 +45,7 @@ class Hosts:
     def __str__(self) -> str:
         parts = [f"none of {some_of(self.answered, _SHOWN)} has it" if self.answered else "no hypervisor answered"]
         if self.silent:
-            parts.append(f"{_list(self.silent)} could not be reached and may have it")
+            parts.append(f"{enumerated(self.silent)} could not be reached and may have it")
         if self.hidden:
             parts.append(f"--limit excludes {some_of(self.hidden, _SHOWN)}")
         return "; ".join(parts)
@@ -232,7 +233,7 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
     here = [copy for copy in namesakes if copy.uuid in uuids]
     problems = [] if namesakes else [_unknown(name, there, hosts)]
     if namesakes and not here:
-        problems.append(f"{what}: it is on {_list([copy.host for copy in namesakes])}, and not on {host}")
+        problems.append(f"{what}: it is on {enumerated([copy.host for copy in namesakes])}, and not on {host}")
     if others and not namesakes:
         problems[0] += f"; {others[0].host} has {to}, so it may already have been renamed"
     problems += _ambiguous(here, "-e host=HOST")
@@ -240,7 +241,7 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
         problems.append(f"{what}: that is its current name; choose another name")
     if others and here:
         problems.append(
-            f"{what}: {_list([copy.host for copy in others])} has a guest with this name; choose another name"
+            f"{what}: {enumerated([copy.host for copy in others])} has a guest with this name; choose another name"
         )
     if owner := hosts.strangers.get(_inventory.destination(to)):
         group = _inventory.GROUP
@@ -292,7 +293,7 @@ def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
 
 def _is_name(name: object) -> bool:
     try:
-        return bool(_units.check_given_name(name, what="guest"))
+        return bool(_units.check_existing_name(name, what="guest"))
     except BadInput:
         return False
 
@@ -361,7 +362,3 @@ def _why_not(host: str, hosts: Hosts) -> str:
 
 def _off(state: str) -> str:
     return "off" if state == "shutdown" else state
-
-
-def _list(words: t.Sequence[str]) -> str:
-    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._units import SIZE_UNITS
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 __all__ = ["Paint", "amount", "columns", "size", "text"]
@@ -14,8 +15,6 @@ __all__ = ["Paint", "amount", "columns", "size", "text"]
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
 _STATES = {"running": "green", "paused": "yellow", "crashed": "red"}
-_MIB_BYTES = 1024**2
-_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 
 Report = t.Mapping[str, t.Any]
 Paint = t.Callable[[str, str], str]  # a text in a colour of Ansible's, or as it is
@@ -47,13 +46,13 @@ def size(size_bytes: float | None) -> str:
     """`8.0 GiB`, `512.0 MiB`; `-` where nobody knows."""
     if size_bytes is None:
         return "-"
-    unit, factor = next((pair for pair in _UNITS if size_bytes >= pair[1]), ("B", 1))
+    unit, factor = next((pair for pair in SIZE_UNITS if size_bytes >= pair[1]), ("B", 1))
     return f"{size_bytes / factor:.1f} {unit}" if factor > 1 else f"{size_bytes:.0f} B"
 
 
 def amount(done: int, total: int = 0) -> str:
     """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
-    unit, factor = ("GiB", 1024 * _MIB_BYTES) if max(done, total) >= 1024 * _MIB_BYTES else ("MiB", _MIB_BYTES)
+    unit, factor = ("GiB", 1024**3) if max(done, total) >= 1024**3 else ("MiB", 1024**2)
     return f"{done / factor:.1f}{f' of {total / factor:.1f}' if total else ''} {unit}"
 
 

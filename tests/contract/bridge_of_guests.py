@@ -18,6 +18,7 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import notes
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 NAMES = ("idle", "liar", "mute", "tagged")  # each at 192.0.2.1N, but `mute`, which has no address
@@ -100,7 +101,7 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
         searches = {UUID.format(number): steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)}
         outcomes = addresses.find(connection, searches, named=True)
         result["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
-        result["notes"] = addresses.notes(outcomes)
+        result["notes"] = notes(outcomes)
         todo = addresses.changes(outcomes)
         result["steps"] = sorted(map(str, todo))
         Gate(check_mode=False).run(list(todo), lambda step: addresses.do(connection, {step: todo[step]}))

@@ -1,4 +1,7 @@
-"""A guest's host is asked nothing twice: each question is a round trip, and its answer holds until the plan is made."""
+"""A guest's host is asked nothing twice: each question is a round trip, and its answer holds until the plan is made.
+
+Nor is a document parsed twice.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ import dataclasses
 import typing as t
 
 import pytest
+from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, surroundings
+from ansible_collections.corral.virt.plugins.module_utils._front import guest, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
 
 OLD: dict[str, t.Any] = {
@@ -47,8 +52,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for name in QUESTIONS:
         counted(query, name)
     counted(storage, "path_in")
-    counted(surroundings, "inactive")
-    counted(surroundings, "by_hand")
+    counted(prerequisites, "inactive_networks")
+    counted(prerequisites, "networks_without_autostart")
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     return seen
 
@@ -61,14 +66,18 @@ def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) 
 @pytest.mark.parametrize(
     ("said", "running", "expected"),
     [
-        ({**OLD, **STARTS}, False, {"find", "capabilities", "links", "promised", "inactive", "by_hand"}),
+        (
+            {**OLD, **STARTS},
+            False,
+            {"find", "capabilities", "links", "promised", "inactive_networks", "networks_without_autostart"},
+        ),
         (OLD, False, {"find"}),
-        ({**OLD, "autostart": True}, False, {"find", "inactive", "by_hand"}),
+        ({**OLD, "autostart": True}, False, {"find", "inactive_networks", "networks_without_autostart"}),
         ({**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]}, False, {"find", "links", "managed_state"}),
         (
             {**OLD, "title": "Old", "interfaces": [*OLD["interfaces"], NIC]},
             True,
-            {"find", "links", "inactive", "by_hand"},
+            {"find", "links", "inactive_networks", "networks_without_autostart"},
         ),
         ({"name": "new", "renamed_from": "old"}, False, {"find", "managed_state"}),
         ({"name": "new", "renamed_from": "old", "title": "New"}, False, {"find", "managed_state"}),
@@ -87,6 +96,36 @@ def test_no_question_is_asked_twice(
     run(connection, said, check_mode=True)
     assert {question: times for question, times in asked.items() if times > 1} == {}
     assert {question[0] for question in asked} - {"path_in"} == expected
+
+
+class _Counting:
+    """lxml, which counts how often it parses what."""
+
+    def __init__(self) -> None:
+        self.parsed: t.Counter[bytes] = collections.Counter()
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(etree, name)
+
+    def fromstring(self, xml: bytes, parser: t.Any) -> t.Any:
+        self.parsed[xml] += 1
+        return etree.fromstring(xml, parser)
+
+
+@pytest.mark.parametrize("running", [False, True])
+@pytest.mark.parametrize("more", [{}, {"title": "Old"}, {"interfaces": [*OLD["interfaces"], NIC]}])
+def test_no_document_is_parsed_twice(
+    connection: t.Any, monkeypatch: pytest.MonkeyPatch, more: dict[str, t.Any], running: bool
+) -> None:
+    run(connection, OLD)
+    if running:
+        connection.lookupByName("old").create()
+    lxml = _Counting()
+    monkeypatch.setattr(tree, "etree", lxml)
+    tree._parsed.cache_clear()
+    run(connection, {**OLD, **more}, check_mode=True)
+    assert lxml.parsed
+    assert set(lxml.parsed.values()) == {1}
 
 
 def test_another_guest_is_asked_for_anew(connection: t.Any) -> None:

@@ -46,7 +46,7 @@ def host() -> Iterator[t.Any]:
 
 def run(host: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     """Converge; options as Ansible hands them over."""
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(output)
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages, result.error_messages
     gate = Gate(check_mode=check_mode)
     return noun.converge(host, NETWORK, LIBRARY, result.validated_parameters, gate)
@@ -209,7 +209,7 @@ def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) ->
     for name in ("default", "lab"):
         found = stored.find(host, LIBRARY.stored, name)
         assert found is not None
-        output = arguments(NETWORK.words, name, found)
+        output = arguments(NETWORK.schema, name, found)
         assert output["ips"] and output["bridge"]
         result = run(host, **output)
         assert (result["changed"], result["pending"]) == (False, [])

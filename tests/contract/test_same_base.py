@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disk_mov
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
 
 CONTENT, DATA = "debian-12.1a2b3c4d5e6f.qcow2", b"the content" * 1000
 BESIDE = f".{CONTENT}.json"
@@ -195,7 +195,7 @@ def judged(
     reader = disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
 
     def verdict() -> str:
-        seen = reader.disk({"target": "vda", "source": path}, "delta", assumed=assumed)
+        seen = reader.disk(MigratingDisk("vda", path, "delta", assumed=assumed), raw=False)
         return {(True, False): "altered", (False, True): "unknown"}.get((seen.base_altered, seen.base_unknown), "same")
 
     return verdict

@@ -11,11 +11,14 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._files import missing
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
-from ansible_collections.corral.virt.plugins.module_utils._front import lacking, power
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import surroundings
+from ansible_collections.corral.virt.plugins.module_utils._front import power, prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import (
+    inactive_networks,
+    networks_without_autostart,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -29,8 +32,8 @@ POOL = "<pool type='dir'><name>images</name><target><path>/images</path></target
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
     """Makes a host with a guest that is off; files are looked for as they are on a system's libvirt."""
-    monkeypatch.setattr(lacking, "has_files_here", lambda _uri: True)
-    monkeypatch.setattr(present, "_HOOKS", str(tmp_path / "hooks"))
+    monkeypatch.setattr(prerequisites, "has_files_here", lambda _uri: True)
+    monkeypatch.setattr(missing, "_HOOKS", str(tmp_path / "hooks"))
     with contextlib.ExitStack() as connections:
         yield functools.partial(_host, connections, tmp_path)
 
@@ -135,7 +138,7 @@ def test_networks_are_asked_for_in_few_calls(host: t.Callable[[str], t.Any], mon
     connection = host(NIC.format(network="lan"))
     for question in ("isActive", "autostart"):
         monkeypatch.setattr(libvirt.virNetwork, question, lambda _network: pytest.fail("a call for each network"))
-    assert surroundings.inactive(connection, ["lan", "dmz"]) == {"dmz": False}
-    assert surroundings.by_hand(connection, ["lan", "dmz"]) == {"lan"}
+    assert inactive_networks(connection, ["lan", "dmz"]) == {"dmz": False}
+    assert networks_without_autostart(connection, ["lan", "dmz"]) == {"lan"}
     connection.networkLookupByName("lan").destroy()
-    assert surroundings.inactive(connection, ["lan"]) == {"lan": True}
+    assert inactive_networks(connection, ["lan"]) == {"lan": True}

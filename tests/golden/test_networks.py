@@ -46,7 +46,7 @@ CASES = [Case(f"networks/{path.parent.name}") for path in sorted(GOLDEN.glob("ne
 
 def params(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Options as Ansible checks and completes them."""
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(dict(wanted))
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(dict(wanted))
     assert not result.error_messages, result.error_messages
     return t.cast("dict[str, t.Any]", result.validated_parameters)
 
@@ -122,7 +122,7 @@ def test_libvirt_accepts_the_result(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.text("found.xml")], ids=name_of)
 def test_silence_keeps_everything(case: Case) -> None:
     xml = t.cast(str, case.text("found.xml"))
-    assert document.edit(xml, {}, table=NETWORK.words.table, shape=NETWORK.shape).xml == xml
+    assert document.edit(xml, {}, table=NETWORK.schema.table, shape=NETWORK.shape).xml == xml
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_every_row_is_exercised() -> None:
     written = collections.Counter[str]()
     for case in CASES:
         after, before = case.text("after.xml"), case.text("found.xml")
-        known = set(values(etree.fromstring(before), NETWORK.words.table)) if before else set()
+        known = set(values(etree.fromstring(before), NETWORK.schema.table)) if before else set()
         if after:
-            made = set(values(etree.fromstring(after), NETWORK.words.table)) - known
+            made = set(values(etree.fromstring(after), NETWORK.schema.table)) - known
             written.update(field for field, _value in made)
-    missing = sorted(set(fields(NETWORK.words.table)) - set(written))
+    missing = sorted(set(fields(NETWORK.schema.table)) - set(written))
     assert not missing, f"no golden case writes {', '.join(missing)}"

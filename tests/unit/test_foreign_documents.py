@@ -118,15 +118,15 @@ def network(xml: str) -> str:
 
 def network_import(xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    output = noun_arguments.arguments(NETWORK.words, "any", Found("", True, False, xml))
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.words)).validate(output)
+    output = noun_arguments.arguments(NETWORK.schema, "any", Found("", True, False, xml))
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages
     return noun.spec(NETWORK, result.validated_parameters).fields
 
 
 def network_changes(xml: str, fields: t.Mapping[str, t.Any]) -> str:
     """What an edit makes of a network; empty when it is left as it was."""
-    after = document.edit(xml, fields, table=NETWORK.words.table, shape=NETWORK.shape, finish=NETWORK.finish)
+    after = document.edit(xml, fields, table=NETWORK.schema.table, shape=NETWORK.shape, finish=NETWORK.finish)
     if after.changes:
         return "; ".join(map(str, after.changes))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"

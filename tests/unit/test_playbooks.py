@@ -71,7 +71,7 @@ def test_what_names_a_guest_and_hosts_is_no_option_of_its_migration(tmp_path: Pa
     *_before, move = play["tasks"]
     own = {"guest": "web1", "to": "h2", "virt_group": "hyper", "gone": ["h9"], "confirm": ["h9"]}
     asked = {**own, "bandwidth": 50, "options": {"timeout": 600}}
-    found = value(tmp_path, "virt_options", [], {**move["vars"], "virt_asked": {"arguments": asked}})
+    found = value(tmp_path, "virt_options", [], {**move["vars"], "virt_asked": {"arguments": asked, "withheld": []}})
     assert found == {"bandwidth": 50, "timeout": 600}
 
 

@@ -647,11 +647,11 @@ BUDGETS_KIB = {
     "virt_image": 132,
 }
 BUDGETS_KIB |= {
-    "virt_pool": 62,
+    "virt_pool": 66,
     "virt_network": 76,
     "virt_network_info": 45,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 162, "virt_migrations": 161, "virt_tls": 45}
+BUDGETS_KIB |= {"virt_migrate": 172, "virt_migrations": 172, "virt_tls": 45}
 BUDGETS_KIB |= {
     "virt_state": 42,
     "virt_state_info": 13,

@@ -16,7 +16,7 @@ try:
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["CAN_READ", "authority_key", "extension", "parsed", "signed", "spelled", "validity"]
+__all__ = ["CAN_READ", "authority_key", "extension", "parsed", "parsed_text", "signed", "spelled", "validity"]
 
 CAN_READ = x509 is not None
 
@@ -48,6 +48,11 @@ def parsed(content: bytes) -> t.Any:
         return x509.load_pem_x509_certificate(content)
     except ValueError:
         return None
+
+
+def parsed_text(text: str) -> t.Any:
+    """The same of a text."""
+    return parsed(text.encode())
 
 
 def extension(certificate: t.Any, kind: t.Any) -> t.Any:

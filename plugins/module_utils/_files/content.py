@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = ["claim", "hold", "is_managed", "manifest_name"]
 
@@ -28,7 +28,7 @@ def manifest_name(file: str) -> str:
 
 def is_managed(content: str) -> bool:
     """Whether virt_image brought a content: it has a manifest, and its name is that of a content."""
-    return bool(CONTENT_NAME.search(content)) and os.path.isfile(_manifest(content))
+    return is_content(content) and os.path.isfile(_manifest(content))
 
 
 def hold(path: str, stack: contextlib.ExitStack) -> str:

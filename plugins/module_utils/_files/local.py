@@ -82,10 +82,10 @@ def digest(path: str, length: int) -> str | None:
     return None if length else found.hexdigest()
 
 
-def bridge_calls(directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:
-    """Which packet filters see what passes a bridge; none of them while br_netfilter is not loaded."""
+def bridge_calls(names: t.Iterable[str], directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:
+    """Which of these packet filters see what passes a bridge; none of them while br_netfilter is not loaded."""
     calls = {}
-    for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables"):
+    for name in names:
         with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, name)) as stream:
             calls[name] = stream.read().strip() == "1"
     return calls

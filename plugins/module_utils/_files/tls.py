@@ -35,6 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed,
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import (
     extension,
     parsed,
+    parsed_text,
     signed,
     spelled,
     validity,
@@ -110,7 +111,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
     return FoundTls(
         files=judged,
         certificates={purpose: describe(one, ours) for purpose, one in certificates.items() if one},
-        trusts={fingerprint(one): called(one) for one in map(_pem, each(text)) if one},
+        trusts={fingerprint(one): called(one) for one in map(parsed_text, each(text)) if one},
         refuses=tuple(sorted(refused(list_there) or ())),
         stands=tuple(sorted(refused(list_there, by=each(trust.text)) or ())),
         same_crl=not trust.crl or list_there == trust.crl,
@@ -208,7 +209,7 @@ def _signed(identity: Identity, store: Path, certificate: str) -> dict[str, byte
         raise Failed(
             f"cannot install the {identity.name} certificates: there is no pending key for them in {pending}; run again"
         ) from None
-    given = {text: describe(_pem(text)).usages if _pem(text) else () for text in each(certificate)}
+    given = {text: describe(parsed_text(text)).usages if parsed_text(text) else () for text in each(certificate)}
     contents = {}
     for place in identity.places:
         if place.kind == "key":
@@ -331,13 +332,9 @@ def general(name: str) -> t.Any:
         return x509.DNSName(name)
 
 
-def _pem(text: str) -> t.Any:
-    return parsed(text.encode())
-
-
 def _own_authorities(trust: Trust) -> dict[str, str]:
     """The CAs of the authority, PEM by fingerprint: those that are trusted, and those that were."""
-    return {**{fingerprint(_pem(text)): text for text in each(trust.text)}, **trust.retired}
+    return {**{fingerprint(parsed_text(text)): text for text in each(trust.text)}, **trust.retired}
 
 
 def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[str]:
@@ -345,7 +342,7 @@ def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[st
     if place.kind != "ca":
         certificate = parsed(content)
         return [f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"]
-    cas = [_pem(text) for text in each(content.decode(errors="replace"))]
+    cas = [parsed_text(text) for text in each(content.decode(errors="replace"))]
     if not cas or None in cas:
         return [f"{place.path}, which is not a certificate"]
     return [called(one) for one in cas if fingerprint(one) not in ours]
@@ -354,7 +351,7 @@ def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[st
 def _foreign(place: TlsFile, content: bytes, ours: t.Mapping[str, str]) -> bool:
     """Whether a CA's certificate, or a certificate, comes from another authority."""
     if place.kind == "ca":
-        cas = [_pem(text) for text in each(content.decode(errors="replace"))]
+        cas = [parsed_text(text) for text in each(content.decode(errors="replace"))]
         return not cas or any(one is None or fingerprint(one) not in ours for one in cas)
     certificate = parsed(content) if place.kind == "cert" else None
     return certificate is not None and not any(signed(certificate, text) for text in ours.values())

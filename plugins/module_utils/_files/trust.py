@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, parsed
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, parsed_text
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust
 
 try:
@@ -33,6 +33,16 @@ def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
     return [found[0] + "\n" for found in _BLOCK.finditer(text) if found[1] == kind]
 
 
+def _problems_of_crl(option: str, crl: str, serials: t.Collection[str] | None) -> t.Iterator[str]:
+    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
+        yield f"{option}: not a list of revoked certificates in PEM"
+    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
+        yield (
+            f"{option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
+            "provide a newer one"
+        )
+
+
 def trust(
     text: str,
     crl: str = "",
@@ -45,28 +55,20 @@ def trust(
     if not CAN_READ:
         # a bare host has nothing to compare it with; who makes something says what is missing
         return Trust(text=text, crl=crl)
-    list_option = what.replace("certificate", "crl")
-    cas = {what: each(text), "retired_ca_certificates": each(retired)}
+    cas, serials = {what: each(text), "retired_ca_certificates": each(retired)}, refused(crl)
     problems = [f"{what}: it contains no certificate in PEM"] if text.strip() and not cas[what] else []
-    problems += [
-        f"{option}: a certificate in it cannot be read" for option, texts in cas.items() if None in map(_parsed, texts)
-    ]
-    serials = refused(crl)
-    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
-        problems.append(f"{list_option}: not a list of revoked certificates in PEM")
-    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
-        problems.append(
-            f"{list_option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
-            "provide a newer one"
-        )
+    for option, texts in cas.items():
+        if None in map(parsed_text, texts):
+            problems.append(f"{option}: a certificate in it cannot be read")
+    problems += _problems_of_crl(what.replace("certificate", "crl"), crl, serials)
     if problems:
         raise BadInput(problems)
-    now = {fingerprint(parsed(pem.encode())): pem for pem in cas[what]}
-    gone = {fingerprint(parsed(pem.encode())): pem for pem in cas["retired_ca_certificates"]}
+    now = {fingerprint(parsed_text(pem)): pem for pem in cas[what]}
+    gone = {fingerprint(parsed_text(pem)): pem for pem in cas["retired_ca_certificates"]}
     return Trust(
         text="".join(now.values()),
         crl=crl,
-        trusts={digest: called(parsed(pem.encode())) for digest, pem in now.items()},
+        trusts={digest: called(parsed_text(pem)) for digest, pem in now.items()},
         signer=next(iter(now), ""),
         retired={digest: pem for digest, pem in gone.items() if digest not in now},
         refuses=tuple(sorted(serials or ())),
@@ -84,7 +86,7 @@ def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
     except ValueError:
         return None
     if by is not None:
-        keys = [parsed(text.encode()).public_key() for text in by]
+        keys = [parsed_text(text).public_key() for text in by]
         lists = [found for found in lists if any(found.is_signature_valid(key) for key in keys)]
     return [f"{entry.serial_number:x}" for found in lists for entry in found]
 
@@ -111,7 +113,3 @@ def fingerprint(certificate: t.Any) -> str:
 def called(certificate: t.Any) -> str:
     """A CA's name and fingerprint, for people."""
     return f"{certificate.subject.rfc4514_string()} (SHA-256 {fingerprint(certificate)})"
-
-
-def _parsed(text: str) -> t.Any:
-    return parsed(text.encode())

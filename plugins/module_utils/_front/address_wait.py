@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import wait
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import AddressOutcome, notes
 
 __all__ = ["wait_for"]
 
@@ -40,16 +41,14 @@ def _awaited(one: dict[str, t.Any]) -> tuple[str, steps.WaitForAddress]:
     return uuid, step
 
 
-def _result(
-    connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, addresses.AddressOutcome]
-) -> dict[str, t.Any]:
+def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, AddressOutcome]) -> dict[str, t.Any]:
     uuid, step = _awaited(one)
-    outcome = outcomes.get(uuid, addresses.AddressOutcome(step.guest))
+    outcome = outcomes.get(uuid, AddressOutcome(step.guest))
     if outcome.addresses:
         return {
             **_without_wait(one),
             "addresses": list(outcome.addresses),
-            "notes": [*one["notes"], *addresses.notes(outcomes, outcome.name)],
+            "notes": [*one["notes"], *notes(outcomes, outcome.name)],
         }
     seen = wait.observe(connection, step.guest, uuid)
     return _failed(one, step.too_late(seen, tried=outcome.tried, refused=outcome.refused))

@@ -17,50 +17,34 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import ip_add
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._model.address import (
-    SOURCES,
     AddressClaim,
     AddressedGuest,
     HostLinks,
     Sighting,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import address_search as search_plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import address_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
+from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import AddressOutcome
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
-__all__ = ["AddressOutcome", "changes", "do", "find", "leased", "notes", "refresh"]
+__all__ = ["changes", "do", "find", "leased", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _SETTLED_S = 2.0  # by then a guest has answered that can
-_IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
-_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']"
 
 
 Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
 
 
-@dataclasses.dataclass(frozen=True)
-class AddressOutcome:
-    """What was found of one guest. `record` is what is to be recorded; None: as it is."""
-
-    name: str
-    addresses: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    lost: t.Mapping[Sighting, str] = dataclasses.field(default_factory=dict)
-    before: tuple[Sighting, ...] = ()  # what is on record
-    record: tuple[Sighting, ...] | None = None
-    tried: tuple[str, ...] = ()
-
-
 def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate) -> dict[str, t.Any]:
     """Look for running guests, all or those of these names, and record where they are; what a module returns."""
     searches = {
-        item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s)
-        for item, state in states.of_all(connection)
-        if state == "running" and (names is None or item.name() in names)
+        item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s) for item in _running(connection, names)
     }
     outcomes = find(connection, searches, named=names is not None) if searches else {}
     todo = changes(outcomes)
@@ -74,7 +58,7 @@ def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, 
             for one, uuid in found
         ],
         "steps": list(map(str, todo)),
-        "notes": notes(outcomes),
+        "notes": search_plans.notes(outcomes),
     }
 
 
@@ -87,15 +71,20 @@ def _diff(outcomes: t.Iterable[AddressOutcome]) -> dict[str, dict[str, list[str]
     }
 
 
+def _running(connection: t.Any, names: t.Collection[str] | None) -> list[t.Any]:
+    """Running guests: all, or those of these names."""
+    found = [item for item, state in states.of_all(connection) if state == "running"]
+    return [item for item in found if names is None or item.name() in names]
+
+
 def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.Any]:
     """The same for one who may only read: libvirt's DHCP leases of running guests, and nothing is recorded."""
     found = []
-    for item, state in states.of_all(connection):
-        if state == "running" and (names is None or item.name() in names):
-            with contextlib.suppress(NotFound), explained("read guest", item.name()):
-                _report, root = summary.read(item.XMLDesc())
-                known = ip_addresses.addresses(item, "lease", summary.macs(root))
-                found.append({"name": item.name(), "uuid": item.UUIDString(), "addresses": known, "refused": []})
+    for item in _running(connection, names):
+        with contextlib.suppress(NotFound), explained("read guest", item.name()):
+            _report, root = summary.read(item.XMLDesc())
+            known = ip_addresses.addresses(item, "lease", summary.macs(root))
+            found.append({"name": item.name(), "uuid": item.UUIDString(), "addresses": known, "refused": []})
     return {"changed": False, "guests": sorted(found, key=lambda one: str(one["name"])), "steps": [], "notes": []}
 
 
@@ -117,16 +106,6 @@ def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
             metadata.set_addresses(query.by_uuid(connection, uuid), step.xml)
 
 
-def notes(outcomes: t.Mapping[str, AddressOutcome], taker: str | None = None) -> list[str]:
-    """Recorded addresses that are another guest's now, or just this one's."""
-    lost = [(entry, outcome.name, name) for outcome in outcomes.values() for entry, name in outcome.lost.items()]
-    return [
-        f"{entry.address}, recorded for {before}, now belongs to {now}"
-        for entry, before, now in lost
-        if taker in (None, now)
-    ]
-
-
 def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, AddressOutcome]:
     """What was found of each, and of other guests whose recorded address is one of these guests' now, by UUID.
 
@@ -135,7 +114,7 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Add
     here = is_system(connection.getURI())
     with contextlib.ExitStack() as stack:
         listener = None
-        if here and any(search.source in ("any", "packets") for search in searches.values()):
+        if here and any(search.asks("packets") for search in searches.values()):
             with contextlib.suppress(Unsupported):
                 listener = stack.enter_context(tap.listening(bytes_each=frame.SNAP_BYTES))
         agents = stack.enter_context(contextlib.closing(Agents(connection.getURI())))
@@ -177,31 +156,29 @@ class _Search:
             verdict = plans.judge(self._heard(), self.links, settled=now_s - self.begun_s >= _SETTLED_S)
             missing = {uuid for uuid in self.searches if self._waits(uuid, verdict, now_s)}
             if not missing:
-                return self._outcomes(verdict)
+                return search_plans.outcomes(
+                    self._heard(), verdict, self._tried(), now_s=int(time.time()), named=self.named
+                )
             if self.listener and now_s - asked_s >= _ASK_S:
-                unseen = {
-                    uuid for uuid in missing if self._source(uuid) in ("any", "packets") and not self.claims.get(uuid)
-                }
+                unseen = {uuid for uuid in missing if self._counts(uuid, "packets") and not self.claims.get(uuid)}
                 self.listener.put(plans.questions(list(self.guests.values()), self.links, unseen))
                 asked_s = now_s
             time.sleep(_DRAIN_S)
 
-    def _source(self, uuid: str) -> str:
-        return self.searches[uuid].source if uuid in self.searches else ""
+    def _counts(self, uuid: str, source: str) -> bool:
+        """Whether a source may tell of a guest; of one that nobody waits for, each: an address may be its."""
+        return uuid not in self.searches or self.searches[uuid].asks(source)
 
     def _waits(self, uuid: str, verdict: plans.AddressVerdict, now_s: float) -> bool:
-        guest, believed = self.guests.get(uuid), verdict.believed.get(uuid, ())
-        if (
-            now_s - self.begun_s >= self.searches[uuid].timeout_s
-            or guest is None
-            or not guest.running
-            or not guest.nics
-        ):
-            return False
+        believed = verdict.believed.get(uuid, ())
         if believed:
             self.since.setdefault(uuid, now_s)
-        alone = uuid in self.since and now_s - self.since[uuid] >= _IPV6_ALONE_S
-        return not (alone or any("." in claim.address for claim in believed))
+        return search_plans.is_waited_for(
+            self.guests.get(uuid),
+            believed,
+            left_s=self.searches[uuid].timeout_s - (now_s - self.begun_s),
+            believed_s=now_s - self.since.get(uuid, now_s),
+        )
 
     def _read(self) -> None:
         """The guests of the host: all of them once, then those that are waited for, whose agents come and go."""
@@ -215,11 +192,16 @@ class _Search:
                 _report, root = summary.read(item.XMLDesc())
                 kept = summary.recorded(root)
                 seen = tuple(entry for entry in map(Sighting.parse, kept["seen"]) if entry)
-                running, given, is_kept = state in ("running", "paused"), kept["addresses"], summary.is_kept(root)
                 self.guests[uuid] = AddressedGuest(
-                    uuid, item.name(), running, summary.nics(root), tuple(given), seen, kept=is_kept
+                    uuid,
+                    item.name(),
+                    state in ACTIVE,
+                    summary.nics(root),
+                    tuple(kept["addresses"]),
+                    seen,
+                    kept=summary.is_kept(root),
                 )
-                (self.connected.add if root.find(_AGENT) is not None else self.connected.discard)(uuid)
+                (self.connected.add if summary.has_agent(root) else self.connected.discard)(uuid)
         if self.listener:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
 
@@ -232,26 +214,26 @@ class _Search:
             with contextlib.suppress(NotFound):
                 item = query.by_uuid(self.connection, uuid)
                 for source in ("lease", *(() if self.here else ("arp",))):
-                    if search.source in ("any", source):
+                    if search.asks(source):
                         self._claim(uuid, ip_addresses.claims(item, source))
-            if search.source in ("any", "agent") and uuid in self.connected:
+            if search.asks("agent") and uuid in self.connected:
                 self.agents.ask(uuid)
         for (device, address), mac in self.links.neighbours.items():
             if (device, address) not in self.links.live:
                 continue
             for uuid, guest in self.guests.items():
                 is_its_own = any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics)
-                if is_its_own and self._source(uuid) in ("any", "arp", ""):
+                if is_its_own and self._counts(uuid, "arp"):
                     self._claim(uuid, [AddressClaim(mac, address, "arp")])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)
 
     def _hear(self) -> None:
-        """Packets, also those of guests that nobody waits for: an address may be theirs."""
+        """Packets, also those of guests that nobody waits for."""
         by_nic = {nic: uuid for uuid, guest in self.guests.items() for nic in guest.nics}
         for nic, data, outgoing in self.listener.heard() if self.listener else ():
             claim = frame.claim(data, nic.mac, outgoing=outgoing)
-            if claim and nic in by_nic and self._source(by_nic[nic]) in ("any", "packets", ""):
+            if claim and nic in by_nic and self._counts(by_nic[nic], "packets"):
                 self._claim(by_nic[nic], [claim])
 
     def _claim(self, uuid: str, claims: t.Iterable[AddressClaim]) -> None:
@@ -267,41 +249,12 @@ class _Search:
             for uuid, guest in self.guests.items()
         ]
 
-    def _outcomes(self, verdict: plans.AddressVerdict) -> dict[str, AddressOutcome]:
-        found = {}
-        for guest in self._heard():
-            believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
-            if guest.uuid not in self.searches and not lost:
-                continue
-            readings = (
-                plans.recorded(guest, believed, lost, now_s=int(time.time()), named=self.named)
-                if guest.running
-                else guest.seen
+    def _tried(self) -> dict[str, tuple[str, ...]]:
+        """What was asked of each guest that is waited for."""
+        found = {uuid: guest for uuid, guest in self.guests.items() if uuid in self.searches}
+        return {
+            uuid: search_plans.tried(
+                guest, self.searches[uuid], agent=uuid in self.connected, packets=self.listener is not None
             )
-            entries = tuple(entry for entry in readings if entry not in lost)
-            found[guest.uuid] = AddressOutcome(
-                guest.name,
-                tuple(plans.addresses(guest, believed)),
-                verdict.refused[guest.uuid],
-                lost,
-                guest.seen,
-                entries if entries != guest.seen else None,
-                self._tried(guest),
-            )
-        return found
-
-    def _tried(self, guest: AddressedGuest) -> tuple[str, ...]:
-        """What was asked, in words."""
-        if not guest.nics:
-            return ("nothing, as it has no network interface",)
-        devices = ", ".join(nic.device for nic in guest.nics if nic.device)
-        agent = "its agent" if guest.uuid in self.connected else ""
-        packets = f"packets at {devices}" if self.listener and devices else ""
-        words = {
-            "lease": "libvirt's DHCP leases",
-            "arp": "the host's neighbour table",
-            "packets": packets,
-            "agent": agent,
+            for uuid, guest in found.items()
         }
-        source = self._source(guest.uuid)
-        return tuple(words[one] for one in SOURCES if source in ("any", one) and words[one])

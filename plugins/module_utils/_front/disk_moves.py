@@ -24,10 +24,13 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
     MigratingDisk,
     VolumeFile,
+    as_requested,
     deletable,
+    relabelling,
+    unknown_disks,
     ways,
 )
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -51,19 +54,15 @@ def disks(
         endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
     )
     reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours)
-    entries = [item for item in disk.read_all(parse(document)) if item.get("source")]
-    known = {str(item[key]) for item in entries for key in ("target", "name") if item.get(key)}
-    storage_of = params["disk_storage"]
-    modes = [
-        storage_of.get(item.get("target"), storage_of.get(item.get("name"), params["storage"])) for item in entries
-    ]
-    seen = [reader.disk(item, mode, assumed=assumed) for item, mode in zip(entries, modes)]
+    entries = disk.read_all(parse(document))
+    raw = {item["target"] for item in entries if item.get("format") == "raw"}
+    requested = as_requested(entries, params, assumed=assumed)
+    seen = [reader.disk(one, raw=one.target in raw) for one in requested]
     located = functools.partial(storage.path_in, endpoints.source)
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
-    moves = ways(
-        found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=set(storage_of) - known
-    )
-    fixed = {item["source"] for item in entries if _fixed(item)}
+    unknown = unknown_disks(entries, params)
+    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=unknown)
+    fixed = {one.path for one in requested if one.fixed}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
 
@@ -84,18 +83,13 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
         text = storage.read(source, pool, manifest_name(content)) if pool else None
         if pool and text is not None:
             checksum = read_manifest(text.decode(errors="replace"), path).checksum
-            # `debian-12.1a2b3c4d5e6f.qcow2` is a content of `debian-12.qcow2`.
             wanted[path] = {
-                "name": CONTENT_NAME.sub(r"\1", content),
+                "name": image_of_content(content),
                 "pool": pool,
                 "checksum": checksum,
                 "content": content,
             }
     return list(wanted.values())
-
-
-def _fixed(item: t.Mapping[str, t.Any]) -> bool:
-    return bool(item.get("readonly"))  # as each CD-ROM is
 
 
 class _Reader:
@@ -105,18 +99,9 @@ class _Reader:
         self.endpoints, self._pools, self._ours = endpoints, pools, ours
         self._fresh: set[str] = set()
 
-    def disk(self, item: t.Mapping[str, t.Any], mode: str, *, assumed: bool) -> MigratingDisk:
+    def disk(self, requested: MigratingDisk, *, raw: bool) -> MigratingDisk:
         """One disk of a guest."""
-        defined = MigratingDisk(
-            str(item["target"]),
-            t.cast(str, item["source"]),
-            mode,
-            fixed=_fixed(item),
-            shareable=bool(item.get("shareable")),
-            assumed=assumed,
-            cache=item.get("cache"),
-        )
-        facts = stages.DiskMoveFacts(defined, item.get("format") == "raw", self._pools, self._ours)
+        facts = stages.DiskMoveFacts(requested, raw, self._pools, self._ours)
         seen = answered(lambda answers: stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
         self.endpoints.verified.update(seen.verified)
         return seen.disk
@@ -166,24 +151,19 @@ def _shared_on(path: str) -> str | None:
     return local.shared_filesystem(path) or declared
 
 
-def _relabelled(connection: t.Any) -> list[str]:
+def _relabelled(connection: t.Any) -> tuple[str, ...]:
     """What libvirt does to a guest's disks when the guest ends here."""
     owns, _listed = qemu.settings()
-    labels = "selinux" in host_xml.host(query.capabilities(connection))["security_drivers"]
-    return ["change its owner (dynamic_ownership)"] * owns + ["change its SELinux label"] * labels
+    drivers = host_xml.host(query.capabilities(connection))["security_drivers"]
+    return relabelling(owner=owns, selinux="selinux" in drivers)
 
 
-def taken_back(connection: t.Any, guest: FoundGuest) -> list[str]:
-    """Shared disks that libvirt may take from the destination, if it ends what is here of the guest.
-
-    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED).
-    """
-    found = disk.read_all(parse(guest.live_xml or guest.xml))
-    paths = [
-        str(item["source"]) for item in found if item.get("source") and not _fixed(item) and not item.get("shareable")
-    ]
-    shared = [path for path in paths if not path.startswith("/dev/") and _shared_on(path)]
-    return shared if shared and _relabelled(connection) else []
+def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
+    """Shared disks that libvirt may take from the destination, if it ends what is here of the guest."""
+    entries = disk.read_all(parse(guest.live_xml or guest.xml))
+    facts = stages.TakenBackFacts(tuple(as_requested(entries, {"disk_storage": {}, "storage": "auto"}, assumed=False)))
+    reader = _Reader(endpoints, {}, ())
+    return answered(lambda answers: stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader)
 
 
 def _inside(path: str, directory: str) -> bool:
@@ -200,7 +180,7 @@ def _file(connection: t.Any, path: str) -> VolumeFile | None:
 
 _ANSWERS: Table[_Reader] = {
     stages.FindSharedFilesystem: lambda _reader, question: _shared_on(question.path),
-    stages.FindRelabelling: lambda reader, _question: tuple(_relabelled(reader.endpoints.source)),
+    stages.FindRelabelling: lambda reader, _question: _relabelled(reader.endpoints.source),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SiteOf,
     Size,
 )
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
@@ -91,7 +91,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
 
 def _guest_with(connection: t.Any, path: str) -> str | None:
     """The guest whose disk a file is. Contents are immutable: nobody's disk."""
-    if CONTENT_NAME.search(path):
+    if is_content(path):
         return None
     located = functools.partial(storage.path_in, connection)
     guests = query.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))

@@ -102,7 +102,7 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
 def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     """What the user said about one guest; raises BadInput with every problem."""
     name, problems = params["name"], Problems()
-    problems.tried(lambda: _units.check_given_name(name, what="name"))
+    problems.tried(lambda: _units.check_existing_name(name, what="name"))
     texts = {option: params.get(option) for option in ("title", "description")}
     stated = {key: value for key, value in params.items() if key not in ("name", "cloud_init", "xml", *texts)}
     problems.found += [*control_characters(stated, name), *control_characters(texts, name, allowed="\n\t")]
@@ -111,7 +111,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     graphics = params.get("graphics") and fields_of(GRAPHICS, params["graphics"], name, problems.found, "graphics.")
     if params.get("disks") is not None:
         fields["disks"] = plans.disks(fields.get("disks", ()), params["disks"], name, problems)
-    problems.found += plans.kin_problems(params)
+    problems.found += plans.origin_problems(params)
     uuid = params.get("uuid") and problems.tried(lambda: _units.uuid_of(params["uuid"], what=f"uuid of {name!r}"))
     image = params.get("image") and problems.tried(lambda: _units.check_image(params["image"], what=f"image of {name}"))
     cloud_init = params.get("cloud_init")

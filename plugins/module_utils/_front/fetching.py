@@ -96,10 +96,10 @@ class Fetching:
     def left(self) -> dict[str, int]:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
         there, place = os.path.exists(self.part), free_space.measure(self.image.directory, self.bounds.reserve_bytes)
-        fits = place.free_bytes - place.kept_bytes + (free_space.allocated(self.part) if there else 0)
+        taken = free_space.allocated(self.part) if there else 0
         return {
             "bytes": os.path.getsize(self.part) if there else 0,
-            "max_bytes": max(0, min(fits, self.bounds.max_bytes)),
+            "max_bytes": self.bounds.most_bytes(place, taken_bytes=taken),
         }
 
     def fetch(self, tell: Tell) -> Manifest:
@@ -231,7 +231,7 @@ class Fetching:
         form = inspect.fetched(self.image.name, name, header.read(path))
         info = qemu_img.info(path, form)
         image_checks.refuse_more_files(
-            self.image, [file for file in _files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
+            self.image, [file for file in inspect.files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
         )
         self.bounds.check(info["virtual-size"])
         return form, info["virtual-size"]
@@ -266,13 +266,3 @@ def _removed_upon(refusal: type[VirtError], path: str) -> t.Iterator[None]:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-
-
-def _files_read(info: t.Mapping[str, t.Any]) -> list[str]:
-    """Every file that QEMU would open for the image: itself, what it stands on, and what its format spreads it over."""
-    data = info.get("format-specific", {}).get("data", {})
-    spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
-    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")] + [
-        data.get("data-file")
-    ]
-    return [*filter(None, named), *(file for part in spread for file in _files_read(part))]

@@ -13,14 +13,14 @@ import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import lacking, many
+from ansible_collections.corral.virt.plugins.module_utils._front import many, prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
@@ -120,8 +120,8 @@ class _Host:
     def links(self) -> tuple[set[str] | None, set[str]]:
         return query.links(self._connection)
 
-    def lacking(self, needs: Needs) -> Lacking:
-        return lacking.lacking(self._connection, needs)
+    def missing(self, needed: Prerequisites) -> Missing:
+        return prerequisites.missing(self._connection, needed)
 
     @_once
     def filters(self) -> list[str] | None:
@@ -129,7 +129,7 @@ class _Host:
 
     @_once
     def bridge_calls(self) -> dict[str, bool] | None:
-        return local.bridge_calls() if is_system(self.uri) else None
+        return local.bridge_calls(nwfilter.CALLS) if is_system(self.uri) else None
 
     @_once
     def displays(self) -> DisplayDefaults:

@@ -15,7 +15,9 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Plan
 
-__all__ = ["each", "result", "summary"]
+__all__ = ["diffs", "each", "outcomes", "result", "summary"]
+
+W = t.TypeVar("W")
 
 
 def result(name: str, plan: Plan[t.Any]) -> dict[str, t.Any]:
@@ -34,13 +36,24 @@ def each(
     wanted: t.Sequence[GuestSpec], converge: t.Callable[[GuestSpec], dict[str, t.Any]], *, at_once: int = 1
 ) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
+    return outcomes(wanted, converge, lambda one: {"name": one.name}, at_once=at_once)
 
-    def outcome(one: GuestSpec) -> dict[str, t.Any]:
+
+def outcomes(
+    wanted: t.Sequence[W],
+    converge: t.Callable[[W], dict[str, t.Any]],
+    called: t.Callable[[W], t.Mapping[str, t.Any]],
+    *,
+    at_once: int,
+) -> list[dict[str, t.Any]]:
+    """The same of whatever stands for a guest; `called` is how a failed one is named in its result."""
+
+    def outcome(one: W) -> dict[str, t.Any]:
         try:
             return converge(one)
         except VirtError as error:
-            done = getattr(error, "done", [])
-            return {"name": one.name, "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
+            done = list(getattr(error, "done", ()))
+            return {**called(one), "failed": True, "msg": str(error), "changed": bool(done), "steps": done}
 
     if at_once == 1:
         return [outcome(one) for one in wanted]
@@ -48,13 +61,17 @@ def each(
         return list(pool.map(outcome, wanted))
 
 
-def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
-    """The module's result: changed when one changed, `msg` when one failed."""
-    diffs = [
+def diffs(results: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Diffs that show something, each under the name of its guest."""
+    return [
         {"before_header": one["name"], "after_header": one["name"], **one["diff"]}
         for one in results
         if one.get("diff") and (one["diff"]["before"] or one["diff"]["after"])
     ]
+
+
+def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The module's result: changed when one changed, `msg` when one failed."""
     failed = [one for one in results if one.get("failed")]
     return {
         "changed": any(one["changed"] for one in results),
@@ -62,7 +79,7 @@ def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
         "steps": [step for one in results for step in one["steps"]],
         "pending": {one["name"]: one["pending"] for one in results if one.get("pending")},
         "notes": [note for one in results for note in one.get("notes", [])],
-        "diff": diffs,
+        "diff": diffs(results),
         **({"msg": "; ".join(map(_reason, failed))} if failed else {}),
     }
 

@@ -169,7 +169,7 @@ class _Run:
             seen = Observation(
                 found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun
             )
-        one = found is not None and source.uuid == dest.uuid and source.name == dest.name
+        one = found is not None and verdicts.is_one_host(source, dest)
         return _Scene(dataclasses.replace(seen, same_host=one), found, there, recorded, source, dest)
 
     def _finished(
@@ -191,9 +191,8 @@ class _Run:
 
     def _moved(self, scene: _Scene, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         found, source, dest = t.cast(FoundGuest, scene.found), scene.source, scene.dest
-        if scene.seen.begun == "here":  # a copy of it there is none of others
-            others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (self.name, found.uuid)}
-            dest = dataclasses.replace(dest, guests=others)
+        if scene.seen.begun == "here":
+            dest = verdicts.without_copies(dest, self.name, found.uuid)
         domain = query.by_uuid(self.endpoints.source, found.uuid)
         if found.state == "running":
             migrate.measure_dirtying(domain)
@@ -237,8 +236,7 @@ class _Run:
             source_uuid=source.uuid,
             active=found.active,
             paused=found.state == "paused",
-            # off since an earlier run
-            autostart=found.autostart or bool(recorded.get("moving") and recorded.get("moving_autostart")),
+            autostart=plans.starts_with_host(recorded, autostart=found.autostart),
             disks=disk_moves.disks(
                 self.endpoints,
                 self.params,
@@ -269,8 +267,7 @@ class _Run:
         goes = [path for path, disk in left.items() if not disk.gone]
         free = disk_moves.unused(self.endpoints.source, goes, there.uuid)
         move = self._bare_move(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
-        resume, define = verdict.action == "resume_dest", verdict.action == "finish_dest"
-        return plans.finish(move, [path for path in goes if path in free], resume=resume, define=define)
+        return plans.finishing(move, [path for path in goes if path in free], verdict.action)
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""

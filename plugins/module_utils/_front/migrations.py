@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._front import many
 from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS as OPTIONS_OF_ONE
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all
 
-__all__ = ["OPTIONS", "each", "summary", "wishes"]
+__all__ = ["OPTIONS", "each", "requested", "summary"]
 
 OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "required": True},
@@ -23,10 +22,10 @@ OPTIONS: dict[str, t.Any] = {
     "at_once": {"type": "int", "default": 2},
 }
 
-Wish = dict[str, t.Any]  # options of virt_migrate
+MigrateParams = dict[str, t.Any]  # options of virt_migrate
 
 
-def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
+def requested(params: t.Mapping[str, t.Any]) -> list[MigrateParams]:
     """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
     asked = [ArgumentSpecValidator(OPTIONS_OF_ONE).validate({**params["options"], **item}) for item in params["guests"]]
     found = [answer.validated_parameters for answer in asked]
@@ -35,37 +34,20 @@ def wishes(params: t.Mapping[str, t.Any]) -> list[Wish]:
     return found
 
 
-def each(wanted: t.Sequence[Wish], at_once: int, move: t.Callable[[Wish], dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+def each(
+    wanted: t.Sequence[MigrateParams], at_once: int, move: t.Callable[[MigrateParams], dict[str, t.Any]]
+) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails does not stop the others."""
-
-    def result(wish: Wish) -> dict[str, t.Any]:
-        try:
-            return move(wish)
-        except VirtError as error:
-            done = list(getattr(error, "done", ()))
-            return {
-                "name": wish["name"],
-                "dest": wish["dest"],
-                "failed": True,
-                "msg": str(error),
-                "changed": bool(done),
-                "steps": done,
-            }
-
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(result, wanted))
+    return many.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
     """The module's result: changed when one changed, failed with all reasons when one failed."""
     failed = [one for one in results if one.get("failed")]
-    named = [
-        {"before_header": one["name"], "after_header": one["name"], **one["diff"]} for one in results if one.get("diff")
-    ]
     return {
         "changed": any(one["changed"] for one in results),
         "results": list(results),
         "steps": [step for one in results for step in one["steps"]],
-        "diff": [one for one in named if one["before"] or one["after"]],
+        "diff": many.diffs(results),
         **({"failed": True, "msg": "; ".join(str(one["msg"]) for one in failed)} if failed else {}),
     }

@@ -26,15 +26,15 @@ __all__ = ["converge", "spec"]
 def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     """What the user says of one object; raises BadInput with every problem."""
     problems = Problems()
-    fields = noun_options.fields(noun.words, params, problems)
+    fields = noun_options.fields(noun.schema, params, problems)
     more = _extras(noun, params, problems)
     problems.refuse()
     return Spec(params["name"], params["state"], fields, params["autostart"], **more)
 
 
 def _extras(noun: Noun, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
-    what = f"{noun.words.kind} {params['name']}"
-    more = {key: params[key] for key in noun.words.extras if params.get(key) is not None}
+    what = f"{noun.schema.kind} {params['name']}"
+    more = {key: params[key] for key in noun.schema.extras if params.get(key) is not None}
     if "uuid" in more:
         more["uuid"] = problems.tried(lambda: _units.uuid_of(more["uuid"], what=f"uuid of {what}"))
     if "xml" in more:
@@ -58,7 +58,7 @@ def converge(
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
-        **as_options(noun.words.options, done.after or {}),
+        **as_options(noun.schema.options, done.after or {}),
         "active": states.get("active", found.active if found else False),
         "autostart": states.get("autostart", found.autostart if found else False),
     }
@@ -68,5 +68,5 @@ def converge(
         "steps": [str(step) for step in done.steps],
         "pending": list(done.pending),
         "notes": list(done.notes),
-        noun.words.kind: None if done.after is None else row,
+        noun.schema.kind: None if done.after is None else row,
     }

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._front import options
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints
 
@@ -24,23 +24,23 @@ _EXTRAS: dict[str, dict[str, t.Any]] = {
 }
 
 
-def argument_spec(words: Words) -> dict[str, t.Any]:
+def argument_spec(schema: Schema) -> dict[str, t.Any]:
     """The options of a noun; those in its XML come from its rows."""
     return {
         "name": {"type": "str", "required": True},
-        "state": {"type": "str", "choices": list(words.states), "default": words.states[0]},
+        "state": {"type": "str", "choices": list(schema.states), "default": schema.states[0]},
         "autostart": {"type": "bool"},
-        **{option: _EXTRAS[option] for option in words.extras},
-        **options.spec(words.options),
+        **{option: _EXTRAS[option] for option in schema.extras},
+        **options.spec(schema.options),
     }
 
 
-def fields(words: Words, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
+def fields(schema: Schema, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
     """What the user says of one object's fields; what is wrong with it, and with its name, goes into `problems`."""
-    what = f"{words.kind} {params['name']}"
+    what = f"{schema.kind} {params['name']}"
     problems.tried(lambda: _units.check_name(params["name"], what="name"))
     stated = {key: value for key, value in params.items() if key not in ("name", "xml")}
     problems.found += control_characters(stated, what)
-    found = options.fields_of(words.options, params, what, problems.found)
-    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(words.options, found)]
+    found = options.fields_of(schema.options, params, what, problems.found)
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(schema.options, found)]
     return found

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._model.state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
 __all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib"]
@@ -45,7 +46,7 @@ def each(
 
 def active(guests: t.Iterable[Described]) -> list[Described]:
     """Those of described guests that have a process on the host."""
-    return [guest for guest in guests if guest["state"] in ("running", "paused")]
+    return [guest for guest in guests if guest["state"] in ACTIVE]
 
 
 def memory_used_mib(guests: t.Iterable[Described]) -> int:

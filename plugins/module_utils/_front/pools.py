@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._files.missing import obstacle
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
@@ -19,7 +19,7 @@ __all__ = ["LIBRARY"]
 
 def _host(connection: t.Any, name: str) -> RawPoolHost:
     raw: RawPoolHost = pool.LIBRARY.host(connection, name)
-    return dataclasses.replace(raw, obstacle=present.obstacle) if has_files_here(connection.getURI()) else raw
+    return dataclasses.replace(raw, obstacle=obstacle) if has_files_here(connection.getURI()) else raw
 
 
 LIBRARY = dataclasses.replace(pool.LIBRARY, host=_host)

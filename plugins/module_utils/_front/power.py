@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import lacking, many
+from ansible_collections.corral.virt.plugins.module_utils._front import many
+from ansible_collections.corral.virt.plugins.module_utils._front.prerequisites import missing
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import power as doers
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec, Power
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._plan import power, start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._units import check_given_name, uuid_of
-from ansible_collections.corral.virt.plugins.module_utils._xml import opened
+from ansible_collections.corral.virt.plugins.module_utils._units import check_existing_name, uuid_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
 
 __all__ = ["OPTIONS", "all_wanted", "converge"]
 
@@ -45,7 +46,7 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int) -> list[G
 
 def _wanted(item: t.Mapping[str, t.Any], problems: Problems) -> GuestSpec:
     guest, waiting = item["name"], {"force": item["force"], "wait": item["wait"]}
-    problems.tried(functools.partial(check_given_name, guest, what="name"))
+    problems.tried(functools.partial(check_existing_name, guest, what="name"))
     problems.found += power.waiting_problems(guest, timeout_s=item["wait_timeout"], **waiting)
     uuid = item.get("uuid") and problems.tried(functools.partial(uuid_of, item["uuid"], what=f"uuid of {guest}"))
     return GuestSpec(
@@ -57,13 +58,13 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
     """Bring one guest to its state and return its result."""
     found = doers.find(connection, wanted.name, wanted.uuid)
     plan = power.plan(wanted, found)
-    start.check_steps(wanted.name, plan.steps, lambda: _opened(connection, found))
+    start.check_steps(wanted.name, plan.steps, lambda: _prerequisites(connection, found))
     gate.run(plan.steps, lambda step: doers.do(connection, found.uuid if found else "", step))
     return many.result(wanted.name, plan)
 
 
-def _opened(connection: t.Any, found: Power | None) -> tuple[Needs, Lacking]:
+def _prerequisites(connection: t.Any, found: Power | None) -> tuple[Prerequisites, Missing]:
     """What libvirt opens for a guest that starts, and what of that there is not."""
     xml = doers.definition(connection, found.uuid) if found else None
-    needs = opened.needs(xml) if xml else Needs()
-    return needs, lacking.lacking(connection, needs)
+    needed = prerequisites(xml) if xml else Prerequisites()
+    return needed, missing(connection, needed)

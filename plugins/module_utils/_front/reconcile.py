@@ -10,15 +10,19 @@ And the record that tells what is ours.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
 from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, migration_files
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._plan import observation as observations
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import record_of_move
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     DONE_BY,
     Verdict,
@@ -41,15 +45,7 @@ def begin(source: t.Any, move: Move) -> None:
 
     What is made is recorded when it has been made.
     """
-    fields: dict[str, t.Any] = {"moving": move.dest, "moving_from": move.source_uuid}
-    fields.update(moving_paused="yes" if move.paused else "", moving_autostart="yes" if move.autostart else "")
-    fields["moving_suspends"] = "yes" if move.tuning.timeout_action == "suspend" else ""
-    fields["moving_goes"] = (
-        ()
-        if move.keep_source_storage
-        else tuple(disk.path for disk in move.disks if disk.volume and disk.delete_source)
-    )
-    migration_files.remember(query.by_uuid(source, move.uuid), fields)
+    migration_files.remember(query.by_uuid(source, move.uuid), record_of_move(move))
 
 
 def hold_back(source: t.Any, uuid: str) -> None:
@@ -82,30 +78,30 @@ def forget(connection: t.Any, uuid: str) -> None:
 
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """One look at both ends, for this guest: others of its name are none of its copies."""
-    source, dest = endpoints.or_none("source"), endpoints.or_none("dest")
-    here = migrate.state_there(source, uuid)
-    there = migrate.state_there(dest, uuid, reserved=host_bindings.is_reserved)
-    was_paused = was_paused or (here == "paused" and _suspended(source, uuid))
-    here = "paused" if here == "incoming" else here  # of the source: paused by its migration
-    old = there == "running" and here in ("shutdown", "crashed") and _superseded(dest, uuid)
-    job = migrate.job_active(source, uuid)
-    complete = here == "postcopy" and there == "running" and migrate.has_all_memory(dest, uuid)
-    ends = complete or (here, there) == ("paused", "running")
-    return Observation(
-        here,
-        there,
-        was_paused=was_paused,
-        job_active=job,
-        superseded=old,
-        complete=complete,
-        takes_back=ends and _takes_back(source, uuid),
-        again=again,
+    look = _Look(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
+    ends = observations.Ends(
+        migrate.state_there(look.source, uuid),
+        migrate.state_there(look.dest, uuid, reserved=host_bindings.is_reserved),
+        was_paused,
+        again,
+    )
+    return answered(
+        lambda answers: observations.observation(dataclasses.replace(ends, answers=answers)), _ANSWERS, look
     )
 
 
-def _takes_back(source: t.Any, uuid: str) -> bool:
-    guest = query.find_by_uuid(source, uuid)
-    return bool(guest and disk_moves.taken_back(source, guest))
+class _Look(t.NamedTuple):
+    """The connections of one look; None where a host cannot be reached."""
+
+    endpoints: Endpoints
+    source: t.Any
+    dest: t.Any
+    uuid: str
+
+
+def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
+    guest = query.find_by_uuid(endpoints.source, uuid)
+    return bool(guest and disk_moves.taken_back(endpoints, guest))
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:
@@ -126,6 +122,15 @@ def _suspended(source: t.Any, uuid: str) -> bool:
     if guest is None or record.of(guest).get("moving_suspends"):
         return False
     return bool(migrate.paused_by_owner(query.by_uuid(source, uuid)))
+
+
+_ANSWERS: Table[_Look] = {
+    observations.IsSuspendedByOwner: lambda look, _question: _suspended(look.source, look.uuid),
+    observations.IsSuperseded: lambda look, _question: _superseded(look.dest, look.uuid),
+    observations.HasJob: lambda look, _question: migrate.job_active(look.source, look.uuid),
+    observations.HasAllMemory: lambda look, _question: migrate.has_all_memory(look.dest, look.uuid),
+    observations.TakesDisksBack: lambda look, _question: _takes_back(look.endpoints, look.uuid),
+}
 
 
 def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:

@@ -18,17 +18,22 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action
-from ansible_collections.corral.virt.plugins.module_utils._plan.watch import Disks, Watch
+from ansible_collections.corral.virt.plugins.module_utils._plan.watch import (
+    Disks,
+    Watch,
+    has_lagging_clock,
+    progress,
+    sent_bytes,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings
 
 __all__ = ["abort", "resolve", "send"]
 
 _INTERRUPTED = "it was interrupted"
-_CLOCK_MS = 1000
 
 
 def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
@@ -66,15 +71,10 @@ def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Cal
 
 def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
     """Of a guest that arrived."""
-    figures = {**seen.figures(), **(migrate.completed(dest, move.uuid) if dest else {})}
-    # All that had to go went, also where libvirt was too busy to tell, or the copy too fast to be seen.
-    copied = {disk.target: disk.bytes_to_move for disk in move.disks if disk.how in COPIED}
-    figures["disks"] = {target: max(least, seen.disks.get(target, (0, 0))[0]) for target, least in copied.items()}
-    figures["disk_bytes"] = sum(figures["disks"].values())
-    # Its clock stood still as long. Agents set it by the hardware clock, which knows whole seconds.
-    if dest and figures.get("downtime_ms", 0) > _CLOCK_MS:
+    completed = migrate.completed(dest, move.uuid) if dest else {}
+    if dest and has_lagging_clock(completed):
         migrate.synchronise_clock(dest, move.uuid, host_bindings.has_agent)
-    return {**figures, "bytes_sent": figures["disk_bytes"] + figures.get("memory_bytes", 0)}
+    return {**seen.figures(), **completed, **sent_bytes(move.disks, seen.disks, completed)}
 
 
 def watch(
@@ -98,8 +98,9 @@ def watch(
             (paused.set if now else paused.clear)()
         broken = _INTERRUPTED if interrupted() else _lost(endpoints, move)
         actions = seen.tick(seconds, figures, disks, broken=broken, answers=not endpoints.broken("dest"))
-        if figures:
-            _report(tell, figures, seen.disks)
+        shown = progress(figures, seen.disks)
+        if shown:
+            tell(*shown)
         return actions
 
     return seen, *migrate.run(domain, move.dest_uri, flags, parameters, tick, functools.partial(_cut, move.guest))
@@ -149,18 +150,3 @@ def _lost(endpoints: Endpoints, move: Move) -> str:
 
 def _cut(name: str) -> None:
     ports.cut(qemu.PID_FILE.format(name))
-
-
-def _report(tell: Progress, figures: t.Mapping[str, t.Any], disks: Disks) -> None:
-    """Disks first, then memory in passes."""
-    if not figures.get("memory_iteration") and figures.get("disk_total"):
-        each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]
-        tell(
-            "copying disks", figures["disk_processed"], figures["disk_total"], ", ".join(each) if len(each) > 1 else ""
-        )
-        return
-    total, remaining = figures.get("memory_total", 0), figures.get("memory_remaining", 0)
-    if not total:
-        return  # it has not begun
-    pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
-    tell(f"memory, pass {figures.get('memory_iteration', 0) or 1}", total - remaining, total, pause)

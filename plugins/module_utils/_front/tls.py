@@ -15,7 +15,14 @@ from ansible.module_utils.basic import env_fallback
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, IDENTITIES, TlsSpec, Trust
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+    AUTHORITIES,
+    CA_DIR,
+    DAEMONS_PLACE,
+    IDENTITIES,
+    TlsSpec,
+    Trust,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import check_set, renewal
@@ -27,7 +34,7 @@ OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str"},
     "names": {"type": "list", "elements": "str"},
     "identities": {"type": "list", "elements": "str", "choices": list(IDENTITIES), "default": list(IDENTITIES)},
-    "ca_dir": {"type": "path", "default": "~/.config/corral/ca", "fallback": (env_fallback, ["CORRAL_VIRT_CA_DIR"])},
+    "ca_dir": {"type": "path", "default": CA_DIR, "fallback": (env_fallback, ["CORRAL_VIRT_CA_DIR"])},
     "ca_passphrase": {"type": "str", "no_log": True, "fallback": (env_fallback, ["CORRAL_VIRT_CA_PASSPHRASE"])},
     "ca_constraints": {"type": "list", "elements": "str", "default": []},
     "new_authority": {"type": "bool", "default": False},
@@ -37,7 +44,7 @@ OPTIONS: dict[str, t.Any] = {
     "renew_before": {"type": "int", "default": 30},
     "force": {"type": "bool", "default": False},
     "replace_authority": {"type": "bool", "default": False},
-    "pki_dir": {"type": "path", "default": "/etc/pki"},
+    "pki_dir": {"type": "path", "default": DAEMONS_PLACE},
     "qemu_group": {"type": "str"},
     "daemon": {"type": "str", "choices": list(DAEMONS)},
     "ca_certificate": {"type": "str"},

@@ -62,6 +62,10 @@ class Bounds(t.NamedTuple):
             return ""
         return f"it is larger than max_size, {bytes_text(self.max_bytes)}; if that is intended, set a larger max_size"
 
+    def most_bytes(self, place: FreeSpace, *, taken_bytes: int) -> int:
+        """How large it may become there, where it has taken so much."""
+        return max(0, min(place.free_bytes - place.kept_bytes + taken_bytes, self.max_bytes))
+
     def check(self, size_bytes: int) -> None:
         """Raises Refused for what is too large."""
         self.refuse(self.problem(size_bytes))

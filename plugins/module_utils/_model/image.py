@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = ["COMPRESSIONS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
 __all__ += ["checksum_in", "is_url", "parse_checksum"]
@@ -158,7 +158,7 @@ class Manifest:
         kinds = kinds and all(isinstance(one, str) for one in texts)
         if (
             not kinds
-            or not CONTENT_NAME.search(self.content)
+            or not is_content(self.content)
             or not isinstance(parse_checksum(f"sha256:{self.sha256}"), Checksum)
         ):
             raise ValueError("it has unexpected content")

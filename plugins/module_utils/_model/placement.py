@@ -10,9 +10,9 @@ import dataclasses
 import functools
 import typing as t
 
-__all__ = ["ACTIVE", "Guest", "GuestCopy", "Host", "Placement", "Policy"]
+from ansible_collections.corral.virt.plugins.module_utils._model.state import ACTIVE
 
-ACTIVE = ("running", "paused")  # states in which a guest holds memory
+__all__ = ["ACTIVE", "Guest", "GuestCopy", "Host", "Placement", "Policy"]
 
 
 @dataclasses.dataclass(frozen=True)

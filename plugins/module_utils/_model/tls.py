@@ -15,7 +15,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-__all__ = ["AUTHORITIES", "CONTROLLER", "DAEMONS_PLACE", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
+__all__ = ["AUTHORITIES", "CA_DIR", "CONTROLLER", "DAEMONS_PLACE", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
 __all__ += [
     "Certificate",
     "FoundTls",
@@ -28,6 +28,7 @@ __all__ += [
     "usages",
 ]
 
+CA_DIR = "~/.config/corral/ca"  # of the controller's user
 DAEMONS_PLACE = "/etc/pki"  # the only one where libvirt's daemons look
 ORGANIZATION = "corral.virt"
 KEY_BITS = 3072  # of RSA keys

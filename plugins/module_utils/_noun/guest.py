@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
@@ -45,10 +45,10 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     interface,
     new,
     nwfilter,
-    opened,
     record,
     validate,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -113,7 +113,7 @@ def _plan_present(
         record_changed=bool(definition.remember),
     )
     _check_capacity(subject, definition, result, host)
-    notes += [*_check_opened(definition, result, found, host)]
+    notes += [*_check_prerequisites(definition, result, found, host)]
     recorded = subject.recorded
     given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
@@ -139,7 +139,7 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
         capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
 
 
-def _check_opened(
+def _check_prerequisites(
     definition: _Definition, result: GuestPlan, found: FoundGuest | None, host: GuestHost
 ) -> tuple[str, ...]:
     """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
@@ -153,15 +153,15 @@ def _check_opened(
     saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
     documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts and not saved else ())]
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
-    needs = start.needed(map(opened.needs, documents), made=made)
-    lacking = host.lacking(needs) if needs != Needs() else Lacking()
-    start.check("start" if starts else "change", definition.wanted.name, needs, lacking)
+    needed = start.combined(map(prerequisites, documents), made=made)
+    missing = host.missing(needed) if needed != Prerequisites() else Missing()
+    start.check("start" if starts else "change", definition.wanted.name, needed, missing)
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
-    networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if (saved or not starts) and networks != Needs():
-        lacking = host.lacking(networks)
-    return start.autostart_notes(definition.wanted.name, lacking)
+    networks = Prerequisites(networks=prerequisites(definition.stored.xml).networks)
+    if (saved or not starts) and networks != Prerequisites():
+        missing = host.missing(networks)
+    return start.autostart_notes(definition.wanted.name, missing)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
     if disks.making:
         copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
         begun = {**remember, **disks.begun(subject.known), **({"copying": copying} if copying else {})}
-        unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unmade()), begun).xml
+        unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unfinished()), begun).xml
     return _Definition(wanted, remember, stored, unfinished)
 
 

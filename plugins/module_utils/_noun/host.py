@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
@@ -50,8 +50,8 @@ class GuestHost(t.Protocol):
     def links(self) -> tuple[set[str] | None, set[str]]:
         """Its bridges, None where nobody can tell, and its networks."""
 
-    def lacking(self, needs: Needs) -> Lacking:
-        """What it is known not to have of what libvirt opens for a guest."""
+    def missing(self, needed: Prerequisites) -> Missing:
+        """What it is known not to have of the prerequisites of a guest."""
 
     def filters(self) -> t.Sequence[str] | None:
         """Documents of its network filters; None where it knows no such thing."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._noun.network_words import NETWORK_WORDS
+from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
 from ansible_collections.corral.virt.plugins.module_utils._plan.network import LIVE, RULES
 from ansible_collections.corral.virt.plugins.module_utils._xml.network_document import SHAPE, finish, host, skeleton
@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.network_document 
 __all__ = ["NETWORK"]
 
 NETWORK = Noun(
-    words=NETWORK_WORDS,
+    schema=NETWORK_SCHEMA,
     shape=SHAPE,
     skeleton=skeleton,
     rules=RULES,

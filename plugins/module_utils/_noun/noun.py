@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A noun: words, skeleton, identity, rules and live policy; and its stages in order."""
+"""A noun: schema, skeleton, identity, rules and live policy; and its stages in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, NounPlan, Policy, Rule
 from ansible_collections.corral.virt.plugins.module_utils._xml import document
@@ -26,7 +26,7 @@ __all__ = ["Noun", "plan"]
 class Noun:
     """All that tells one noun from another. Identity: the name, and the UUID behind it."""
 
-    words: Words
+    schema: Schema
     shape: Shape
     skeleton: t.Callable[[Spec], str]  # the document of one that does not exist yet
     rules: t.Sequence[Rule]
@@ -43,9 +43,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """Everything that is decided about one object; raises what refuses it, all at once."""
     case = _edited_case(noun, spec, facts)
     if spec.state == "absent":
-        result = plans.absent(noun.words.kind, case, noun.shown)
+        result = plans.absent(noun.schema.kind, case, noun.shown)
     else:
-        result = plans.present(noun.words.kind, case, noun.live, noun.made(case.stored.after))
+        result = plans.present(noun.schema.kind, case, noun.live, noun.made(case.stored.after))
     findings = [one for rule in noun.rules for one in rule(case, result)]
     _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in findings if isinstance(one, VirtError))])
     return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
@@ -54,9 +54,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
 def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
     """The documents that there are, with the user's wishes in them."""
     found = facts.found
-    live = values(found.live_xml, noun.words.table) if found and found.live_xml else None
+    live = values(found.live_xml, noun.schema.table) if found and found.live_xml else None
     if spec.state == "absent":
-        before = values(found.xml, noun.words.table) if found else {}
+        before = values(found.xml, noun.schema.table) if found else {}
         return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before), live=live)
     stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
     goes_on = found is not None and found.live_xml and spec.state != "inactive"
@@ -68,7 +68,7 @@ def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
     return document.edit(
         xml,
         spec.fields,
-        table=noun.words.table,
+        table=noun.schema.table,
         shape=noun.shape,
         piece=spec.xml,
         finish=noun.finish,
@@ -77,7 +77,7 @@ def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
 
 def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     """A name is not an identity."""
-    spec, found, kind = case.spec, case.found, noun.words.kind
+    spec, found, kind = case.spec, case.found, noun.schema.kind
     if found and spec.uuid and spec.uuid != found.uuid:
         yield Refused(
             f"cannot change uuid of {kind} {spec.name} from {found.uuid} to {spec.uuid}: another {kind} has this name; "
@@ -87,7 +87,7 @@ def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
 
 def _misfits(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     for place, reason in case.stored.misfits:
-        yield BadInput(f"{place} of {noun.words.kind} {case.spec.name}: {reason}")
+        yield BadInput(f"{place} of {noun.schema.kind} {case.spec.name}: {reason}")
 
 
 def _refuse(problems: t.Sequence[VirtError]) -> None:

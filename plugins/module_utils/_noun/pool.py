@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool import RULES
 from ansible_collections.corral.virt.plugins.module_utils._xml.pool import POOL as TABLE
 from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE, host, skeleton
@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.pool import SHAPE
 __all__ = ["POOL"]
 
 POOL = Noun(
-    words=Words(kind="pool", table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
+    schema=Schema(kind="pool", table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
     shape=SHAPE,
     skeleton=skeleton,
     rules=RULES,

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, image_of_content
 
 __all__ = [
     "ClonePlan",
@@ -226,7 +226,7 @@ def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
 def _same_image(path: str, base: Origin) -> bool:
     """Whether a disk stands on this image; an older content of it counts."""
     name = os.path.basename(path)
-    return path == base.path or base.name in (name, CONTENT_NAME.sub(r"\1", name))
+    return path == base.path or base.name in (name, image_of_content(name))
 
 
 def _grown(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:

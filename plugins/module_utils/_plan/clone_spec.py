@@ -75,7 +75,7 @@ def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
             yield f"{option}: it says how a disk is created from image; set image too"
     rules = {
         f"name: {name} is the content of an image, which may back other disks and never changes; choose another name": (
-            _units.CONTENT_NAME.search(name)
+            _units.is_content(name)
         ),
         f"image: a disk cannot be created from itself; name and image are both {name}": image == name
         and params["image_pool"] in (None, params["pool"]),

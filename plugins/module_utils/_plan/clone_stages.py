@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = [
     "BaseFacts",
@@ -133,7 +133,7 @@ class CloneFacts:
 def base(facts: BaseFacts) -> Origin:
     """What a disk is made from; raises Refused. A content is nobody's disk: who uses it does not matter."""
     path, answers = facts.path, facts.answers
-    fixed = bool(CONTENT_NAME.search(path))
+    fixed = is_content(path)
     chain = answers.of(ReadChain(path))
     managed = bool(chain[1:]) and _strange(answers, chain) is None
     header = answers.of(ReadHeader(path))

@@ -16,6 +16,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Seed
+from ansible_collections.corral.virt.plugins.module_utils._plan.seed import listed
 
 __all__ = ["commands", "problems"]
 
@@ -89,11 +90,11 @@ def problems(
     entries = [
         (entry, known[0])
         for option, known in _ENTRIES.items()
-        for entry in _list(config.get(option))
+        for entry in listed(config.get(option))
         if isinstance(entry, dict)
     ]
     words = [{**config, **meta}[key] for key in _WORDS if {**config, **meta}.get(key)]
-    for word in [*words, *_list(config.get("packages")), *(entry.get(name) for entry, name in entries)]:
+    for word in [*words, *listed(config.get("packages")), *(entry.get(name) for entry, name in entries)]:
         if not isinstance(word, str) or not _WORD.fullmatch(word):
             yield f"cloud_init {where} {word!r} must be a word of letters, digits and ./_+:-"
 
@@ -106,7 +107,7 @@ def _unknown(place: str, value: object, known: t.Collection[str]) -> list[str]:
 
 def _unknown_inside(config: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     for option, known in _ENTRIES.items():
-        for entry in _list(config.get(option)):
+        for entry in listed(config.get(option)):
             yield from _unknown(f"{option}[].", entry, known)
             if isinstance(entry, dict) and entry.get("encoding", "") not in (*_PLAIN, "b64", "base64"):
                 yield f"{option}[].encoding {entry['encoding']}"
@@ -132,15 +133,15 @@ def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tupl
     if config.get("timezone"):
         customizations.append(("timezone", str(config["timezone"])))
     if config.get("packages"):
-        customizations.append(("firstboot-install", ",".join(_list(config["packages"]))))
+        customizations.append(("firstboot-install", ",".join(listed(config["packages"]))))
     if config.get("runcmd"):
-        customizations.append(("firstboot", "\n".join(["#!/bin/sh", *map(_line, _list(config["runcmd"])), ""])))
+        customizations.append(("firstboot", "\n".join(["#!/bin/sh", *map(_line, listed(config["runcmd"])), ""])))
     script = [_START, *(["rm -f /etc/ssh/ssh_host_*"] if config.get("ssh_deletekeys", True) else [])]
     script += [_file(f"/etc/ssh/ssh_host_{kind}_key", key, mode="600") for kind, key in keys.items()]
-    for user in _list(config.get("users")):
+    for user in listed(config.get("users")):
         script += _user(user)
     script += _authorized("root", config.get("ssh_authorized_keys"))
-    for entry in _list(config.get("write_files")):
+    for entry in listed(config.get("write_files")):
         plain = entry.get("encoding", "") in _PLAIN
         content, mode = str(entry.get("content") or ""), entry.get("permissions") or "644"
         coded = _coded(content) if plain else shlex.quote(content)
@@ -179,7 +180,7 @@ def _user(user: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield f"printf '%s\\n' {shlex.quote(f'{name}:{hashed or plain}')} | chpasswd{' -e' if hashed else ''}"
     if user.get("lock_passwd", True):
         yield f"usermod -L {name}"
-    rules = "".join(f"{name} {rule}\n" for rule in _list(user.get("sudo") or None))
+    rules = "".join(f"{name} {rule}\n" for rule in listed(user.get("sudo") or None))
     if rules:
         yield _file(f"/etc/sudoers.d/90-corral-{name}", rules, mode="440")
     yield from _authorized(name, user.get("ssh_authorized_keys"))
@@ -187,7 +188,7 @@ def _user(user: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 def _authorized(user: str, keys: object) -> t.Iterator[str]:
     if keys:
-        text = "".join(f"{key}\n" for key in _list(keys))
+        text = "".join(f"{key}\n" for key in listed(keys))
         yield f"home=$(getent passwd {user} | cut -d: -f6)"
         yield _file('"$home/.ssh/authorized_keys"', text, mode="600", append=True, quoted=True)
         yield f'chmod 700 "$home/.ssh"; chown -R {user}: "$home/.ssh"'
@@ -215,7 +216,7 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
     ethernet = (("mac-address", match.get("macaddress")), ("mtu", nic.get("mtu")))
     lines += ["[ethernet]", *(f"{key}={value}" for key, value in ethernet if value)]
     for six, family, dhcp, none in ((False, "ipv4", "dhcp4", "disabled"), (True, "ipv6", "dhcp6", "ignore")):
-        own = [one for one in _list(nic.get("addresses")) if (":" in str(one)) == six]
+        own = [one for one in listed(nic.get("addresses")) if (":" in str(one)) == six]
         static = "manual" if own else none
         lines += [f"[{family}]", f"method={'auto' if nic.get(dhcp) else static}"]
         lines += [f"address{i}={one}" for i, one in enumerate(own, 1)]
@@ -223,7 +224,7 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
         lines += [
             f"route{i}={to},{via}{f',{metric}' if metric else ''}" for i, (to, via, metric) in enumerate(routes, 1)
         ]
-        servers = [str(one) for one in _list(names.get("addresses")) if (":" in str(one)) == six]
+        servers = [str(one) for one in listed(names.get("addresses")) if (":" in str(one)) == six]
         lines += [f"dns={';'.join(servers)};"] if servers else []
         lines += [f"dns-search={';'.join(names['search'])};"] if names.get("search") and own else []
     return "\n".join([*lines, ""])
@@ -232,7 +233,7 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
 def _routes(nic: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str, object]]:
     """Destination, gateway and metric."""
     gateways = [{"to": "default", "via": nic[key]} for key in ("gateway4", "gateway6") if nic.get(key)]
-    for route in [*gateways, *_list(nic.get("routes"))]:
+    for route in [*gateways, *listed(nic.get("routes"))]:
         via, to = str(route.get("via", "")), str(route.get("to", "default"))
         if to == "default":
             to = "::/0" if ":" in via else "0.0.0.0/0"
@@ -271,9 +272,3 @@ def _line(command: object) -> str:
 
 def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-def _list(value: object) -> list[t.Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]

@@ -12,10 +12,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._plan import new_disk, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     SEED,
-    UNMADE,
     Answer,
     DiskDevice,
     Known,
@@ -43,9 +43,9 @@ class DiskPlan:
     left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
     notes: tuple[str, ...] = ()
 
-    def unmade(self) -> tuple[Disk, ...]:
+    def unfinished(self) -> tuple[Disk, ...]:
         """The disks of a guest that nobody can start before the steps are done."""
-        making = {path: path + UNMADE for path in self.making if not path.endswith(SEED)}
+        making = {path: path + UNFINISHED_SUFFIX for path in self.making if not path.endswith(SEED)}
         sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
         return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
 

@@ -10,13 +10,12 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 __all__ = [
     "SEED",
-    "UNMADE",
     "Answer",
     "Customizing",
     "DiskDevice",
@@ -68,7 +67,7 @@ class Known:
         """The same of disks and record as they are read from the definition."""
         devices = {
             name: DiskDevice(
-                (disk.get("source") or "").removesuffix(UNMADE),
+                (disk.get("source") or "").removesuffix(UNFINISHED_SUFFIX),
                 disk.get("target") or "",
                 (disk["pool"], disk["volume"]) if disk.get("pool") and disk.get("volume") else None,
             )

@@ -31,8 +31,10 @@ __all__ = [
     "ImportedImage",
     "IsTakenThere",
     "SeenDisk",
+    "TakenBackFacts",
     "as_defined",
     "disk",
+    "taken_back",
 ]
 
 _CLOCK_S = 2  # between a file's time and that in its manifest
@@ -137,7 +139,7 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     path, mode = known.path, known.mode
     shared_on = answers.of(FindSharedFilesystem(path))
     known = dataclasses.replace(known, shared_on=shared_on)
-    if mode == "shared" and shared_on is None and not path.startswith("/dev/"):
+    if mode == "shared" and shared_on is None and not _is_device(path):
         relabelled = answers.of(FindRelabelling())
         known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
     pool = facts.pool(path)
@@ -148,6 +150,31 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     file = as_defined(file, raw=facts.raw)
     known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file)
     return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
+
+
+@dataclasses.dataclass(frozen=True)
+class TakenBackFacts:
+    """The disks of a guest on the source."""
+
+    disks: tuple[MigratingDisk, ...]
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
+    """Shared disks that libvirt may take from the destination, if it ends what is left of the guest on the source.
+
+    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Nobody takes from
+    others what they only read, or what they share by declaration.
+    """
+    written = [disk.path for disk in facts.disks if not (disk.fixed or disk.shareable)]
+    files = [path for path in written if not _is_device(path)]
+    shared = tuple(path for path in files if facts.answers.of(FindSharedFilesystem(path)))
+    return shared if shared and facts.answers.of(FindRelabelling()) else ()
+
+
+def _is_device(path: str) -> bool:
+    return path.startswith("/dev/")
 
 
 def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:

@@ -13,9 +13,19 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, DELTA, FULL, SHARED, DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
-__all__ = ["MigratingDisk", "VolumeFile", "deletable", "plan_move", "plan_moves", "ways"]
+__all__ = [
+    "MigratingDisk",
+    "VolumeFile",
+    "as_requested",
+    "deletable",
+    "plan_move",
+    "plan_moves",
+    "relabelling",
+    "unknown_disks",
+    "ways",
+]
 
 _SAFE_CACHES = ("none", "directsync")
 
@@ -60,6 +70,38 @@ class MigratingDisk:
     def name(self) -> str:
         """Of its volume."""
         return os.path.basename(self.path)
+
+
+Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it
+
+
+def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *, assumed: bool) -> list[MigratingDisk]:
+    """The disks that have a file or a device, with what was asked for each: by its target, by its name, or for all."""
+    modes, default = params["disk_storage"], params["storage"]
+    return [
+        MigratingDisk(
+            str(item["target"]),
+            str(item["source"]),
+            modes.get(item.get("target"), modes.get(item.get("name"), default)),
+            fixed=bool(item.get("readonly")),  # as each CD-ROM is
+            shareable=bool(item.get("shareable")),
+            assumed=assumed,
+            cache=item.get("cache"),
+        )
+        for item in items
+        if item.get("source")
+    ]
+
+
+def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> set[str]:
+    """What `disk_storage` names, and no such disk has as its target or its name."""
+    known = {str(item[key]) for item in items if item.get("source") for key in ("target", "name") if item.get(key)}
+    return set(params["disk_storage"]) - known
+
+
+def relabelling(*, owner: bool, selinux: bool) -> tuple[str, ...]:
+    """What a libvirt that sets the owner or the SELinux label of files does to disks when their guest ends there."""
+    return ("change its owner (dynamic_ownership)",) * owner + ("change its SELinux label",) * selinux
 
 
 def ways(
@@ -215,7 +257,7 @@ def _named_for_content(base: str | None) -> bool:
 
     Else the user must vouch for it.
     """
-    return bool(base and CONTENT_NAME.search(base))
+    return bool(base and is_content(base))
 
 
 def _without_base(disk: MigratingDisk, base: str | None) -> str:

@@ -29,10 +29,10 @@ __all__ = [
     "equipped",
     "implied",
     "implied_graphics",
-    "kin_problems",
     "limit_problems",
     "machine",
     "newly_connected",
+    "origin_problems",
     "unwanted_devices",
     "virt_type",
     "with_image",
@@ -298,13 +298,13 @@ def limit_problems(fields: Fields, guest: str) -> t.Iterator[str]:
             )
 
 
-def kin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
+def origin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with the other name that it had, or with the other guest that it is a copy of."""
     problems = Problems()
     for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
         if params.get(option):
             what = f"{option} of {params['name']}"
-            problems.tried(functools.partial(_units.check_given_name, params[option], what=what))
+            problems.tried(functools.partial(_units.check_existing_name, params[option], what=what))
             problems.found += further(params, what)
     return problems.found
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
@@ -23,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.output import w
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
-__all__ = ["refuse_bypass", "spec"]
+__all__ = ["is_same_server", "refuse_bypass", "spec"]
 
 _SOURCES = ("url", "src", "origin")
 
@@ -32,6 +33,11 @@ def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
     """Raises BadInput for what only the controller can read."""
     if params["catalogue"]:
         raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
+
+
+def is_same_server(location: str, url: str | None) -> bool:
+    """Whether an address is of the server of `url`: who the user is, only that server is told."""
+    return urllib.parse.urlsplit(location)[:2] == urllib.parse.urlsplit(url or "")[:2]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:

@@ -9,9 +9,11 @@ Pure.
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, format_of
+from ansible_collections.corral.virt.plugins.module_utils._units import format_of, is_content
 
 __all__ = ["STANDALONE", "base", "doubt", "fetched"]
 
@@ -27,7 +29,7 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
     `managed`: all that it stands on was brought by virt_image. `raw`: a guest is defined with it as a raw disk.
     """
     named = format_of(path)
-    if named is None and CONTENT_NAME.search(path):
+    if named is None and is_content(path):
         named = header.format  # virt_image published it, under a name without ending
     if named is None:
         raise Refused(
@@ -81,3 +83,13 @@ def fetched(image: str, source: str, header: Header) -> str:
             f"not; end that name in .{header.format} if it is meant to be converted"
         )
     return header.format
+
+
+def files_read(info: t.Mapping[str, t.Any]) -> list[str]:
+    """Every file that QEMU would open for the image that `qemu-img info` tells of: itself, what it stands on, and what
+    its format spreads it over.
+    """
+    data = info.get("format-specific", {}).get("data", {})
+    spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
+    named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")]
+    return [*filter(None, [*named, data.get("data-file")]), *(file for part in spread for file in files_read(part))]

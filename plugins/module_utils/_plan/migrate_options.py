@@ -18,20 +18,20 @@ __all__ = ["MODES", "check", "check_all", "check_local", "dest_links", "dest_uri
 
 MODES = ("auto", SHARED, DELTA, FULL)  # of option `storage`
 
-Wish = t.Mapping[str, t.Any]  # options of virt_migrate
+MigrateParams = t.Mapping[str, t.Any]  # options of virt_migrate
 
 
-def dest_uri(params: Wish) -> str:
+def dest_uri(params: MigrateParams) -> str:
     """Where the destination's libvirt is, as the source reaches it."""
     return t.cast(str, params["dest_uri"] or tls(params["dest"]))
 
 
-def dest_links(params: Wish, listed: frozenset[str] | None) -> frozenset[str] | None:
+def dest_links(params: MigrateParams, listed: frozenset[str] | None) -> frozenset[str] | None:
     """Network interfaces of the destination: as the user says, else as its libvirt lists them; None: not known."""
     return listed if params["dest_links"] is None else frozenset(params["dest_links"])
 
 
-def check(params: Wish) -> str:
+def check(params: MigrateParams) -> str:
     """The guest's name; raises BadInput with everything that is wrong."""
     problems = _problems(params)
     if problems:
@@ -45,7 +45,7 @@ _FROM_ONE = (
 )
 
 
-def _problems(params: Wish) -> list[str]:
+def _problems(params: MigrateParams) -> list[str]:
     problems: list[str] = []
     for key in ("name", "dest"):
         try:
@@ -65,7 +65,7 @@ def _problems(params: Wish) -> list[str]:
     return problems + _contradictions(params)
 
 
-def _contradictions(params: Wish) -> list[str]:
+def _contradictions(params: MigrateParams) -> list[str]:
     after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
     copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
     tunnelled = params["transport"] == "tunnelled"
@@ -94,13 +94,13 @@ def check_local(name: str, uri: str) -> None:
         )
 
 
-def check_all(guests: t.Sequence[tuple[t.Any, Wish, t.Sequence[str]]], at_once: int) -> None:
+def check_all(guests: t.Sequence[tuple[t.Any, MigrateParams, t.Sequence[str]]], at_once: int) -> None:
     """Of several guests: a name as it was given, options, and what Ansible says of them.
 
     Raises BadInput with the problems of all.
     """
     names = [name for name, _wish, _errors in guests]
-    problems = [f"guests: {name}: {text}" for name, wish, errors in guests for text in errors or _problems(wish)]
+    problems = [f"guests: {name}: {text}" for name, params, errors in guests for text in errors or _problems(params)]
     problems += [
         f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})
     ]
@@ -110,7 +110,7 @@ def check_all(guests: t.Sequence[tuple[t.Any, Wish, t.Sequence[str]]], at_once: 
         raise BadInput(problems)
 
 
-def tuning(params: Wish) -> Tuning:
+def tuning(params: MigrateParams) -> Tuning:
     """How a running guest is sent."""
     return Tuning(
         transport=params["transport"],

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect, pool_files
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import DiskOrigin, Site, SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._units import CONTENT_NAME, bytes_text, check_name
+from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, check_name, is_content
 
 __all__ = ["file_name", "format_of", "site", "volume"]
 
@@ -109,7 +109,7 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
     origin, pool = site.origin, site.pool.name
     if origin is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; import it with virt_image")
-    if not (origin.here or copied or CONTENT_NAME.search(image)):
+    if not (origin.here or copied or is_content(image)):
         raise Refused(
             f"cannot create {guest} on image {image} over {origin.uri}: from here the content behind that name cannot "
             "be determined; name the content (as virt_image returns it), set clone: copy, or run the module on the "

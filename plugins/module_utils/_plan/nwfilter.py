@@ -15,10 +15,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.nwfilter import NetworkFilter
 
-__all__ = ["problems"]
+__all__ = ["CALLS", "problems"]
 
 _SAME = ("tcp", "udp", "udplite", "esp", "ah", "sctp", "all")
-_CALLS = {
+CALLS = {  # settings of the kernel, and the protocols whose rules need them
     "bridge-nf-call-iptables": frozenset({*_SAME, "icmp", "igmp"}),
     "bridge-nf-call-ip6tables": frozenset({*(f"{protocol}-ipv6" for protocol in _SAME), "icmpv6"}),
 }
@@ -42,7 +42,7 @@ def problems(
             )
             continue
         protocols = frozenset[str]().union(*(filters[one].protocols for one in _reached(name, filters)))
-        for call, kinds in _CALLS.items():
+        for call, kinds in CALLS.items():
             idle = sorted(protocols & kinds)
             if idle and calls is not None and not calls.get(call):
                 found.append(

@@ -216,7 +216,8 @@ def _dict(value: object) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[t.Any]:
+def listed(value: object) -> list[t.Any]:
+    """Where cloud-init takes one value or a list of them: the list."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -226,9 +227,11 @@ def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]
     """Static addresses of a version 1 or 2 network config without their prefix length, and as they are given."""
     nics = [_dict(nic) for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in _nics(network.get(kind))]
     given = [
-        next(iter(item), "") if isinstance(item, dict) else item for nic in nics for item in _list(nic.get("addresses"))
+        next(iter(item), "") if isinstance(item, dict) else item
+        for nic in nics
+        for item in listed(nic.get("addresses"))
     ]
-    subnets = [_dict(one) for entry in _list(network.get("config")) for one in _list(_dict(entry).get("subnets"))]
+    subnets = [_dict(one) for entry in listed(network.get("config")) for one in listed(_dict(entry).get("subnets"))]
     for address in [*given, *(one["address"] for one in subnets if one.get("address"))]:
         yield re.sub(r"/\d+$", "", str(address)), address
 

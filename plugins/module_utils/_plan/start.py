@@ -13,48 +13,52 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE, Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
+    UNFINISHED_SUFFIX,
+    Missing,
+    Prerequisites,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
-__all__ = ["autostart_notes", "check", "check_steps", "needed"]
+__all__ = ["autostart_notes", "check", "check_steps", "combined"]
 
 
-def needed(needs: t.Iterable[Needs], *, made: t.Collection[str] = ()) -> Needs:
+def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:
     """All that is needed, but for files that are made before."""
-    every = functools.reduce(operator.or_, needs, Needs())
+    every = functools.reduce(operator.or_, each, Prerequisites())
     return dataclasses.replace(every, files=every.files.difference(made))
 
 
 def check_steps(
-    guest: str, made: t.Iterable[power_steps.GuestStep], ask: t.Callable[[], tuple[Needs, Lacking]]
+    guest: str, made: t.Iterable[power_steps.GuestStep], ask: t.Callable[[], tuple[Prerequisites, Missing]]
 ) -> None:
     """Refuse the start among the steps of a guest, as `check` does; the host is asked only where there is one."""
     if any(isinstance(step, power_steps.Start) for step in made):
         check("start", guest, *ask())
 
 
-def check(verb: str, guest: str, needs: Needs, lacking: Lacking) -> None:
+def check(verb: str, guest: str, needed: Prerequisites, missing: Missing) -> None:
     """Raise NotFound with all that the host lacks, and what mends it."""
-    problems = [*_networks(lacking), *_links(lacking), *_files(needs, lacking), *_volumes(lacking)]
+    problems = [*_networks(missing), *_links(missing), *_files(needed, missing), *_volumes(missing)]
     if problems:
         reasons, remedies = (dict.fromkeys(texts) for texts in zip(*problems))
         raise NotFound(f"cannot {verb} {guest}: {', and '.join(reasons)}; {'; '.join(remedies)}")
 
 
-def autostart_notes(guest: str, lacking: Lacking) -> tuple[str, ...]:
+def autostart_notes(guest: str, missing: Missing) -> tuple[str, ...]:
     """What keeps a guest from starting with the host: libvirt starts no network for it."""
     return tuple(
         f"{guest} starts with the host, and network {name}, which it needs, does not; set autostart: true with "
         f"virt_network (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
-        for name in sorted(lacking.by_hand)
+        for name in sorted(missing.no_autostart)
     )
 
 
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
 
 
-def _networks(lacking: Lacking) -> Problems:
-    for name, there in sorted(lacking.networks.items()):
+def _networks(missing: Missing) -> Problems:
+    for name, there in sorted(missing.networks.items()):
         if there:
             start = shlex.join(["virsh", "net-start", name])
             yield f"network {name} is not active", f"start it with virt_network (state: active) or `{start}`"
@@ -62,24 +66,24 @@ def _networks(lacking: Lacking) -> Problems:
             yield f"this host has no network {name}", "create the network with virt_network, or choose another"
 
 
-def _links(lacking: Lacking) -> Problems:
-    for name in sorted(lacking.links):
+def _links(missing: Missing) -> Problems:
+    for name in sorted(missing.links):
         remedy = "create the bridge with role corral.virt.bridge, or choose another for the interface"
         yield f"this host has no network device {name}", remedy
 
 
-def _files(needs: Needs, lacking: Lacking) -> Problems:
-    made = {template for template, variables in needs.templates.items() if variables not in lacking.paths}
-    for path in sorted(lacking.paths & (needs.files | (needs.templates.keys() - made))):
-        if path.endswith(UNMADE):
+def _files(needed: Prerequisites, missing: Missing) -> Problems:
+    made = {template for template, variables in needed.templates.items() if variables not in missing.paths}
+    for path in sorted(missing.paths & (needed.files | (needed.templates.keys() - made))):
+        if path.endswith(UNFINISHED_SUFFIX):
             remedy = "list its disks again with virt_domain to finish creating them, or remove the guest"
-            yield f"an interrupted run left {path[: -len(UNMADE)]} incomplete", remedy
+            yield f"an interrupted run left {path[: -len(UNFINISHED_SUFFIX)]} incomplete", remedy
         else:
             yield f"{path} does not exist", "put it there, or take it out of the guest's definition"
 
 
-def _volumes(lacking: Lacking) -> Problems:
-    for (pool, name), reason in sorted(lacking.volumes.items()):
+def _volumes(missing: Missing) -> Problems:
+    for (pool, name), reason in sorted(missing.volumes.items()):
         remedy = (
             f"create the volume, or start or refresh its pool (`{shlex.join(['virsh', 'pool-start', pool])}`, "
             f"`{shlex.join(['virsh', 'pool-refresh', pool])}`)"

@@ -12,10 +12,11 @@ guest that arrived. A guest is sent paused, so that at most one copy runs until 
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = [
@@ -33,11 +34,13 @@ __all__ = [
     "check_reconciled",
     "following",
     "foreseen",
+    "is_one_host",
     "judge",
     "outcome",
     "superseded",
     "task",
     "unsettled",
+    "without_copies",
 ]  # fmt: skip
 
 # where the guest is when nothing is left to be done; open: nobody may decide
@@ -208,6 +211,17 @@ def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest
     if not moving:
         return "none"
     return "here" if moving == dest else "elsewhere"
+
+
+def is_one_host(source: MigrationHost, dest: MigrationHost) -> bool:
+    """Whether both ends are one: machines that were copied can have the same UUID."""
+    return (source.uuid, source.name) == (dest.uuid, dest.name)
+
+
+def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
+    """The destination without the copies of a guest that an earlier run made there: they are in nobody's way."""
+    others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (guest, uuid)}
+    return dataclasses.replace(dest, guests=others)
 
 
 def judge(seen: Observation) -> Verdict:

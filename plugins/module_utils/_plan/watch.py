@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, DiskMove, Tuning
 from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action, ConvergencePolicy
 
-__all__ = ["Disks", "Watch"]
+__all__ = ["Disks", "Watch", "has_lagging_clock", "progress", "sent_bytes"]
 
 Disks = t.Mapping[str, tuple[int, int]]  # bytes copied and total bytes of each disk that is being copied
+
+_CLOCK_MS = 1000  # agents set the clock by the hardware clock, which knows whole seconds
 
 
 class Watch:
@@ -56,3 +58,36 @@ def _until_abort(actions: t.Sequence[Action]) -> list[Action]:
     """The actions up to and including an abort."""
     verbs = [action.verb for action in actions]
     return list(actions[: verbs.index("abort") + 1] if "abort" in verbs else actions)
+
+
+def progress(figures: t.Mapping[str, t.Any], disks: Disks) -> tuple[str, int, int, str] | None:
+    """What is shown of the figures of a query: phase, bytes done, bytes in total, details. Disks come before memory.
+
+    None while nothing is sent.
+    """
+    if not figures.get("memory_iteration") and figures.get("disk_total"):
+        each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]
+        details = ", ".join(each) if len(each) > 1 else ""
+        return "copying disks", figures["disk_processed"], figures["disk_total"], details
+    total = figures.get("memory_total", 0)
+    if not total:
+        return None
+    done = total - figures.get("memory_remaining", 0)
+    pause = f"expected downtime {figures['downtime']} ms" if figures.get("downtime") else ""
+    return f"memory, pass {figures.get('memory_iteration', 0) or 1}", done, total, pause
+
+
+def sent_bytes(moves: t.Iterable[DiskMove], disks: Disks, completed: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What was sent of a guest that has arrived: of each disk, of all of them, and with its memory.
+
+    All that had to be sent was, also where libvirt was too busy to tell, or the copy too fast to be seen.
+    """
+    least = {move.target: move.bytes_to_move for move in moves if move.how in COPIED}
+    sent = {target: max(size, disks.get(target, (0, 0))[0]) for target, size in least.items()}
+    disk_bytes = sum(sent.values())
+    return {"disks": sent, "disk_bytes": disk_bytes, "bytes_sent": disk_bytes + completed.get("memory_bytes", 0)}
+
+
+def has_lagging_clock(completed: t.Mapping[str, t.Any]) -> bool:
+    """Whether a guest that has arrived stood still for so long that its clock must be set."""
+    return bool(completed.get("downtime_ms", 0) > _CLOCK_MS)

@@ -13,12 +13,14 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic, Sighting
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, CORRAL, SEEN
 
-__all__ = ["is_kept", "macs", "nics", "read", "recorded", "sighted", "sightings"]
+__all__ = ["has_agent", "is_kept", "macs", "nics", "read", "recorded", "sighted", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
+
+_AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']"
 
 Element = ElementTree.Element
 
@@ -53,6 +55,11 @@ def recorded(root: Element) -> dict[str, t.Any]:
         "moving": None if moving is None else moving.text,
         "moving_from": None if moving is None else moving.get("from"),
     }
+
+
+def has_agent(root: Element) -> bool:
+    """Whether the agent of a running guest is connected."""
+    return root.find(_AGENT) is not None
 
 
 def is_kept(root: Element) -> bool:

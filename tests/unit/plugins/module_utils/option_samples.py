@@ -23,8 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 __all__ = [
-    "HERE", "NEWER", "OPTIONS", "PLACES", "PLAIN", "SCHEMA", "TABLES", "Unfit", "bases", "each", "furnished", "grafted", "samples",
-    "saying", "stored", "takes", "too_new", "understood", "whole_guest",
+    "HERE", "NEWER", "OPTIONS", "PLACES", "PLAIN", "SCHEMA", "TABLES", "Unfit", "bases", "each", "furnished", "grafted", "said_at",
+    "samples", "saying", "stored", "takes", "too_new", "understood", "whole_guest",
 ]  # fmt: skip
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")  # Debian: libvirt0; Fedora: libvirt-libs
@@ -173,13 +173,17 @@ def each(table: Table, where: str = "") -> t.Iterator[tuple[str, list[dict[str, 
 
 def too_new(options: t.Mapping[str, t.Any]) -> bool:
     """Whether this libvirt is too old for something that is said."""
-    for place, value, version in NEWER:
-        found: t.Any = options
-        for step in place:
-            found = found.get(step) if isinstance(found, dict) else None
-        if version > HERE and found is not None and value in (None, found):
-            return True
-    return False
+    newer = [(place, value) for place, value, version in NEWER if version > HERE]
+    return any(value in (None, found) for place, value in newer for found in said_at(options, place))
+
+
+def said_at(options: t.Any, place: Place) -> list[t.Any]:
+    """Everything that is said at a place: of a list, in each of its entries."""
+    if isinstance(options, list):
+        return [found for entry in options for found in said_at(entry, place)]
+    if not place:
+        return [] if options is None else [options]
+    return said_at(options.get(place[0]), place[1:]) if isinstance(options, dict) else []
 
 
 def saying(table: Table, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

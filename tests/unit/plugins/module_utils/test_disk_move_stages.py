@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     ImportedImage,
     IsTakenThere,
     SeenDisk,
+    TakenBackFacts,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
@@ -93,6 +94,28 @@ HERE = FindFileHere(PATH)
 )
 def test_what_is_looked_at(looked: DiskMoveFacts, dialogue: Dialogue, expected: MigratingDisk) -> None:
     assert stages.disk(told(stages.disk, looked, dialogue)) == SeenDisk(expected)
+
+
+OTHER = "/images/b.qcow2"
+
+
+@pytest.mark.parametrize(
+    ("disks", "dialogue", "expected"),
+    [
+        ([], [], ()),
+        ([disk(fixed=True), disk(shareable=True), disk(path="/dev/vg/a")], [], ()),
+        ([disk()], [ALONE], ()),
+        ([disk()], [SHARED, (FindRelabelling(), ())], ()),
+        ([disk()], [SHARED, (FindRelabelling(), ("a",))], (PATH,)),
+        (
+            [disk(), disk(path=OTHER)],
+            [ALONE, (FindSharedFilesystem(OTHER), "nfs"), (FindRelabelling(), ("a",))],
+            (OTHER,),
+        ),
+    ],
+)
+def test_what_libvirt_takes_back(disks: list[MigratingDisk], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
+    assert stages.taken_back(told(stages.taken_back, TakenBackFacts(tuple(disks)), dialogue)) == expected
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:

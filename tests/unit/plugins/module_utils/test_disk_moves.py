@@ -12,8 +12,11 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import Poo
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
     MigratingDisk,
     VolumeFile,
+    as_requested,
     plan_move,
     plan_moves,
+    relabelling,
+    unknown_disks,
 )
 
 IMAGES = "/var/lib/libvirt/images"
@@ -169,3 +172,47 @@ def test_a_file_that_the_source_would_take_back_is_refused() -> None:
         plan_move(taken, active=True)
     assert plan_move(taken, active=False).how == "shared"
     assert plan_move(dataclasses.replace(taken, fixed=True), active=True).how == "shared"
+
+
+VDA: dict[str, t.Any] = {"target": "vda", "name": "system", "source": "/a"}
+
+
+@pytest.mark.parametrize(
+    ("disk_storage", "mode", "unknown"),
+    [
+        ({}, "auto", set()),
+        ({"vda": "shared"}, "shared", set()),
+        ({"system": "full"}, "full", set()),
+        ({"system": "full", "vda": "delta"}, "delta", set()),
+        ({"vdb": "full", "seed": "full"}, "auto", {"vdb", "seed"}),
+    ],
+)
+def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: str, unknown: set[str]) -> None:
+    items = [VDA, {"target": "sda", "name": "seed"}]
+    params = {"storage": "auto", "disk_storage": disk_storage}
+    [disk] = as_requested(items, params, assumed=True)
+    assert disk == MigratingDisk("vda", "/a", mode, assumed=True)
+    assert unknown_disks(items, params) == unknown
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"readonly": True}, {"fixed": True}),
+        ({"shareable": True}, {"shareable": True}),
+        ({"cache": "none"}, {"cache": "none"}),
+    ],
+)
+def test_what_a_definition_says_of_a_disk(more: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
+    params = {"storage": "full", "disk_storage": {}}
+    assert as_requested([{**VDA, **more}], params, assumed=False) == [MigratingDisk("vda", "/a", "full", **expected)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "selinux", "verbs"),
+    [(False, False, []), (True, False, ["owner"]), (False, True, ["SELinux"]), (True, True, ["owner", "SELinux"])],
+)
+def test_what_a_libvirt_does_to_disks(owner: bool, selinux: bool, verbs: list[str]) -> None:
+    found = relabelling(owner=owner, selinux=selinux)
+    assert len(found) == len(verbs)
+    assert all(verb in text for verb, text in zip(verbs, found))

@@ -493,7 +493,7 @@ def test_several_disks_are_one_plan() -> None:
     ]
     assert [item.name for item in plan.disks or ()] == ["system", "data", "iso"]
     assert plan.making == (SYSTEM,) and plan.left == ("/images/gone.qcow2",)
-    assert [item.fields.get("source") for item in plan.unmade()] == [SYSTEM + ".making", None, None]
+    assert [item.fields.get("source") for item in plan.unfinished()] == [SYSTEM + ".making", None, None]
     assert plan.remember(of) == {"making": ("/images/gone.qcow2",), "volumes": (SYSTEM,)}
 
 
@@ -505,7 +505,7 @@ def test_only_news_is_remembered() -> None:
 
 def test_a_seed_is_no_disk_that_keeps_a_guest_from_starting() -> None:
     seed = Disk("seed", fields={"source": "/images/web1-seed.iso"})
-    assert disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unmade() == (seed,)
+    assert disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unfinished() == (seed,)
 
 
 def test_what_is_known_comes_from_definition_and_record() -> None:

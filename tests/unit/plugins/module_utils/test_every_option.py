@@ -48,6 +48,22 @@ def converges(options: Fields, base: str) -> bool:
     return True
 
 
+@pytest.mark.parametrize(
+    ("options", "place", "expected"),
+    [
+        ({"watchdog": {"model": "itco"}}, ("watchdog", "model"), ["itco"]),
+        ({"watchdog": None}, ("watchdog", "model"), []),
+        ({"watchdog": {"model": None}}, ("watchdog", "model"), []),
+        ({"disks": [{"name": "a", "io": "x"}, {"name": "b"}, {"name": "c", "io": "y"}]}, ("disks", "io"), ["x", "y"]),
+        ({"disks": [{"network": {"hosts": [{"name": "h"}]}}]}, ("disks", "network", "hosts", "name"), ["h"]),
+        ({"tags": ["a", "b"]}, ("tags",), ["a", "b"]),
+        ({"disks": []}, ("disks", "io"), []),
+    ],
+)
+def test_what_is_said_at_a_place(options: dict[str, t.Any], place: tuple[str, ...], expected: list[t.Any]) -> None:
+    assert option_samples.said_at(options, place) == expected
+
+
 def sayings(name: str, *, alone: bool) -> list[Fields]:
     """Options of a guest with each value of one of them; with what that needs beside it, or alone."""
     table, fields = EACH[name]

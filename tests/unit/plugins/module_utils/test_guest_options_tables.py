@@ -16,7 +16,7 @@ MOST = 4096
 
 
 def kin(**params: t.Any) -> list[str]:
-    return guest_options.kin_problems({"name": "web1", **params})
+    return guest_options.origin_problems({"name": "web1", **params})
 
 
 def conflicts(stop_on_reboot: bool | None = None, **fields: t.Any) -> list[str]:

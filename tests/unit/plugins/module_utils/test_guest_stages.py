@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, opened
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -41,7 +41,7 @@ class Host:
     def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = (), lost: t.Collection[str] = ()) -> None:
         self.known, self.kept, self.lost = {one.name: one for one in guests}, kept, lost
         self.asked: set[str] = set()
-        self.needs: list[Needs] = []
+        self.needed: list[Prerequisites] = []
 
     def find(self, name: str) -> FoundGuest | None:
         self.asked.add("find")
@@ -63,10 +63,10 @@ class Host:
         self.asked.add("links")
         return {"br0"}, {"default"}
 
-    def lacking(self, needs: Needs) -> Lacking:
-        self.asked.add("lacking")
-        self.needs.append(needs)
-        return Lacking(by_hand=needs.networks)
+    def missing(self, needed: Prerequisites) -> Missing:
+        self.asked.add("missing")
+        self.needed.append(needed)
+        return Missing(no_autostart=needed.networks)
 
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
@@ -145,18 +145,18 @@ def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
 def test_a_new_guest() -> None:
     host = Host()
     plan = planned(host, vcpus=1, memory="512MiB", state="running")
-    assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "lacking"}
+    assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "missing"}
     assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
     assert plan.uuid == UUID
 
 
 @pytest.mark.parametrize("state", ["running", "present"])
-def test_what_is_lacking_is_asked_once(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_asked_once(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host, nic = Host(there()), {"name": "eth0", "type": "network", "network": "default"}
     plan = planned(host, state=state, autostart=True, interfaces=[nic])
-    assert [needs.networks for needs in host.needs] == [{"default"}]
+    assert [needed.networks for needed in host.needed] == [{"default"}]
     assert [note for note in plan.notes if "network default, which it needs, does not" in note]
-    monkeypatch.setattr(opened, "needs", lambda _xml: pytest.fail("read in vain"))
+    monkeypatch.setattr(guest, "prerequisites", lambda _xml: pytest.fail("read in vain"))
     assert not planned(Host(there(autostart=True)), autostart=True).steps
 
 

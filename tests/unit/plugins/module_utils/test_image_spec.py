@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front.image import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds, FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
@@ -19,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
-from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import refuse_bypass, spec
+from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import is_same_server, refuse_bypass, spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
 HEX = "ab" * 32
@@ -306,3 +307,31 @@ def test_an_address_that_cannot_be_read_keeps_its_secret() -> None:
     assert str(image_checks.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
     assert "secret" not in str(image_checks.unread("https://me:secret@there/x", "404"))
     assert not isinstance(image_checks.unread("x", ""), NotFound)
+
+
+@pytest.mark.parametrize(
+    ("location", "url", "same"),
+    [
+        ("https://there/SUMS", "https://there/debian-12.qcow2", True),
+        ("https://there:8443/SUMS", "https://there/debian-12.qcow2", False),
+        ("http://there/SUMS", "https://there/debian-12.qcow2", False),
+        ("https://elsewhere/SUMS", "https://there/debian-12.qcow2", False),
+        ("https://there/SUMS", None, False),
+    ],
+)
+def test_only_the_server_of_the_url_is_told_who_the_user_is(location: str, url: str | None, same: bool) -> None:
+    assert is_same_server(location, url) is same
+
+
+@pytest.mark.parametrize(
+    ("place", "taken_bytes", "most_bytes"),
+    [
+        (FreeSpace(1000, 500, 100), 0, 300),
+        (FreeSpace(1000, 350, 100), 0, 250),
+        (FreeSpace(1000, 350, 100), 40, 290),
+        (FreeSpace(1000, 350, 100), 90, 300),
+        (FreeSpace(1000, 50, 100), 0, 0),
+    ],
+)
+def test_how_large_an_image_may_become(place: FreeSpace, taken_bytes: int, most_bytes: int) -> None:
+    assert Bounds("a.qcow2", 300).most_bytes(place, taken_bytes=taken_bytes) == most_bytes

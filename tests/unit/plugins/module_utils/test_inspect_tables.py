@@ -93,3 +93,27 @@ def test_when_a_list_of_checksums_proves_something(
 ) -> None:
     result = inspect.doubt(sums, origin, signed=signed, certified=certified)
     assert doubt in result and bool(result) == bool(doubt)
+
+
+@pytest.mark.parametrize(
+    ("info", "files"),
+    [
+        ({}, []),
+        ({"filename": "/a"}, ["/a"]),
+        (
+            {"filename": "/a", "backing-filename": "b", "full-backing-filename": "/b"},
+            ["b", "/b", "/a"],
+        ),
+        ({"filename": "/a", "format-specific": {"data": {"data-file": "/d"}}}, ["/a", "/d"]),
+        (
+            {"filename": "/a", "format-specific": {"data": {"extents": [{"filename": "/e"}, {"filename": "/f"}]}}},
+            ["/a", "/e", "/f"],
+        ),
+        (
+            {"filename": "/a", "children": [{"info": {"filename": "/c", "children": [{"info": {"filename": "/d"}}]}}]},
+            ["/a", "/c", "/d"],
+        ),
+    ],
+)
+def test_every_file_of_an_image_is_known(info: dict[str, t.Any], files: list[str]) -> None:
+    assert inspect.files_read(info) == files

@@ -25,9 +25,11 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     MigrateStep,
     aborting,
     finish,
+    finishing,
     may_switch,
     migrate_flags,
     remedy,
+    starts_with_host,
     steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
@@ -215,6 +217,30 @@ def test_what_remains_after_the_arrival() -> None:
     assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
     assert [step.verb for step in finish(move(), [])] == ["forget"]
     assert all(step.move.guest == "web1" for step in finish(move(autostart=True), ["/a"], resume=True, define=True))
+
+
+@pytest.mark.parametrize(
+    ("action", "first"),
+    [("resume_dest", ["resumeondest"]), ("finish_dest", ["defineondest"]), ("clean_source", []), ("done", [])],
+)
+def test_what_remains_of_an_interrupted_run(action: str, first: list[str]) -> None:
+    assert [step.verb for step in finishing(move(), ["/a"], action)] == [*first, "removedisk", "forget"]
+
+
+@pytest.mark.parametrize(
+    ("autostart", "recorded", "starts"),
+    [
+        (False, {}, False),
+        (True, {}, True),
+        (False, {"moving": "hyper2", "moving_autostart": "yes"}, True),
+        (False, {"moving": "hyper2", "moving_autostart": ""}, False),
+        (False, {"moving": "", "moving_autostart": "yes"}, False),
+    ],
+)
+def test_a_guest_that_was_held_back_starts_with_its_host(
+    autostart: bool, recorded: dict[str, str], starts: bool
+) -> None:
+    assert starts_with_host(recorded, autostart=autostart) is starts
 
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:

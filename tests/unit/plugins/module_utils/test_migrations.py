@@ -17,7 +17,7 @@ def params(*guests: dict[str, t.Any], at_once: int = 2, **options: t.Any) -> dic
 
 
 def test_what_a_guest_says_goes_before_the_options_of_all() -> None:
-    first, second = migrations.wishes(
+    first, second = migrations.requested(
         params(
             {"name": "web1", "dest": "hyper2"},
             {"name": "db1", "dest": "hyper3", "bandwidth": "9"},
@@ -33,7 +33,7 @@ def test_the_problems_of_all_are_told_at_once() -> None:
     guests = {"name": "web1"}, {"name": "a/b", "dest": "hyper2"}, {"name": "web1", "dest": "hyper2", "speed": 1}
     wrong = params(*guests, at_once=0, timeout=0)
     with pytest.raises(BadInput, match="web1: missing") as caught:
-        migrations.wishes(wrong)
+        migrations.requested(wrong)
     result = " | ".join(caught.value.problems)
     for part in ("web1: missing required arguments: dest", "a/b: name: ", "a/b: timeout: must be at least 1", "speed"):
         assert part in result
@@ -47,15 +47,15 @@ def test_never_more_at_once_and_all_in_order(at_once: int) -> None:
     begun: list[str] = []
     lock, active, most = threading.Lock(), [0], [0]
 
-    def move(wish: migrations.Wish) -> dict[str, t.Any]:
+    def move(params: migrations.MigrateParams) -> dict[str, t.Any]:
         with lock:
-            begun.append(wish["name"])
+            begun.append(params["name"])
             active[0] += 1
             most[0] = max(most[0], active[0])
         together.wait(timeout=20)
         with lock:
             active[0] -= 1
-        return {"name": wish["name"], "changed": True, "steps": [f"moved {wish['name']}"]}
+        return {"name": params["name"], "changed": True, "steps": [f"moved {params['name']}"]}
 
     names = [f"web{number}" for number in range(6)]
     results = migrations.each([{"name": name, "dest": "hyper2"} for name in names], at_once, move)
@@ -65,10 +65,10 @@ def test_never_more_at_once_and_all_in_order(at_once: int) -> None:
 
 
 def test_one_that_fails_stops_no_other() -> None:
-    def move(wish: migrations.Wish) -> dict[str, t.Any]:
-        if wish["name"] == "db1":
+    def move(params: migrations.MigrateParams) -> dict[str, t.Any]:
+        if params["name"] == "db1":
             raise Failed("cannot migrate db1: no room", ["made its disk"])
-        return {"name": wish["name"], "changed": False, "steps": [], "diff": {"before": {}, "after": {}}}
+        return {"name": params["name"], "changed": False, "steps": [], "diff": {"before": {}, "after": {}}}
 
     results = migrations.each([{"name": name, "dest": "hyper2"} for name in ("web1", "db1", "web2")], 2, move)
     result = migrations.summary(results)

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._files.local import bridge_calls
 from ansible_collections.corral.virt.plugins.module_utils._model.nwfilter import NetworkFilter
-from ansible_collections.corral.virt.plugins.module_utils._plan.nwfilter import problems
+from ansible_collections.corral.virt.plugins.module_utils._plan.nwfilter import CALLS, problems
 from ansible_collections.corral.virt.plugins.module_utils._xml import nwfilter
 
 # As libvirt 9.0 shows them: one that comes with it, and one of a user.
@@ -99,7 +99,7 @@ def test_a_filter_is_read() -> None:
 
 
 def test_what_the_kernel_shows_to_packet_filters(tmp_path: Path) -> None:
-    assert bridge_calls(str(tmp_path / "absent")) == {}
+    assert bridge_calls(CALLS, str(tmp_path / "absent")) == {}
     (tmp_path / "bridge-nf-call-iptables").write_text("1\n")
     (tmp_path / "bridge-nf-call-ip6tables").write_text("0\n")
-    assert bridge_calls(str(tmp_path)) == {"bridge-nf-call-iptables": True, "bridge-nf-call-ip6tables": False}
+    assert bridge_calls(CALLS, str(tmp_path)) == {"bridge-nf-call-iptables": True, "bridge-nf-call-ip6tables": False}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import present
+from ansible_collections.corral.virt.plugins.module_utils._files import missing
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, pools
 from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -199,7 +199,7 @@ def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:
         ("/file", "/file"),
         ("/lost/a", "/lost"),
     ):
-        assert present.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
+        assert missing.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

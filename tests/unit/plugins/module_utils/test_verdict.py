@@ -8,7 +8,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import Reconcile, aborting, clearing
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, judge
@@ -468,3 +468,23 @@ def test_what_moves_there_is_cleared_away_unless_its_run_does() -> None:
         str(Reconcile(move)) == "resolve the interrupted migration of web1 to hyper2"
         and Reconcile(move).verb == "reconcile"
     )
+
+
+def host(name: str, uuid: str, **guests: tuple[str, str]) -> MigrationHost:
+    return MigrationHost(name, uuid, "x86_64", 9000000, 7002000, 1, "<cpu/>", (), ("kvm",), guests)
+
+
+@pytest.mark.parametrize(
+    ("dest", "one"), [(("h1", "1"), True), (("h2", "1"), False), (("h1", "2"), False), (("h2", "2"), False)]
+)
+def test_a_host_is_known_by_its_name_and_its_uuid(dest: tuple[str, str], one: bool) -> None:
+    assert verdicts.is_one_host(host("h1", "1"), host(*dest)) is one
+
+
+def test_only_the_copies_of_the_guest_itself_are_in_nobodys_way() -> None:
+    web2 = ("u1", "running")
+    assert verdicts.without_copies(host("h1", "1", web1=("u1", "paused"), web2=web2), "web1", "u1").guests == {
+        "web2": web2
+    }
+    other = host("h1", "1", web1=("u2", "running"))
+    assert verdicts.without_copies(other, "web1", "u1") == other

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.watch import Watch
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, DELTA, FULL, DiskMove, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._plan.watch import (
+    Watch,
+    has_lagging_clock,
+    progress,
+    sent_bytes,
+)
 
 
 def test_figures_are_the_highest_that_were_seen() -> None:
@@ -94,3 +101,43 @@ def test_it_counts_as_stalled_only_while_the_destination_answers(answers: bool, 
         for action in watch.tick(second, {"memory_iteration": 1, "data_processed": 7}, {}, broken="", answers=answers)
     ]
     assert ("abort" in verbs) == ends
+
+
+DISKS = {"disk_processed": 5, "disk_total": 10}
+MEMORY = {"memory_total": 100, "memory_remaining": 30}
+
+
+@pytest.mark.parametrize(
+    ("figures", "disks", "expected"),
+    [
+        ({}, {}, None),
+        ({"memory_remaining": 30}, {}, None),
+        (DISKS, {}, ("copying disks", 5, 10, "")),
+        (DISKS, {"vda": (5, 10)}, ("copying disks", 5, 10, "")),
+        (DISKS, {"vda": (1, 3), "vdb": (4, 4), "vdc": (0, 0)}, ("copying disks", 5, 10, "vda 33 %, vdb 100 %")),
+        (MEMORY, {}, ("memory, pass 1", 70, 100, "")),
+        ({**MEMORY, **DISKS, "memory_iteration": 3}, {}, ("memory, pass 3", 70, 100, "")),
+        ({"memory_total": 100, "downtime": 250}, {}, ("memory, pass 1", 100, 100, "expected downtime 250 ms")),
+    ],
+)
+def test_what_is_shown(
+    figures: dict[str, t.Any], disks: dict[str, tuple[int, int]], expected: tuple[str, int, int, str] | None
+) -> None:
+    assert progress(figures, disks) == expected
+
+
+def test_what_was_sent() -> None:
+    moves = [
+        DiskMove(target, "/a", how, "", bytes_to_move=10)
+        for target, how in (("vda", FULL), ("vdb", DELTA), ("sda", COPY))
+    ]
+    sent = sent_bytes(moves, {"vda": (12, 12), "vdb": (3, 12)}, {"memory_bytes": 100})
+    assert sent == {"disks": {"vda": 12, "vdb": 10}, "disk_bytes": 22, "bytes_sent": 122}
+    assert sent_bytes([], {}, {}) == {"disks": {}, "disk_bytes": 0, "bytes_sent": 0}
+
+
+@pytest.mark.parametrize(
+    ("completed", "lags"), [({}, False), ({"downtime_ms": 1000}, False), ({"downtime_ms": 1001}, True)]
+)
+def test_a_clock_that_stood_still(completed: dict[str, int], lags: bool) -> None:
+    assert has_lagging_clock(completed) is lags

@@ -64,7 +64,7 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
 def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
     """The table says which; they are those that virt_domain has."""
     output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.declared}
-    assert set(_actions.told()) == output & set(GUEST_OPTIONS)
+    assert set(_actions.domain_arguments()) == output & set(GUEST_OPTIONS)
 
 
 def test_what_others_call_an_argument_leads_to_one() -> None:
@@ -346,6 +346,29 @@ def test_what_domain_says_of_a_guest_wins() -> None:
     }
     options = guest_options(asked, "create", {"domain": {"memory": {"current": "2GiB"}, "vcpus": 4}})
     assert options == {"vcpus": 4, "memory": {"maximum": "2GiB", "current": "2GiB"}}
+
+
+def test_options_of_a_migration() -> None:
+    """What is in `options` replaces what is said beside it, dictionaries as a whole."""
+    asked = {
+        "arguments": {
+            "guest": "web1",
+            "to": "h2",
+            "virt_group": "hyper",
+            "gone": ["h9"],
+            "bandwidth": 50,
+            "storage": "full",
+            "disk_storage": {"vda": "shared"},
+            "options": {"timeout": 600, "storage": "auto", "disk_storage": {"vdb": "delta"}},
+        },
+        "withheld": [],
+    }
+    assert guest_options(asked, "migrate", {}) == {
+        "bandwidth": 50,
+        "timeout": 600,
+        "storage": "auto",
+        "disk_storage": {"vdb": "delta"},
+    }
 
 
 def test_a_value_that_cannot_be_converted_is_none() -> None:

@@ -12,18 +12,18 @@ import os
 import socket
 import typing as t
 
-__all__ = ["is_hooked", "missing", "missing_links", "obstacle"]
+__all__ = ["has_hook", "missing_links", "missing_paths", "obstacle"]
 
 _HOOKS = "/etc/libvirt/hooks"
 
 
-def is_hooked() -> bool:
+def has_hook() -> bool:
     """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
     scripts = [f"{_HOOKS}/qemu", *glob.glob(f"{_HOOKS}/qemu.d/*")]
     return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
 
 
-def missing(paths: t.Iterable[str]) -> frozenset[str]:
+def missing_paths(paths: t.Iterable[str]) -> frozenset[str]:
     """Those that are known to lead to nothing. Of what may not be seen nobody knows."""
     return frozenset(path for path in paths if os.path.isabs(path) and _is_missing(path))
 

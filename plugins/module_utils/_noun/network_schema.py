@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A virtual network in the words of its options."""
+"""The schema of a virtual network."""
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._noun.words import Words
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK as TABLE
 
-__all__ = ["NETWORK_WORDS"]
+__all__ = ["NETWORK_SCHEMA"]
 
-NETWORK_WORDS = Words(
+NETWORK_SCHEMA = Schema(
     kind="network",
     table=TABLE,
     states=("active", "present", "inactive", "absent"),

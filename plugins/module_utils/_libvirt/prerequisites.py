@@ -10,16 +10,16 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["by_hand", "inactive", "lost"]
+__all__ = ["inactive_networks", "missing_volumes", "networks_without_autostart"]
 
 
-def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
+def inactive_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
     """Those of these networks that are not active, each with whether there is one."""
     there, off = _named(connection, 0), _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_INACTIVE)
     return {name: name in there for name in networks if name in off or name not in there}
 
 
-def by_hand(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+def networks_without_autostart(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
     """Those of these networks that do not start with the host."""
     return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_NO_AUTOSTART).intersection(networks)
 
@@ -30,7 +30,7 @@ def _named(connection: Connection, flags: int) -> frozenset[str]:
         return frozenset(network.name() for network in connection.listAllNetworks(flags))
 
 
-def lost(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Those of these volumes (pool, name) that libvirt does not find, each with what it says."""
     found: dict[tuple[str, str], str] = {}
     gone = (libvirt.VIR_ERR_NO_STORAGE_POOL, libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_OPERATION_INVALID)

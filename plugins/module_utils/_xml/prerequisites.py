@@ -2,22 +2,22 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What libvirt opens on the host for a guest. With the standard library alone, as little travels to start guests."""
+"""What must be on the host before a guest can start. With the standard library alone, as little travels for that."""
 
 from __future__ import annotations
 
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Prerequisites
 
-__all__ = ["needs"]
+__all__ = ["prerequisites"]
 
 _BOOTED = ("os/kernel", "os/initrd", "os/dtb", "os/loader")
 _PLUGGED = ("bridge", "direct")  # into a network device of the host
 
 
-def needs(xml: str) -> Needs:
+def prerequisites(xml: str) -> Prerequisites:
     """Of a guest, or of one device of it. Not the file of an NVDIMM: QEMU makes one that is missing."""
     root = ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)
     disks = [one for disk in root.iter("disk") for one in disk.findall("source") if not _is_optional(one)]
@@ -25,7 +25,7 @@ def needs(xml: str) -> Needs:
     files = [*(root.findtext(place) for place in _BOOTED), *(one.get("file") for one in root.iter("rom"))]
     files += [one.get("dir") for one in root.iterfind("devices/filesystem/source")]
     files += [one.get("file") or one.get("dev") for one in disks]
-    return Needs(
+    return Prerequisites(
         networks=_named(one.get("network") for kind, one in nics if kind == "network"),
         links=_named(one.get("bridge") or one.get("dev") for kind, one in nics if kind in _PLUGGED),
         files=_named(files),

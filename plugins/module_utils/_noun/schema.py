@@ -10,11 +10,11 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
 
-__all__ = ["Words"]
+__all__ = ["Schema"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Words:
+class Schema:
     """Its kind, its fields, and the options that say them."""
 
     kind: str  # in steps and messages

@@ -2,23 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What libvirt opens on the host for a guest that starts, or for a device that a running one gets."""
+"""What must be on the host before a guest can start, or get a device: libvirt opens it."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
 
-__all__ = ["UNMADE", "Lacking", "Needs"]
+__all__ = ["UNFINISHED_SUFFIX", "Missing", "Prerequisites"]
 
 # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
-UNMADE = ".making"
+UNFINISHED_SUFFIX = ".making"  # of a disk's path in the definition, until the disk is made
 
 Volume = tuple[str, str]  # pool and name
 
 
 @dataclasses.dataclass(frozen=True)
-class Needs:
+class Prerequisites:
     """Named by the definition of a guest, or by devices."""
 
     networks: frozenset[str] = frozenset()
@@ -27,8 +27,8 @@ class Needs:
     volumes: frozenset[Volume] = frozenset()
     templates: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of UEFI variables -> where these are
 
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(
+    def __or__(self, other: Prerequisites) -> Prerequisites:
+        return Prerequisites(
             self.networks | other.networks,
             self.links | other.links,
             self.files | other.files,
@@ -43,11 +43,11 @@ class Needs:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lacking:
-    """What of it the host is known not to have."""
+class Missing:
+    """Prerequisites that the host is known not to have."""
 
     networks: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)  # whether it is there, and only not active
-    by_hand: frozenset[str] = frozenset()  # networks that are there, and do not start with the host
+    no_autostart: frozenset[str] = frozenset()  # networks that are there, and do not start with the host
     links: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
     volumes: t.Mapping[Volume, str] = dataclasses.field(default_factory=dict)  # why libvirt does not find it

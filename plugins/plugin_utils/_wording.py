@@ -1,0 +1,16 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Words in a sentence."""
+
+from __future__ import annotations
+
+import typing as t
+
+__all__ = ["enumerated"]
+
+
+def enumerated(words: t.Sequence[str]) -> str:
+    """`h1`, `h1 and h2`, `h1, h2 and h3`."""
+    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
