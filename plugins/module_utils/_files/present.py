@@ -17,9 +17,9 @@ __all__ = ["is_hooked", "missing", "missing_links", "obstacle"]
 _HOOKS = "/etc/libvirt/hooks"
 
 
-def is_hooked() -> bool:
+def is_hooked(of: str = "qemu") -> bool:
     """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
-    scripts = [f"{_HOOKS}/qemu", *glob.glob(f"{_HOOKS}/qemu.d/*")]
+    scripts = [f"{_HOOKS}/{of}", *glob.glob(f"{_HOOKS}/{of}.d/*")]
     return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
 
 

@@ -64,6 +64,6 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
 
 def _opened(connection: t.Any, found: Power | None) -> tuple[Needs, Lacking]:
     """What libvirt opens for a guest that starts, and what of that there is not."""
-    xml = doers.definition(connection, found.uuid) if found else None
-    needs = opened.needs(xml) if xml else Needs()
+    xml, restored = doers.definition(connection, found.uuid) if found else ("", False)
+    needs = opened.needs(xml, restored=restored) if xml else Needs()
     return needs, lacking.lacking(connection, needs)

@@ -150,18 +150,25 @@ def _check_opened(
     """
     plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
     starts = any(isinstance(step, Start) for step in result.steps)
-    saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
-    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts and not saved else ())]
+    saved = host.saved_xml(found.uuid) if starts and found and not found.active else None
+    documents = [definition.stored.xml] if starts and saved is None else []
+    opens = [*map(_plug_needs, plugged), *map(opened.needs, documents)]
+    opens += [opened.needs(saved, restored=True)] if saved else []
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
-    needs = start.needed(map(opened.needs, documents), made=made)
+    needs = start.needed(opens, made=made)
     lacking = host.lacking(needs) if needs != Needs() else Lacking()
     start.check("start" if starts else "change", definition.wanted.name, needs, lacking)
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
     networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if (saved or not starts) and networks != Needs():
+    if (saved is not None or not starts) and networks != Needs():
         lacking = host.lacking(networks)
     return start.autostart_notes(definition.wanted.name, lacking)
+
+
+def _plug_needs(step: steps.Attach | steps.UpdateDevice) -> Needs:
+    needs = opened.needs(step.xml)
+    return start.of_update(needs, step.fields) if isinstance(step, steps.UpdateDevice) else needs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,16 +13,29 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE, Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._model.start import UNMADE, Lacking, Needs, Uplink
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
-__all__ = ["autostart_notes", "check", "check_steps", "needed"]
+__all__ = ["autostart_notes", "check", "check_steps", "needed", "of_update"]
 
 
 def needed(needs: t.Iterable[Needs], *, made: t.Collection[str] = ()) -> Needs:
     """All that is needed, but for files that are made before."""
     every = functools.reduce(operator.or_, needs, Needs())
-    return dataclasses.replace(every, files=every.files.difference(made))
+    images = frozenset(image for image in every.images if image.place not in made)
+    return dataclasses.replace(every, files=every.files.difference(made), images=images)
+
+
+def of_update(needs: Needs, fields: str) -> Needs:
+    """What the change of a device of a running guest needs: an interface stays where it is plugged in unless that
+    changes.
+    """
+    if not all(field.startswith(_IN_PLACE) for field in fields.split(", ")):
+        return needs
+    return dataclasses.replace(needs, links=frozenset(), lower=frozenset(), plugged=frozenset())
+
+
+_IN_PLACE = ("link", "filterref.", "bandwidth")
 
 
 def check_steps(
@@ -35,19 +48,46 @@ def check_steps(
 
 def check(verb: str, guest: str, needs: Needs, lacking: Lacking) -> None:
     """Raise NotFound with all that the host lacks, and what mends it."""
-    problems = [*_networks(lacking), *_links(lacking), *_files(needs, lacking), *_volumes(lacking)]
+    problems = [
+        *_networks(lacking),
+        *_uplinks(lacking),
+        *_links(needs, lacking),
+        *_filters(lacking),
+        *_files(needs, lacking),
+        *_named(lacking),
+        *_volumes(lacking),
+        *_devices(lacking),
+    ]
     if problems:
         reasons, remedies = (dict.fromkeys(texts) for texts in zip(*problems))
-        raise NotFound(f"cannot {verb} {guest}: {', and '.join(reasons)}; {'; '.join(remedies)}")
+        image = " from its managed save image" if needs.restored else ""
+        told = [*remedies, *([_of_saved(guest)] if needs.restored else [])]
+        raise NotFound(f"cannot {verb} {guest}{image}: {', and '.join(reasons)}; {'; '.join(told)}")
+
+
+def _of_saved(guest: str) -> str:
+    """What else mends a start: the guest's definition does not count."""
+    edit, discard = (shlex.join(["virsh", verb, guest]) for verb in ("managedsave-edit", "managedsave-remove"))
+    return f"`{edit}` changes what the image needs, `{discard}` discards it and what the guest was doing"
 
 
 def autostart_notes(guest: str, lacking: Lacking) -> tuple[str, ...]:
     """What keeps a guest from starting with the host: libvirt starts no network for it."""
     return tuple(
-        f"{guest} starts with the host, and network {name}, which it needs, does not; set autostart: true with "
-        f"virt_network (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
+        f"{guest} starts with the host, and network {name}, which it needs, does not; {_lasting(name, lacking)}"
         for name in sorted(lacking.by_hand)
     )
+
+
+def _lasting(name: str, lacking: Lacking) -> str:
+    """How a network comes to start with the host: libvirt refuses that of a transient one."""
+    asked = "set autostart: true with virt_network"
+    if name not in lacking.transient:
+        return f"{asked} (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
+    document = shlex.quote(f"{name}.xml")
+    dump = f"{shlex.join(['virsh', 'net-dumpxml', name])} > {document}"
+    then = f"virsh net-define {document}`, and `{shlex.join(['virsh', 'net-autostart', name])}"
+    return f"it is transient: define it with virt_network and autostart: true (or `{dump}`, `{then}`)"
 
 
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
@@ -62,10 +102,38 @@ def _networks(lacking: Lacking) -> Problems:
             yield f"this host has no network {name}", "create the network with virt_network, or choose another"
 
 
-def _links(lacking: Lacking) -> Problems:
-    for name in sorted(lacking.links):
-        remedy = "create the bridge with role corral.virt.bridge, or choose another for the interface"
-        yield f"this host has no network device {name}", remedy
+def _uplinks(lacking: Lacking) -> Problems:
+    """Devices that an active network needs."""
+    for name, uplink in sorted(lacking.uplinks.items()):
+        if uplink.bridge in lacking.links:
+            yield f"network {name} has no bridge {uplink.bridge} on this host", _bridge_remedy(name, uplink)
+        elif uplink.interfaces and lacking.links.issuperset(uplink.interfaces):
+            remedy = f"connect or create one, or name one that exists in interfaces of network {name} with virt_network"
+            yield f"network {name} has no network device {' or '.join(uplink.interfaces)} on this host", remedy
+
+
+def _bridge_remedy(name: str, uplink: Uplink) -> str:
+    if uplink.is_own:
+        kept, stop, start = (shlex.join(["virsh", verb, name]) for verb in ("net-dumpxml", "net-destroy", "net-start"))
+        return (
+            f"restart the network with virt_network (state: inactive, then active), or with `{stop}` and `{start}` (of "
+            f"a transient one, keep the output of `{kept}` before)"
+        )
+    return f"create the bridge with role corral.virt.bridge, or name another in network {name} with virt_network"
+
+
+def _links(needs: Needs, lacking: Lacking) -> Problems:
+    for name in sorted(lacking.links & needs.links):
+        makes = "create the bridge with role corral.virt.bridge"
+        if name in needs.lower:
+            makes = "connect or create it (`ip -brief link` lists what there is)"
+        yield f"this host has no network device {name}", f"{makes}, or choose another for the interface"
+
+
+def _filters(lacking: Lacking) -> Problems:
+    for name in sorted(lacking.filters):
+        remedy = "define it (`virsh nwfilter-define`), or choose another (`virsh nwfilter-list`) for the interface"
+        yield f"this host has no network filter {name}", remedy
 
 
 def _files(needs: Needs, lacking: Lacking) -> Problems:
@@ -85,3 +153,22 @@ def _volumes(lacking: Lacking) -> Problems:
             f"`{shlex.join(['virsh', 'pool-refresh', pool])}`)"
         )
         yield f"volume {name} of pool {pool} is not found ({reason})", remedy
+
+
+def _named(lacking: Lacking) -> Problems:
+    for path, (image, is_data) in sorted(lacking.named.items()):
+        if is_data:  # qemu-img names another only of an image that opens
+            yield f"data file {path} of image {image} does not exist", "put it there, or restore both from a backup"
+        else:
+            rebase = shlex.join(["qemu-img", "rebase", "-u", "-F", "FORMAT", "-b", "PATH", image])
+            reason = f"backing file {path} of image {image} does not exist"
+            yield reason, f"put it there, or name its new place with `{rebase}`"
+
+
+_LISTED = {"pci": "pci", "usb": "usb_device", "mdev": "mdev"}
+
+
+def _devices(lacking: Lacking) -> Problems:
+    for name in sorted(lacking.devices):
+        there = f"`virsh nodedev-list --cap {_LISTED[name.partition(' ')[0]]}` lists what there is"
+        yield f"this host has no device {name}", f"plug in, enable or create it ({there}), or take it from the guest"

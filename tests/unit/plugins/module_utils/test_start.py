@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import present
-from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, Needs
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    command,
+    devices,
+    interfaces,
+    present,
+)
+from ansible_collections.corral.virt.plugins.module_utils._model.start import Lacking, NamedBy, Needs, Qcow2, Uplink
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
 from ansible_collections.corral.virt.plugins.module_utils._xml import opened
+from ansible_collections.corral.virt.plugins.module_utils._xml.uplink import uplink
 
 GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader><nvram template='/t'>/v</nvram></os>
 <metadata><x:disk xmlns:x='urn:x'><source file='/not/a/disk'/></x:disk></metadata><devices>
@@ -22,14 +28,17 @@ GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader>
 <interface type='network'><source network='lan'/><virtualport type='openvswitch'/></interface>
 <interface type='bridge'><source bridge='br0'/></interface><interface type='direct'><source dev='eth7'/></interface>
 <interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>
-<interface type='hostdev'><rom file='/rom'/></interface></devices></domain>"""
+<interface type='hostdev'><source><address type='pci' domain='0' bus='6' slot='0' function='1'/></source>
+<rom file='/rom'/></interface></devices></domain>"""
 
 
 def test_needs_of_a_guest() -> None:
     assert opened.needs(GUEST) == Needs(
         networks=frozenset({"lan"}),
         links=frozenset({"br0", "eth7"}),
-        files=frozenset({"/k", "/i", "/l", "/a", "/dev/b", "/d", "/rom"}),
+        lower=frozenset({"eth7"}),
+        devices=frozenset({"pci 0000:06:00.1"}),
+        files=frozenset({"/k", "/i", "/l", "/a", "/below", "/dev/b", "/d", "/rom"}),
         volumes=frozenset({("p", "n")}),
         templates={"/t": "/v"},
     )
@@ -39,6 +48,81 @@ def test_needs_of_a_device() -> None:
     assert opened.needs("<disk><source file='/a'/></disk>") == Needs(files=frozenset({"/a"}))
     assert opened.needs("<interface type='network'><source network='n'/></interface>").networks == {"n"}
     assert opened.needs("<graphics type='vnc'/>") == Needs()
+    usb = "<hostdev type='usb'><source><vendor id='0x1'/><product id='0x2'/></source></hostdev>"
+    assert opened.needs(usb).devices == {"usb 0x1:0x2"}
+    assert not opened.needs(usb.replace("<source>", "<source startupPolicy='optional'>")).devices
+
+
+@pytest.mark.parametrize(("policy", "needed"), [("mandatory", (1, 1)), ("requisite", (1, 0)), ("optional", (0, 0))])
+def test_what_a_guest_starts_without(policy: str, needed: tuple[int, int]) -> None:
+    disk = f"<disk><driver type='qcow2'/><source file='/a' startupPolicy='{policy}'/></disk>"
+    for restored in (False, True):
+        needs = opened.needs(f"<domain><devices>{disk}</devices></domain>", restored=restored)
+        assert (len(needs.files), len(needs.images), needs.restored) == (*[needed[restored]] * 2, restored)
+
+
+IMAGE = "<disk><driver type='qcow2'/>{}{}</disk>"
+FILE = "<source file='{}'/>"
+BELOW = "<backingStore><format type='{}'/><source file='/b'/>{}</backingStore>"
+
+
+@pytest.mark.parametrize(
+    ("disk", "images"),
+    [
+        (IMAGE.format(FILE.format("/a"), ""), {Qcow2("/a")}),
+        (IMAGE.format(FILE.format("/a"), "<backingStore/>"), {Qcow2("/a", is_alone=True)}),
+        (IMAGE.format(FILE.format("/a"), BELOW.format("qcow2", "")), {Qcow2("/a", is_alone=True), Qcow2("/b")}),
+        (IMAGE.format(FILE.format("/a"), BELOW.format("raw", "")), {Qcow2("/a", is_alone=True)}),
+        (IMAGE.format("<source pool='p' volume='n'/>", ""), {Qcow2(("p", "n"))}),
+        (IMAGE.format("<source dev='/dev/b'/>", ""), set()),
+        (IMAGE.format("<source file='/a'><dataStore><source file='/d'/></dataStore></source>", ""), set()),
+        ("<disk><driver type='raw'/><source file='/a'/></disk>", set()),
+        ("<disk><source file='/a'/></disk>", set()),
+    ],
+)
+def test_which_images_are_asked_what_they_name(disk: str, images: set[Qcow2]) -> None:
+    needs = opened.needs(disk)
+    assert needs.images == images
+    assert {image.place for image in images if isinstance(image.place, str)} <= needs.files
+    assert ("/d" in needs.files) == ("dataStore" in disk)
+
+
+@pytest.mark.parametrize(
+    ("kind", "filtered"), [("network", 1), ("bridge", 1), ("ethernet", 1), ("user", 0), ("direct", 0)]
+)
+def test_which_filters_are_looked_for(kind: str, filtered: int) -> None:
+    nic = f"<interface type='{kind}'><source network='lan'/><filterref filter='f'/></interface>"
+    assert len(opened.needs(nic).filters) == filtered
+
+
+def test_networks_of_open_vswitch_have_devices_that_the_kernel_does_not_know() -> None:
+    nic = "<interface type='network'><source network='lan'/></interface>"
+    assert opened.needs(nic).plugged == {"lan"} == opened.needs(nic).networks
+    assert not opened.needs(nic.replace("/></", "/><virtualport type='openvswitch'/></")).plugged
+
+
+NETWORK = "<network><name>lan</name>{}</network>"
+OVS = "<virtualport type='openvswitch'/>"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("<bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward/><bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward mode='open'/><bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward mode='bridge'/><bridge name='b'/>", Uplink("b")),
+        (f"<forward mode='bridge'/><bridge name='b'/>{OVS}", Uplink()),
+        (f"<forward mode='bridge'/><bridge name='b'/><portgroup>{OVS}</portgroup>", Uplink()),
+        ("<forward mode='vepa' dev='x'><interface dev='x'/></forward>", Uplink(interfaces=("x",))),
+        ("<forward mode='bridge'><interface dev='x'/><interface dev='y'/></forward>", Uplink(interfaces=("x", "y"))),
+        ("<forward mode='passthrough'><pf dev='z'/><interface dev='x'/></forward>", Uplink()),
+        ("<forward mode='hostdev'><interface dev='x'/></forward>", Uplink()),
+        ("<forward dev='x' mode='nat'><interface dev='x'/></forward><bridge name='b'/>", Uplink("b", is_own=True)),
+    ],
+)
+def test_what_guests_of_a_network_are_plugged_into(content: str, expected: Uplink) -> None:
+    assert uplink(NETWORK.format(content)) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +142,36 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
     [
         (Lacking(networks={"a lan": True}), "network a lan is not active; start it .* `virsh net-start 'a lan'`"),
         (Lacking(networks={"lan": False}), "this host has no network lan; create the network with virt_network"),
-        (Lacking(links=frozenset({"br9"})), "this host has no network device br9; create the bridge with role"),
+        (Lacking(links=frozenset({"br0"})), "this host has no network device br0; create the bridge with role"),
+        (
+            Lacking(links=frozenset({"eth7"})),
+            "this host has no network device eth7; connect or create it .*choose anoth",
+        ),
+        (
+            Lacking(uplinks={"a lan": Uplink("b")}, links=frozenset({"b"})),
+            "network a lan has no bridge b on this host; create the bridge with role .* or name another in network a lan",
+        ),
+        (
+            Lacking(uplinks={"a lan": Uplink("b", is_own=True)}, links=frozenset({"b"})),
+            "network a lan has no bridge b on this host; restart the network .*`virsh net-destroy 'a lan'` and `virsh net-st",
+        ),
+        (
+            Lacking(uplinks={"lan": Uplink(interfaces=("x", "y"))}, links=frozenset({"x", "y"})),
+            "network lan has no network device x or y on this host; connect or create one, or name one",
+        ),
+        (Lacking(filters=frozenset({"f"})), "this host has no network filter f; define it .*nwfilter-define"),
+        (
+            Lacking(named={"/b": NamedBy("/a image", is_data=False)}),
+            "backing file /b of image /a image does not exist; .*`qemu-img rebase -u -F FORMAT -b PATH '/a image'`",
+        ),
+        (
+            Lacking(named={"/b": NamedBy("/a", is_data=True)}),
+            "data file /b of image /a does not exist; put it there, or restore both from a backup$",
+        ),
+        (
+            Lacking(devices=frozenset({"usb 1.2"})),
+            "this host has no device usb 1.2; plug in, .*--cap usb_device` lists",
+        ),
         (Lacking(paths=frozenset({"/a"})), "/a does not exist; put it there"),
         (Lacking(paths=frozenset({"/t", "/v"})), "/t does not exist; put it there"),
         (Lacking(volumes={("p", "n"): "gone"}), r"volume n of pool p is not found \(gone\); create .*pool-refresh p`"),
@@ -73,6 +186,14 @@ def test_all_that_is_lacking_is_told(lacking: Lacking, text: str) -> None:
         start.check("start", "web1", opened.needs(GUEST), lacking)
 
 
+def test_what_a_saved_state_needs_is_not_in_the_definition() -> None:
+    lacking, needs = Lacking(paths=frozenset({"/a"})), Needs(files=frozenset({"/a"}), restored=True)
+    edited = "`virsh managedsave-edit 'a guest'` changes .*, `virsh managedsave-remove 'a guest'` discards it"
+    with pytest.raises(NotFound, match=f"^cannot start a guest from its managed save image: /a does .*; {edited}"):
+        start.check("start", "a guest", needs, lacking)
+    start.check("start", "a guest", needs, Lacking())
+
+
 def test_a_disk_that_an_interrupted_run_was_making() -> None:
     lacking = Lacking(paths=frozenset({"/a.making"}))
     with pytest.raises(NotFound, match="an interrupted run left /a incomplete; list its disks again"):
@@ -85,8 +206,44 @@ def test_variables_that_are_there_need_no_template() -> None:
 
 
 def test_what_is_made_before_is_not_needed() -> None:
-    both = [Needs(files=frozenset({"/a", "/b"})), Needs(networks=frozenset({"n"}))]
-    assert start.needed(both, made=["/a"]) == Needs(files=frozenset({"/b"}), networks=frozenset({"n"}))
+    images = {path: Qcow2(path) for path in ("/a", "/b")}
+    both = [Needs(files=frozenset(images), images=frozenset(images.values())), Needs(networks=frozenset({"n"}))]
+    left = Needs(files=frozenset({"/b"}), images=frozenset({images["/b"]}), networks=frozenset({"n"}))
+    assert start.needed(both, made=["/a"]) == left
+
+
+@pytest.mark.parametrize(
+    ("fields", "moves"),
+    [
+        ("link", False),
+        ("link, filterref.name", False),
+        ("filterref.parameters[IP], bandwidth.inbound.average", False),
+        ("link, bridge", True),
+        ("network", True),
+        ("type", True),
+    ],
+)
+def test_an_interface_stays_where_it_is(fields: str, *, moves: bool) -> None:
+    one = frozenset({"x"})
+    needs = Needs(networks=one, plugged=one, filters=one, links=one, lower=one)
+    assert start.of_update(needs, fields) == (needs if moves else Needs(networks=one, filters=one))
+
+
+def test_needs_of_several_are_all_of_them() -> None:
+    two = [Needs(templates={"/t": "/v"}), Needs(templates={"/u": "/w"}, restored=True)]
+    assert start.needed(two) == Needs(templates={"/t": "/v", "/u": "/w"}, restored=True)
+
+
+def test_a_network_with_one_device_left_may_take_that() -> None:
+    lacking = Lacking(uplinks={"lan": Uplink(interfaces=("x", "y")), "dmz": Uplink()}, links=frozenset({"x"}))
+    start.check("start", "web1", Needs(), lacking)
+
+
+def test_a_transient_network_starts_with_the_host_when_it_is_defined() -> None:
+    lacking = Lacking(by_hand=frozenset({"a lan"}), transient=frozenset({"a lan"}))
+    [note] = start.autostart_notes("web1", lacking)
+    assert "network a lan, which it needs, does not; it is transient: define it with virt_network" in note
+    assert "`virsh net-dumpxml 'a lan' > 'a lan.xml'`, `virsh net-define 'a lan.xml'`, and `virsh net-autos" in note
 
 
 def test_only_a_start_is_looked_at() -> None:
@@ -113,3 +270,24 @@ def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(socket, "if_nametoindex", index)
     assert present.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
+
+
+def test_a_bridge_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = '[{"ifname": "br0", "altnames": ["outer", "wan"]}, {"ifname": "eth0", "altnames": ["enp3s0"]}, {}]'
+    monkeypatch.setattr(command, "answer", lambda *_command: listed)
+    assert interfaces.other_names({"br0", "lo"}) == {"outer", "wan"}
+    assert {"lo"} <= set(interfaces.names())
+    monkeypatch.setattr(command, "answer", lambda *_command: "")
+    assert interfaces.other_names({"br0"}) == set()
+
+
+def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["pci 0000:06:00.0", "pci 0000:07:00.0", "mdev a-b", "mdev c-d", "usb 0x1d6b:0x0002", "usb 0x1:0x2"]
+    names += ["usb 1.2", "usb 1.3"]
+    monkeypatch.setattr(devices, "_BUSES", str(tmp_path / "bus"))
+    assert devices.missing(names) == set(), "nobody sees any"
+    for place in ("pci/devices/0000:06:00.0", "mdev/devices/a-b", "usb/devices/usb1", "usb/devices/1-0:1.0"):
+        (tmp_path / "bus" / place).mkdir(parents=True)
+    for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
+        (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
+    assert devices.missing(names) == {"pci 0000:07:00.0", "mdev c-d", "usb 0x1:0x2", "usb 1.3"}
