@@ -147,9 +147,10 @@ def test_filters_are_looked_for_however_far(
     nics = [NIC.format(network="lan").replace("/></", f"/><filterref filter='{name}'/></") for name in (wanted, "good")]
     connection = host("".join(nics))
     outcome = pytest.raises(NotFound, match=f"cannot start web1: this host has no network filter {lacks}; define it")
-    with outcome if lacks else contextlib.nullcontext():
-        converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
-    assert len(calls) == 1
+    for times in (1, 2 if lacks else 1):
+        with outcome if lacks else contextlib.nullcontext():
+            converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+        assert len(calls) == times, "one call for all guests; a filter that was missing may come"
 
 
 @BOTH

@@ -10,6 +10,7 @@ import contextlib
 import glob
 import os
 import typing as t
+import uuid
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._files import present
@@ -26,10 +27,11 @@ def missing(names: t.Iterable[str]) -> frozenset[str]:
     usb, others = {}, {}
     for name in names:
         bus, _space, place = name.partition(" ")
-        if bus == "usb":
-            usb[name] = _usb(place)
-        else:
-            others[f"{_BUSES}/{bus}/devices/{place}"] = name
+        with contextlib.suppress(ValueError):  # libvirt says what is wrong with it
+            if bus == "usb":
+                usb[name] = _usb(place)
+            else:
+                others[f"{_BUSES}/{bus}/devices/{uuid.UUID(place) if bus == 'mdev' else place}"] = name
     there = _usb_devices() if usb else frozenset()
     gone = frozenset(name for name, mark in usb.items() if mark not in there)
     return gone | {others[path] for path in present.missing(others)}

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
+import weakref
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["active", "by_hand", "inactive", "located", "lost", "missing_filters", "transient"]
+
+_COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()  # names of network filters
 
 
 def inactive(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
@@ -44,7 +47,13 @@ def active(connection: Connection, networks: t.Collection[str]) -> dict[str, str
 
 
 def missing_filters(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
-    """Those of these network filters, and of those that they refer to, that there are not."""
+    """Those of these network filters, and of those that they refer to, that there are not.
+
+    Those that were there for one guest are not asked for again over the same connection.
+    """
+    complete = _COMPLETE.setdefault(connection, set())
+    if complete.issuperset(names):
+        return frozenset()
     try:
         there = {one.name(): one for one in connection.listAllNWFilters()}
     except libvirt.libvirtError as error:
@@ -58,7 +67,9 @@ def missing_filters(connection: Connection, names: t.Collection[str]) -> frozens
         with explained("read the network filters of", connection.getURI()):
             documents = [there[name].XMLDesc() for name in waiting if name in there]
         waiting = {name for document in documents for name in brief.references(document)} - reached
-    return frozenset(reached - there.keys())
+    gone = reached - there.keys()
+    complete |= set() if gone else reached
+    return frozenset(gone)
 
 
 def _named(connection: Connection, flags: int) -> frozenset[str]:

@@ -41,7 +41,7 @@ def needs(xml: str, *, restored: bool = False) -> Needs:
         filters=_named(one.get("filter") for kind in _FILTERED for one in root.iterfind(_FILTERS.format(kind))),
         links=_named(one.get("bridge") or one.get("dev") for _nic, kind, one in nics if kind in _PLUGGED),
         lower=_named(one.get("dev") for _nic, kind, one in nics if kind == "direct"),
-        devices=frozenset(host_devices.devices(root)),
+        devices=_devices(root),
         files=_named(files),
         volumes=frozenset((one.get("pool", ""), one.get("volume", "")) for one in sources if one.get("pool")),
         images=frozenset(image for layer in layers for image in _images(layer)),
@@ -89,6 +89,14 @@ def _images(layer: Element) -> t.Iterator[Qcow2]:
         place = source.get("file") or (volume if all(volume) else None)
         if place and source.find("dataStore") is None:
             yield Qcow2(place, layer.find("backingStore") is not None)
+
+
+def _devices(root: Element) -> frozenset[str]:
+    """Nothing where a number is none, or is written as only libvirt reads it."""
+    try:
+        return frozenset(host_devices.devices(root))
+    except ValueError:
+        return frozenset()
 
 
 def _kind(nic: Element) -> str | None:

@@ -51,6 +51,9 @@ def test_needs_of_a_device() -> None:
     usb = "<hostdev type='usb'><source><vendor id='0x1'/><product id='0x2'/></source></hostdev>"
     assert opened.needs(usb).devices == {"usb 0x1:0x2"}
     assert not opened.needs(usb.replace("<source>", "<source startupPolicy='optional'>")).devices
+    pci = "<hostdev type='pci'><source><address domain='0' bus='{}' slot='0x1f' function='0'/></source></hostdev>"
+    assert opened.needs(pci.format("0x6")).devices == {"pci 0000:06:1f.0"}
+    assert not opened.needs(pci.format("06")).devices, "an octal number"
 
 
 @pytest.mark.parametrize(("policy", "needed"), [("mandatory", (1, 1)), ("requisite", (1, 0)), ("optional", (0, 0))])
@@ -281,13 +284,24 @@ def test_a_bridge_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interfaces.other_names({"br0"}) == set()
 
 
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+OTHER = "0695eb01-f6a4-8304-79aa-97f2502e193f"
+
+
 def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["pci 0000:06:00.0", "pci 0000:07:00.0", "mdev a-b", "mdev c-d", "usb 0x1d6b:0x0002", "usb 0x1:0x2"]
-    names += ["usb 1.2", "usb 1.3"]
+    names = [
+        "pci 0000:06:00.0",
+        "pci 0000:07:00.0",
+        f"mdev {UUID.upper()}",
+        f"mdev {OTHER}",
+        "usb 0x1d6b:0x0002",
+        "usb 0x1:0x2",
+    ]
+    names += ["usb 1.2", "usb 1.3", "usb a:b", "mdev a"]
     monkeypatch.setattr(devices, "_BUSES", str(tmp_path / "bus"))
     assert devices.missing(names) == set(), "nobody sees any"
-    for place in ("pci/devices/0000:06:00.0", "mdev/devices/a-b", "usb/devices/usb1", "usb/devices/1-0:1.0"):
+    for place in ("pci/devices/0000:06:00.0", f"mdev/devices/{UUID}", "usb/devices/usb1", "usb/devices/1-0:1.0"):
         (tmp_path / "bus" / place).mkdir(parents=True)
     for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
         (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
-    assert devices.missing(names) == {"pci 0000:07:00.0", "mdev c-d", "usb 0x1:0x2", "usb 1.3"}
+    assert devices.missing(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
