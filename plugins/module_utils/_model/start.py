@@ -41,7 +41,7 @@ class Uplink(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """NamedBy by the definition of a guest, or by devices."""
+    """Named by the definition of a guest, or by devices."""
 
     networks: frozenset[str] = frozenset()
     plugged: frozenset[str] = frozenset()  # those of the networks whose devices the kernel knows
