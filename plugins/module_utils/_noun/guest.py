@@ -150,10 +150,11 @@ def _check_opened(
     """
     plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
     starts = any(isinstance(step, Start) for step in result.steps)
-    saved = host.saved_xml(found.uuid) if starts and found and not found.active else None
-    documents = [definition.stored.xml] if starts and saved is None else []
+    saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
+    documents = [definition.stored.xml] if starts and not saved else []
     opens = [*map(_plug_needs, plugged), *map(opened.needs, documents)]
-    opens += [opened.needs(saved, restored=True)] if saved else []
+    if found and saved and (saved_xml := host.saved_xml(found.uuid)):
+        opens.append(opened.needs(saved_xml, restored=True))
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
     needs = start.needed(opens, made=made)
     lacking = host.lacking(needs) if needs != Needs() else Lacking()
@@ -161,7 +162,7 @@ def _check_opened(
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
     networks = Needs(networks=opened.needs(definition.stored.xml).networks)
-    if (saved is not None or not starts) and networks != Needs():
+    if (saved or not starts) and networks != Needs():
         lacking = host.lacking(networks)
     return start.autostart_notes(definition.wanted.name, lacking)
 
