@@ -27,7 +27,7 @@ options:
     type: bool
     default: false
   links:
-    description: Also return the names of the host's network interfaces.
+    description: Also return the names of the host's network interfaces, alternative ones included.
     type: bool
     default: false
 seealso:
@@ -52,7 +52,8 @@ EXAMPLES = r"""
 RETURN = r"""
 clock: {description: "The host's time, in seconds since 1970.", returned: success, type: float}
 links:
-  description: Network interfaces of the host, bridges among them. V(null) if O(uri) leads to another machine.
+  description: Network interfaces of the host, bridges among them, by all of their names. V(null) if O(uri) leads to
+    another machine.
   returned: with O(links)
   type: list
   elements: str

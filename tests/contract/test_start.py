@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import types
 import typing as t
 from pathlib import Path
 
@@ -11,16 +13,19 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import missing
+from ansible_collections.corral.virt.plugins.module_utils._files import header, interfaces, missing, named, private
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._front import power, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import (
     inactive_networks,
     networks_without_autostart,
+    transient_networks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import NamedBy
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 DISK = "<disk type='file'><source file='{file}'/><target dev='vda' bus='virtio'/></disk>"
@@ -40,7 +45,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callab
 
 def _host(connections: contextlib.ExitStack, place: Path, devices: str) -> t.Any:
     guest = f"<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>{devices}"
-    text = f"<node><network><name>lan</name><bridge name='virbr7'/></network>{POOL}{guest}</devices></domain></node>"
+    text = f"<node><network><name>lan</name><bridge name='lo'/></network>{POOL}{guest}</devices></domain></node>"
     (place / "node.xml").write_text(text)
     connection = connections.enter_context(opened(f"test://{place}/node.xml", events=True))
     connection.lookupByName("web1").destroy()
@@ -76,14 +81,136 @@ def test_what_is_there_starts(host: t.Callable[[str], t.Any], tmp_path: Path, co
     assert connection.lookupByName("web1").isActive()
 
 
-@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+BOTH = pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+
+
+def test_what_images_stand_on_is_looked_for(host: t.Callable[[str], t.Any], tmp_path: Path) -> None:
+    image = tmp_path / "a.qcow2"
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "gone", "-F", "raw", image, "1M"], check=True
+    )
+    driver = f"<disk type='file'><driver name='qemu' type='qcow2'/><source file='{image}'/>"
+    connection = host(f"{driver}<target dev='vda' bus='virtio'/></disk>")
+    start = functools.partial(power.converge, connection, GuestSpec("web1", state="running"))
+    with pytest.raises(
+        NotFound, match=f"cannot start web1: backing file {tmp_path}/gone of image {image} does not exist"
+    ):
+        start(Gate(check_mode=True))
+    (tmp_path / "gone").touch()
+    assert start(Gate(check_mode=False))["changed"]
+
+
+def test_what_images_in_pools_stand_on_is_looked_for(
+    host: t.Callable[[str], t.Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = tmp_path / "a.qcow2"
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-u", "-b", "gone", "-F", "raw", image, "1M"], check=True
+    )
+    monkeypatch.setattr(libvirt.virStorageVol, "path", lambda _volume: str(image))
+    connection = host(VOLUME.replace("<source", "<driver name='qemu' type='qcow2'/><source"))
+    volume = "<volume><name>nope</name><capacity>1048576</capacity></volume>"
+    connection.storagePoolLookupByName("images").createXML(volume)
+    with pytest.raises(
+        NotFound, match=f"cannot start web1: backing file {tmp_path}/gone of image {image} does not exist"
+    ):
+        power.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+
+
+def test_the_bridge_of_a_network_that_is_active_can_be_missing(host: t.Callable[[str], t.Any], tmp_path: Path) -> None:
+    connection = host(NIC.format(network="outer"))
+    bridge = "<network><name>outer</name><forward mode='bridge'/><bridge name='no-bridge'/></network>"
+    connection.networkCreateXML(bridge)
+    start = functools.partial(power.converge, connection, GuestSpec("web1", state="running"))
+    with pytest.raises(NotFound, match="cannot start web1: network outer has no bridge no-bridge on this host; create"):
+        start(Gate(check_mode=True))
+    hook = tmp_path / "hooks/network"
+    hook.parent.mkdir()
+    hook.touch(0o755)
+    assert start(Gate(check_mode=False))["changed"]
+
+
+def nwfilter(name: str, *references: str) -> types.SimpleNamespace:
+    """A network filter, which libvirt's test driver does not know."""
+    document = f"<filter>{''.join(f'<filterref filter={one!r}/>' for one in references)}</filter>"
+    return types.SimpleNamespace(name=lambda: name, XMLDesc=lambda: document)
+
+
+@BOTH
+@pytest.mark.parametrize(("wanted", "lacks"), [("good", ""), ("nope", "nope"), ("outer", "gone"), ("loop", "")])
+def test_filters_are_looked_for_however_far(
+    host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch, converge: t.Any, wanted: str, lacks: str
+) -> None:
+    there = [nwfilter("good"), nwfilter("outer", "inner", "good"), nwfilter("inner", "gone"), nwfilter("loop", "loop")]
+    calls: list[object] = []
+
+    def listed(*given: object) -> list[types.SimpleNamespace]:
+        calls.append(given)
+        return there
+
+    monkeypatch.setattr(libvirt.virConnect, "listAllNWFilters", listed)
+    nics = [NIC.format(network="lan").replace("/></", f"/><filterref filter='{name}'/></") for name in (wanted, "good")]
+    connection = host("".join(nics))
+    outcome = pytest.raises(NotFound, match=f"cannot start web1: this host has no network filter {lacks}; define it")
+    for times in (1, 2 if lacks else 1):
+        with outcome if lacks else contextlib.nullcontext():
+            converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+        assert len(calls) == times, "one call for all guests; a filter that was missing may come"
+
+
+@BOTH
+def test_a_host_without_network_filters_is_asked_no_more(host: t.Callable[[str], t.Any], converge: t.Any) -> None:
+    connection = host(NIC.format(network="lan").replace("/></", "/><filterref filter='f'/></"))
+    assert converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))["changed"]
+
+
+@BOTH
+def test_devices_that_the_host_does_not_have(host: t.Callable[[str], t.Any], tmp_path: Path, converge: t.Any) -> None:
+    usb = "<vendor id='0xffff'/><product id='0xfffe'/>"
+    connection = host(f"<hostdev mode='subsystem' type='usb'><source>{usb}</source></hostdev>")
+    with pytest.raises(NotFound, match="cannot start web1: this host has no device usb 0xffff:0xfffe; plug in"):
+        converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+
+
+@BOTH
 def test_a_saved_guest_goes_on_with_what_it_had(
+    host: t.Callable[[str], t.Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, converge: t.Any
+) -> None:
+    connection = host(DISK.format(file="/nope/a.img"))
+    (tmp_path / "b.img").touch()
+    saved = DISK.format(file=tmp_path / "b.img") + DISK.format(file=tmp_path / "c.img")
+    needed = saved.replace("c.img'", "c.img' startupPolicy='requisite'")
+    _saved(monkeypatch, f"<domain><devices>{needed}</devices></domain>")
+    start = functools.partial(converge, connection, GuestSpec("web1", state="running"))
+    assert start(Gate(check_mode=True))["changed"]
+    _saved(monkeypatch, f"<domain><devices>{saved}</devices></domain>")
+    for check_mode in (True, False):
+        with pytest.raises(NotFound, match=r"cannot start web1 from its managed save image: \S+/c\.img does not"):
+            start(Gate(check_mode=check_mode))
+    hook = tmp_path / "hooks/qemu"
+    hook.parent.mkdir()
+    hook.touch(0o755)
+    assert start(Gate(check_mode=True))["changed"], "it may change what is saved"
+
+
+@BOTH
+def test_a_saved_state_that_nobody_can_read(
     host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch, converge: t.Any
 ) -> None:
     connection = host(DISK.format(file="/nope/a.img"))
-    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda *_flags: 1)
+    _saved(monkeypatch, None)
     converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=False))
     assert connection.lookupByName("web1").isActive()
+
+
+def _saved(monkeypatch: pytest.MonkeyPatch, xml: str | None) -> None:
+    def read(_domain: object, _flags: int = 0) -> str:
+        if xml is None:
+            raise libvirt.libvirtError("damaged")
+        return xml
+
+    monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda *_flags: 1)
+    monkeypatch.setattr(libvirt.virDomain, "managedSaveGetXMLDesc", read)
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -119,6 +246,14 @@ def test_a_network_that_does_not_start_with_the_host_is_told(host: t.Callable[[s
     assert not change(wanted=wanted)["notes"]
 
 
+def test_a_transient_network_must_be_defined(host: t.Callable[[str], t.Any]) -> None:
+    connection = host(NIC.format(network="guests"))
+    connection.networkCreateXML("<network><name>guests</name><bridge name='lo'/></network>")
+    [note] = guests.converge(connection, GuestSpec("web1", autostart=True), Gate(check_mode=True))["notes"]
+    assert "network guests, which it needs, does not; it is transient: define it with virt_network" in note
+    assert transient_networks(connection, ["lan", "guests"]) == {"guests"}
+
+
 @pytest.mark.parametrize(("mode", "starts"), [(0o755, True), (0o644, False)])
 @pytest.mark.parametrize("script", ["qemu", "qemu.d/10-disks"])
 @pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
@@ -142,3 +277,76 @@ def test_networks_are_asked_for_in_few_calls(host: t.Callable[[str], t.Any], mon
     assert networks_without_autostart(connection, ["lan", "dmz"]) == {"lan"}
     connection.networkLookupByName("lan").destroy()
     assert inactive_networks(connection, ["lan"]) == {"lan": True}
+
+
+def test_a_new_interface_is_on_a_bridge_by_its_other_name(
+    host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = host("")
+    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, set()))
+    monkeypatch.setattr(interfaces, "other_names", lambda names: {"outer"} if "br0" in names else set())
+    change = functools.partial(guests.converge, connection, gate=Gate(check_mode=True))
+    for bridge, known in (("br0", True), ("outer", True), ("inner", False)):
+        nic = Item("eth0", fields={"type": "bridge", "bridge": bridge})
+        with contextlib.nullcontext() if known else pytest.raises(NotFound, match="this host has no bridge inner"):
+            assert change(wanted=GuestSpec("web1", fields={"interfaces": (nic,)}))["changed"]
+
+
+def image(path: Path, *more: str) -> str:
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-u", *more, path, "1M"], check=True)
+    return str(path)
+
+
+def test_what_images_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = str(tmp_path / "gone.img")
+    low = image(tmp_path / "low", "-b", "gone.img", "-F", "raw")
+    image(tmp_path / "middle", "-b", low, "-F", "qcow2")
+    tops = [image(tmp_path / f"top{number}", "-b", "middle", "-F", "qcow2") for number in range(3)]
+    assert named.missing(dict.fromkeys(tops, True)) == {gone: NamedBy(low, is_data=False)}
+    assert named.missing({tops[0]: False, f"{tmp_path}/none": True, str(tmp_path): True, "relative": True}) == {}
+    (tmp_path / "raw-below").write_bytes(Path(low).read_bytes())
+    assert named.missing({image(tmp_path / "c", "-b", "raw-below", "-F", "raw"): True}) == {}, "a guest wrote it"
+    assert header.backing_format(tops[0]) == "qcow2" and header.backing_format(gone) is None
+    monkeypatch.setattr(private, "opened", lambda *_given: pytest.fail("read"))
+    assert named.missing({}) == {}
+
+
+def test_images_that_many_stand_on_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    low = image(tmp_path / "low")
+    tops = [image(tmp_path / f"top{number}", "-b", low, "-F", "qcow2") for number in range(3)]
+    bases, asked = header.bases, list[str]()
+
+    def counted(path: str) -> list[str]:
+        asked.append(path)
+        return bases(path)
+
+    monkeypatch.setattr(header, "bases", counted)
+    assert named.missing(dict.fromkeys(tops, True)) == {}
+    assert sorted(asked) == sorted([low, *tops])
+
+
+def test_images_that_stand_on_themselves(tmp_path: Path) -> None:
+    one, other = (image(tmp_path / name, "-b", base, "-F", "qcow2") for name, base in (("a", "b"), ("b", "a")))
+    assert named.missing({one: True, other: True}) == {}
+
+
+def test_where_the_content_of_an_image_is(tmp_path: Path) -> None:
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-o", "data_file=d.raw", "a", "1M"], cwd=tmp_path, check=True
+    )
+    top = image(tmp_path / "top", "-b", "a", "-F", "qcow2")
+    assert named.missing({top: True}) == {}
+    (tmp_path / "d.raw").unlink()
+    lost = {f"{tmp_path}/d.raw": NamedBy(f"{tmp_path}/a", is_data=True)}
+    assert named.missing({top: True}) == lost == named.missing({f"{tmp_path}/a": False})
+
+
+def test_images_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = image(tmp_path / "top", "-b", "gone", "-F", "qcow2")
+    assert named.missing({top: True})
+
+    def opened(*_given: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(private, "opened", opened)
+    assert named.missing({top: True}) == {}

@@ -653,8 +653,8 @@ BUDGETS_KIB |= {
 }  # nouns by table: rows, their options and the stages of a plan
 BUDGETS_KIB |= {"virt_migrate": 172, "virt_migrations": 172, "virt_tls": 45}
 BUDGETS_KIB |= {
-    "virt_state": 42,
-    "virt_state_info": 13,
+    "virt_state": 55,
+    "virt_state_info": 15,
     "virt_bridge": 38,
     "virt_firewall": 29,
     "virt_daemon": 36,

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 
-__all__ = ["bases", "chain", "data_files", "read"]
+__all__ = ["backing_format", "bases", "chain", "data_files", "read"]
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -36,8 +36,7 @@ _MAGICS = (
     (0, b"#!/bin/sh\n#V2.0 Format\n", "cloop"),
 )
 _EXTERNAL_DATA = 1 << 2  # incompatible feature of a qcow2
-_FIELDS = (("I", 4), ("Q", 72), ("I", 100))  # of a qcow2: version, incompatible features, length of the header
-_NAME_OF_DATA = 0x44415441  # header extension of a qcow2
+_NAME_OF_DATA, _FORMAT_BELOW = 0x44415441, 0xE2792ACA  # header extensions of a qcow2
 _EXTENT = re.compile(rb'^\s*(?:RW|RDONLY|NOACCESS)\s+\d+\s+\w+\s+"([^"\n]+)"', re.MULTILINE)
 _FILENAME = re.compile(r'"(?:[\w.]+\.)?filename"\s*:\s*("(?:[^"\\]|\\.)+")')
 _DEPTH = 64
@@ -92,28 +91,42 @@ def bases(path: str) -> list[str]:
 
 def data_files(path: str) -> list[str]:
     """Where a qcow2 says that its data is, beside it or absolute; nothing of other or unreadable files."""
-    if not os.path.isfile(path):
-        return []
-    try:
-        descriptor = private.opened(os.path.realpath(path), os.O_RDONLY)
-    except OSError:
-        return []
-    try:
-        names = [*_data_names(os.pread(descriptor, _LENGTH, 0))]
-    finally:
-        os.close(descriptor)
+    head = _head(path)
+    features = struct.unpack_from(">Q", head, 72)[0] if _version(head) > 2 else 0
+    names = _extensions(head, _NAME_OF_DATA) if features & _EXTERNAL_DATA else ()
     return [os.path.join(os.path.dirname(path), name.removeprefix("file:")) for name in names if "\0" not in name]
 
 
-def _data_names(head: bytes) -> t.Iterator[str]:
-    if not head.startswith(_MAGICS[0][1]) or len(head) < 104:
-        return
-    version, features, at = (struct.unpack_from(f">{kind}", head, place)[0] for kind, place in _FIELDS)
-    if version < 3 or not features & _EXTERNAL_DATA:
-        return
-    while at + 8 <= len(head):
+def backing_format(path: str) -> str | None:
+    """As what a qcow2 says that what it stands on is read; None where it says nothing, or is none, or is unreadable."""
+    return "".join([*_extensions(_head(path), _FORMAT_BELOW)][:1]) or None
+
+
+def _head(path: str) -> bytes:
+    if not os.path.isfile(path):
+        return b""
+    try:
+        descriptor = private.opened(os.path.realpath(path), os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.pread(descriptor, _LENGTH, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _version(head: bytes) -> int:
+    """Of a qcow2; 0 of anything else."""
+    is_qcow2 = head.startswith(_MAGICS[0][1]) and len(head) >= 104
+    return t.cast(int, struct.unpack_from(">I", head, 4)[0]) if is_qcow2 else 0
+
+
+def _extensions(head: bytes, wanted: int) -> t.Iterator[str]:
+    version = _version(head)
+    at = struct.unpack_from(">I", head, 100)[0] if version > 2 else 72
+    while version > 1 and at + 8 <= len(head):
         kind, length = struct.unpack_from(">II", head, at)
-        if kind == _NAME_OF_DATA:
+        if kind == wanted:
             yield head[at + 8 : at + 8 + length].decode(errors="replace")
         if kind == 0:
             return

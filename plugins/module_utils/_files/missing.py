@@ -17,9 +17,9 @@ __all__ = ["has_hook", "missing_links", "missing_paths", "obstacle"]
 _HOOKS = "/etc/libvirt/hooks"
 
 
-def has_hook() -> bool:
+def has_hook(of: str = "qemu") -> bool:
     """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
-    scripts = [f"{_HOOKS}/qemu", *glob.glob(f"{_HOOKS}/qemu.d/*")]
+    scripts = [f"{_HOOKS}/{of}", *glob.glob(f"{_HOOKS}/{of}.d/*")]
     return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
 
 

@@ -12,9 +12,9 @@ import functools
 import typing as t
 import uuid
 
-from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
+from ansible_collections.corral.virt.plugins.module_utils._files import interfaces, local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import many, prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import power, query
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
@@ -100,6 +100,10 @@ class _Host:
     def managed_state(self, uuid: str) -> tuple[str, ...]:
         return query.managed_state(self._connection, uuid)
 
+    @_once
+    def saved_xml(self, uuid: str) -> str | None:
+        return power.saved_xml(query.by_uuid(self._connection, uuid))
+
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
 
@@ -118,7 +122,8 @@ class _Host:
 
     @_once
     def links(self) -> tuple[set[str] | None, set[str]]:
-        return query.links(self._connection)
+        bridges, networks = query.links(self._connection)
+        return bridges and bridges | interfaces.other_names(bridges), networks
 
     def missing(self, needed: Prerequisites) -> Missing:
         return prerequisites.missing(self._connection, needed)

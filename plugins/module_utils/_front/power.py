@@ -65,6 +65,6 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
 
 def _prerequisites(connection: t.Any, found: Power | None) -> tuple[Prerequisites, Missing]:
     """What libvirt opens for a guest that starts, and what of that there is not."""
-    xml = doers.definition(connection, found.uuid) if found else None
-    needed = prerequisites(xml) if xml else Prerequisites()
+    xml, restored = doers.definition(connection, found.uuid) if found else ("", False)
+    needed = prerequisites(xml, restored=restored) if xml else Prerequisites()
     return needed, missing(connection, needed)

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import P
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["DOERS", "definition", "do", "find"]
+__all__ = ["DOERS", "definition", "do", "find", "saved_xml"]
 
 _AGAIN_S, _LOOK_S = 1, 0.1
 
@@ -38,14 +38,25 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
     return None
 
 
-def definition(connection: Connection, uuid: str) -> str | None:
-    """The document that a guest starts with; None where it goes on from its managed save image, which has its own."""
+def definition(connection: Connection, uuid: str) -> tuple[str, bool]:
+    """The document that a guest starts with, and whether that is the one of its managed save image."""
     with explained("read guest", uuid):
         domain = connection.lookupByUUIDString(uuid)
-        with contextlib.suppress(Unsupported), explained("find the managed save image of guest", domain.name()):
-            if not domain.isActive() and domain.hasManagedSaveImage():
-                return None
-        return t.cast(str, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        saved = saved_xml(domain)
+        return (domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE), False) if saved is None else (saved, True)
+
+
+def saved_xml(domain: t.Any) -> str | None:
+    """The definition with which a guest that is off goes on from its managed save image; None without one.
+
+    Empty where it cannot be read: libvirt may discard such an image and start the guest anew.
+    """
+    with contextlib.suppress(Unsupported), explained("find the managed save image of guest", domain.name()):
+        if not domain.isActive() and domain.hasManagedSaveImage():
+            with contextlib.suppress(libvirt.libvirtError):
+                return t.cast(str, domain.managedSaveGetXMLDesc())
+            return ""
+    return None
 
 
 def do(connection: Connection, uuid: str, step: steps.GuestStep) -> None:

@@ -2,15 +2,29 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which networks and volumes libvirt does not have ready for a guest."""
+"""Which networks, filters and volumes libvirt does not have ready for a guest."""
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
+import weakref
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["inactive_networks", "missing_volumes", "networks_without_autostart"]
+__all__ = [
+    "active_networks",
+    "inactive_networks",
+    "missing_filters",
+    "missing_volumes",
+    "networks_without_autostart",
+    "transient_networks",
+    "volume_paths",
+]
+
+_COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()  # names of network filters
 
 
 def inactive_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
@@ -22,6 +36,48 @@ def inactive_networks(connection: Connection, networks: t.Collection[str]) -> di
 def networks_without_autostart(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
     """Those of these networks that do not start with the host."""
     return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_NO_AUTOSTART).intersection(networks)
+
+
+def transient_networks(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+    """Those of these networks that are gone when they stop."""
+    return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_TRANSIENT).intersection(networks)
+
+
+def active_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, str]:
+    """Those of these networks that are active, each with its document."""
+    found: dict[str, str] = {}
+    with explained("list the networks of", connection.getURI()):
+        for network in connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE):
+            if network.name() in networks:
+                with contextlib.suppress(NotFound), explained("read network", network.name()):
+                    found[network.name()] = network.XMLDesc()
+    return found
+
+
+def missing_filters(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
+    """Those of these network filters, and of those that they refer to, that there are not.
+
+    Those that were there for one guest are not asked for again over the same connection.
+    """
+    complete = _COMPLETE.setdefault(connection, set())
+    if complete.issuperset(names):
+        return frozenset()
+    try:
+        there = {one.name(): one for one in connection.listAllNWFilters()}
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return frozenset()
+        with explained("list the network filters of", connection.getURI()):
+            raise
+    reached, waiting = set[str](), set(names)
+    while waiting:
+        reached |= waiting
+        with explained("read the network filters of", connection.getURI()):
+            documents = [there[name].XMLDesc() for name in waiting if name in there]
+        waiting = {name for document in documents for name in brief.references(document)} - reached
+    gone = reached - there.keys()
+    complete |= set() if gone else reached
+    return frozenset(gone)
 
 
 def _named(connection: Connection, flags: int) -> frozenset[str]:
@@ -42,4 +98,13 @@ def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]
                 with explained("find volume", f"{name} in pool {pool}"):
                     raise
             found[pool, name] = str(error.get_error_message())
+    return found
+
+
+def volume_paths(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Where these volumes (pool, name) are; without those that libvirt does not find."""
+    found = {}
+    for pool, name in volumes:
+        with contextlib.suppress(libvirt.libvirtError):
+            found[pool, name] = str(connection.storagePoolLookupByName(pool).storageVolLookupByName(name).path())
     return found

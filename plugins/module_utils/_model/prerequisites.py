@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["UNFINISHED_SUFFIX", "Missing", "Prerequisites"]
+__all__ = ["UNFINISHED_SUFFIX", "Missing", "NamedBy", "Prerequisites", "Qcow2", "Uplink"]
 
 # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
 UNFINISHED_SUFFIX = ".making"  # of a disk's path in the definition, until the disk is made
@@ -17,23 +17,49 @@ UNFINISHED_SUFFIX = ".making"  # of a disk's path in the definition, until the d
 Volume = tuple[str, str]  # pool and name
 
 
+class Qcow2(t.NamedTuple):
+    """An image in which other files are named."""
+
+    place: str | Volume
+    is_alone: bool = False  # the definition says what it stands on, so that nobody asks the image
+
+
+class NamedBy(t.NamedTuple):
+    """How an image names a file."""
+
+    image: str
+    is_data: bool  # its content is there; else the image stands on it
+
+
+class Uplink(t.NamedTuple):
+    """Network devices of the host that guests of a network are plugged into."""
+
+    bridge: str = ""
+    is_own: bool = False  # libvirt makes the bridge when the network starts
+    interfaces: tuple[str, ...] = ()  # below macvtap devices: libvirt takes one of them
+
+
 @dataclasses.dataclass(frozen=True)
 class Prerequisites:
     """Named by the definition of a guest, or by devices."""
 
     networks: frozenset[str] = frozenset()
+    plugged: frozenset[str] = frozenset()  # those of the networks whose devices the kernel knows
+    filters: frozenset[str] = frozenset()  # of network packets
     links: frozenset[str] = frozenset()  # network devices of the host, bridges among them
+    lower: frozenset[str] = frozenset()  # those of them that are below macvtap devices
+    devices: frozenset[str] = frozenset()  # of the host, as `pci 0000:06:00.0`
     files: frozenset[str] = frozenset()  # files, devices and directories
     volumes: frozenset[Volume] = frozenset()
+    images: frozenset[Qcow2] = frozenset()  # those of the files and volumes that name other files
     templates: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of UEFI variables -> where these are
+    restored: bool = False  # by a saved definition, which a hook of libvirt may change
 
     def __or__(self, other: Prerequisites) -> Prerequisites:
+        mine, its = vars(self), vars(other)
+        templates = {**self.templates, **other.templates}
         return Prerequisites(
-            self.networks | other.networks,
-            self.links | other.links,
-            self.files | other.files,
-            self.volumes | other.volumes,
-            {**self.templates, **other.templates},
+            **{**{name: mine[name] | its[name] for name in mine if name != "templates"}, "templates": templates}
         )
 
     @property
@@ -48,6 +74,11 @@ class Missing:
 
     networks: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)  # whether it is there, and only not active
     no_autostart: frozenset[str] = frozenset()  # networks that are there, and do not start with the host
-    links: frozenset[str] = frozenset()
+    transient: frozenset[str] = frozenset()  # those of them that are gone when they stop
+    uplinks: t.Mapping[str, Uplink] = dataclasses.field(default_factory=dict)  # of active networks
+    filters: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()  # those of networks as well
+    devices: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
+    named: t.Mapping[str, NamedBy] = dataclasses.field(default_factory=dict)  # files that images name
     volumes: t.Mapping[Volume, str] = dataclasses.field(default_factory=dict)  # why libvirt does not find it

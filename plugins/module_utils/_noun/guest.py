@@ -151,9 +151,12 @@ def _check_prerequisites(
     plugged = [step for step in result.steps if isinstance(step, (steps.Attach, steps.UpdateDevice))]
     starts = any(isinstance(step, Start) for step in result.steps)
     saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
-    documents = [*(step.xml for step in plugged), *([definition.stored.xml] if starts and not saved else ())]
+    documents = [definition.stored.xml] if starts and not saved else []
+    each = [*map(_plug_prerequisites, plugged), *map(prerequisites, documents)]
+    if found and saved and (saved_xml := host.saved_xml(found.uuid)):
+        each.append(prerequisites(saved_xml, restored=True))
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
-    needed = start.combined(map(prerequisites, documents), made=made)
+    needed = start.combined(each, made=made)
     missing = host.missing(needed) if needed != Prerequisites() else Missing()
     start.check("start" if starts else "change", definition.wanted.name, needed, missing)
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
@@ -162,6 +165,11 @@ def _check_prerequisites(
     if (saved or not starts) and networks != Prerequisites():
         missing = host.missing(networks)
     return start.autostart_notes(definition.wanted.name, missing)
+
+
+def _plug_prerequisites(step: steps.Attach | steps.UpdateDevice) -> Prerequisites:
+    needed = prerequisites(step.xml)
+    return start.of_update(needed, step.fields) if isinstance(step, steps.UpdateDevice) else needed
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,11 @@ class GuestHost(t.Protocol):
     def managed_state(self, uuid: str) -> t.Sequence[str]:
         """What libvirt keeps beside the guest's definition."""
 
+    def saved_xml(self, uuid: str) -> str | None:
+        """The definition with which a guest that is off goes on from its managed save image; None without one, empty
+        where it cannot be read.
+        """
+
     def new_uuid(self) -> str:
         """One that no guest has."""
 

@@ -17,16 +17,30 @@ from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites i
     UNFINISHED_SUFFIX,
     Missing,
     Prerequisites,
+    Uplink,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
-__all__ = ["autostart_notes", "check", "check_steps", "combined"]
+__all__ = ["autostart_notes", "check", "check_steps", "combined", "of_update"]
 
 
 def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:
     """All that is needed, but for files that are made before."""
     every = functools.reduce(operator.or_, each, Prerequisites())
-    return dataclasses.replace(every, files=every.files.difference(made))
+    images = frozenset(image for image in every.images if image.place not in made)
+    return dataclasses.replace(every, files=every.files.difference(made), images=images)
+
+
+def of_update(needed: Prerequisites, fields: str) -> Prerequisites:
+    """What the change of a device of a running guest needs: an interface stays where it is plugged in unless that
+    changes.
+    """
+    if not all(field.startswith(_IN_PLACE) for field in fields.split(", ")):
+        return needed
+    return dataclasses.replace(needed, links=frozenset(), lower=frozenset(), plugged=frozenset())
+
+
+_IN_PLACE = ("link", "filterref.", "bandwidth")
 
 
 def check_steps(
@@ -39,19 +53,46 @@ def check_steps(
 
 def check(verb: str, guest: str, needed: Prerequisites, missing: Missing) -> None:
     """Raise NotFound with all that the host lacks, and what mends it."""
-    problems = [*_networks(missing), *_links(missing), *_files(needed, missing), *_volumes(missing)]
+    problems = [
+        *_networks(missing),
+        *_uplinks(missing),
+        *_links(needed, missing),
+        *_filters(missing),
+        *_files(needed, missing),
+        *_named(missing),
+        *_volumes(missing),
+        *_devices(missing),
+    ]
     if problems:
         reasons, remedies = (dict.fromkeys(texts) for texts in zip(*problems))
-        raise NotFound(f"cannot {verb} {guest}: {', and '.join(reasons)}; {'; '.join(remedies)}")
+        image = " from its managed save image" if needed.restored else ""
+        told = [*remedies, *([_of_saved(guest)] if needed.restored else [])]
+        raise NotFound(f"cannot {verb} {guest}{image}: {', and '.join(reasons)}; {'; '.join(told)}")
+
+
+def _of_saved(guest: str) -> str:
+    """What else mends a start: the guest's definition does not count."""
+    edit, discard = (shlex.join(["virsh", verb, guest]) for verb in ("managedsave-edit", "managedsave-remove"))
+    return f"`{edit}` changes what the image needs, `{discard}` discards it and what the guest was doing"
 
 
 def autostart_notes(guest: str, missing: Missing) -> tuple[str, ...]:
     """What keeps a guest from starting with the host: libvirt starts no network for it."""
     return tuple(
-        f"{guest} starts with the host, and network {name}, which it needs, does not; set autostart: true with "
-        f"virt_network (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
+        f"{guest} starts with the host, and network {name}, which it needs, does not; {_lasting(name, missing)}"
         for name in sorted(missing.no_autostart)
     )
+
+
+def _lasting(name: str, missing: Missing) -> str:
+    """How a network comes to start with the host: libvirt refuses that of a transient one."""
+    asked = "set autostart: true with virt_network"
+    if name not in missing.transient:
+        return f"{asked} (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
+    document = shlex.quote(f"{name}.xml")
+    dump = f"{shlex.join(['virsh', 'net-dumpxml', name])} > {document}"
+    then = f"virsh net-define {document}`, and `{shlex.join(['virsh', 'net-autostart', name])}"
+    return f"it is transient: define it with virt_network and autostart: true (or `{dump}`, `{then}`)"
 
 
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
@@ -66,10 +107,38 @@ def _networks(missing: Missing) -> Problems:
             yield f"this host has no network {name}", "create the network with virt_network, or choose another"
 
 
-def _links(missing: Missing) -> Problems:
-    for name in sorted(missing.links):
-        remedy = "create the bridge with role corral.virt.bridge, or choose another for the interface"
-        yield f"this host has no network device {name}", remedy
+def _uplinks(missing: Missing) -> Problems:
+    """Devices that an active network needs."""
+    for name, uplink in sorted(missing.uplinks.items()):
+        if uplink.bridge in missing.links:
+            yield f"network {name} has no bridge {uplink.bridge} on this host", _bridge_remedy(name, uplink)
+        elif uplink.interfaces and missing.links.issuperset(uplink.interfaces):
+            remedy = f"connect or create one, or name one that exists in interfaces of network {name} with virt_network"
+            yield f"network {name} has no network device {' or '.join(uplink.interfaces)} on this host", remedy
+
+
+def _bridge_remedy(name: str, uplink: Uplink) -> str:
+    if uplink.is_own:
+        kept, stop, start = (shlex.join(["virsh", verb, name]) for verb in ("net-dumpxml", "net-destroy", "net-start"))
+        return (
+            f"restart the network with virt_network (state: inactive, then active), or with `{stop}` and `{start}` (of "
+            f"a transient one, keep the output of `{kept}` before)"
+        )
+    return f"create the bridge with role corral.virt.bridge, or name another in network {name} with virt_network"
+
+
+def _links(needed: Prerequisites, missing: Missing) -> Problems:
+    for name in sorted(missing.links & needed.links):
+        makes = "create the bridge with role corral.virt.bridge"
+        if name in needed.lower:
+            makes = "connect or create it (`ip -brief link` lists what there is)"
+        yield f"this host has no network device {name}", f"{makes}, or choose another for the interface"
+
+
+def _filters(missing: Missing) -> Problems:
+    for name in sorted(missing.filters):
+        remedy = "define it (`virsh nwfilter-define`), or choose another (`virsh nwfilter-list`) for the interface"
+        yield f"this host has no network filter {name}", remedy
 
 
 def _files(needed: Prerequisites, missing: Missing) -> Problems:
@@ -89,3 +158,22 @@ def _volumes(missing: Missing) -> Problems:
             f"`{shlex.join(['virsh', 'pool-refresh', pool])}`)"
         )
         yield f"volume {name} of pool {pool} is not found ({reason})", remedy
+
+
+def _named(missing: Missing) -> Problems:
+    for path, (image, is_data) in sorted(missing.named.items()):
+        if is_data:  # qemu-img names another only of an image that opens
+            yield f"data file {path} of image {image} does not exist", "put it there, or restore both from a backup"
+        else:
+            rebase = shlex.join(["qemu-img", "rebase", "-u", "-F", "FORMAT", "-b", "PATH", image])
+            reason = f"backing file {path} of image {image} does not exist"
+            yield reason, f"put it there, or name its new place with `{rebase}`"
+
+
+_LISTED = {"pci": "pci", "usb": "usb_device", "mdev": "mdev"}
+
+
+def _devices(missing: Missing) -> Problems:
+    for name in sorted(missing.devices):
+        there = f"`virsh nodedev-list --cap {_LISTED[name.partition(' ')[0]]}` lists what there is"
+        yield f"this host has no device {name}", f"plug in, enable or create it ({there}), or take it from the guest"

@@ -14,7 +14,17 @@ from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 
-__all__ = ["Brief", "alias", "directory", "guest", "moving", "security_models", "tags", "targets"]
+__all__ = [
+    "Brief",
+    "alias",
+    "directory",
+    "guest",
+    "moving",
+    "references",
+    "security_models",
+    "tags",
+    "targets",
+]
 
 _AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
 
@@ -75,6 +85,11 @@ def moving(record: str | None) -> bool:
 def security_models(capabilities: str) -> list[str]:
     """What confines QEMU on a host: apparmor, selinux, dac."""
     return [model.text or "" for model in _parsed(capabilities).iterfind("host/secmodel/model")]
+
+
+def references(nwfilter: str) -> list[str]:
+    """Of a network filter: the filters that it refers to."""
+    return [one.get("filter", "") for one in _parsed(nwfilter).iterfind("filterref")]
 
 
 def _parsed(xml: str) -> ElementTree.Element:

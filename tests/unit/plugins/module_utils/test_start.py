@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import missing
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    command,
+    devices,
+    interfaces,
+    missing,
+)
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
+    Missing,
+    NamedBy,
+    Prerequisites,
+    Qcow2,
+    Uplink,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
 from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._xml.uplink import uplink
 
 GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader><nvram template='/t'>/v</nvram></os>
 <metadata><x:disk xmlns:x='urn:x'><source file='/not/a/disk'/></x:disk></metadata><devices>
@@ -22,14 +34,17 @@ GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader>
 <interface type='network'><source network='lan'/><virtualport type='openvswitch'/></interface>
 <interface type='bridge'><source bridge='br0'/></interface><interface type='direct'><source dev='eth7'/></interface>
 <interface type='bridge'><source bridge='ovs0'/><virtualport type='openvswitch'/></interface>
-<interface type='hostdev'><rom file='/rom'/></interface></devices></domain>"""
+<interface type='hostdev'><source><address type='pci' domain='0' bus='6' slot='0' function='1'/></source>
+<rom file='/rom'/></interface></devices></domain>"""
 
 
 def test_prerequisites_of_a_guest() -> None:
     assert prerequisites(GUEST) == Prerequisites(
         networks=frozenset({"lan"}),
         links=frozenset({"br0", "eth7"}),
-        files=frozenset({"/k", "/i", "/l", "/a", "/dev/b", "/d", "/rom"}),
+        lower=frozenset({"eth7"}),
+        devices=frozenset({"pci 0000:06:00.1"}),
+        files=frozenset({"/k", "/i", "/l", "/a", "/below", "/dev/b", "/d", "/rom"}),
         volumes=frozenset({("p", "n")}),
         templates={"/t": "/v"},
     )
@@ -39,6 +54,84 @@ def test_needs_of_a_device() -> None:
     assert prerequisites("<disk><source file='/a'/></disk>") == Prerequisites(files=frozenset({"/a"}))
     assert prerequisites("<interface type='network'><source network='n'/></interface>").networks == {"n"}
     assert prerequisites("<graphics type='vnc'/>") == Prerequisites()
+    usb = "<hostdev type='usb'><source><vendor id='0x1'/><product id='0x2'/></source></hostdev>"
+    assert prerequisites(usb).devices == {"usb 0x1:0x2"}
+    assert not prerequisites(usb.replace("<source>", "<source startupPolicy='optional'>")).devices
+    pci = "<hostdev type='pci'><source><address domain='0' bus='{}' slot='0x1f' function='0'/></source></hostdev>"
+    assert prerequisites(pci.format("0x6")).devices == {"pci 0000:06:1f.0"}
+    assert not prerequisites(pci.format("06")).devices, "an octal number"
+
+
+@pytest.mark.parametrize(("policy", "needed"), [("mandatory", (1, 1)), ("requisite", (1, 0)), ("optional", (0, 0))])
+def test_what_a_guest_starts_without(policy: str, needed: tuple[int, int]) -> None:
+    disk = f"<disk><driver type='qcow2'/><source file='/a' startupPolicy='{policy}'/></disk>"
+    for restored in (False, True):
+        needs = prerequisites(f"<domain><devices>{disk}</devices></domain>", restored=restored)
+        assert (len(needs.files), len(needs.images), needs.restored) == (*[needed[restored]] * 2, restored)
+
+
+IMAGE = "<disk><driver type='qcow2'/>{}{}</disk>"
+FILE = "<source file='{}'/>"
+BELOW = "<backingStore><format type='{}'/><source file='/b'/>{}</backingStore>"
+
+
+@pytest.mark.parametrize(
+    ("disk", "images"),
+    [
+        (IMAGE.format(FILE.format("/a"), ""), {Qcow2("/a")}),
+        (IMAGE.format(FILE.format("/a"), "<backingStore/>"), {Qcow2("/a", is_alone=True)}),
+        (IMAGE.format(FILE.format("/a"), BELOW.format("qcow2", "")), {Qcow2("/a", is_alone=True), Qcow2("/b")}),
+        (IMAGE.format(FILE.format("/a"), BELOW.format("raw", "")), {Qcow2("/a", is_alone=True)}),
+        (IMAGE.format("<source pool='p' volume='n'/>", ""), {Qcow2(("p", "n"))}),
+        (IMAGE.format("<source dev='/dev/b'/>", ""), set()),
+        (IMAGE.format("<source file='/a'><dataStore><source file='/d'/></dataStore></source>", ""), set()),
+        ("<disk><driver type='raw'/><source file='/a'/></disk>", set()),
+        ("<disk><source file='/a'/></disk>", set()),
+    ],
+)
+def test_which_images_are_asked_what_they_name(disk: str, images: set[Qcow2]) -> None:
+    needs = prerequisites(disk)
+    assert needs.images == images
+    assert {image.place for image in images if isinstance(image.place, str)} <= needs.files
+    assert ("/d" in needs.files) == ("dataStore" in disk)
+
+
+@pytest.mark.parametrize(
+    ("kind", "filtered"), [("network", 1), ("bridge", 1), ("ethernet", 1), ("user", 0), ("direct", 0)]
+)
+def test_which_filters_are_looked_for(kind: str, filtered: int) -> None:
+    nic = f"<interface type='{kind}'><source network='lan'/><filterref filter='f'/></interface>"
+    assert len(prerequisites(nic).filters) == filtered
+
+
+def test_networks_of_open_vswitch_have_devices_that_the_kernel_does_not_know() -> None:
+    nic = "<interface type='network'><source network='lan'/></interface>"
+    assert prerequisites(nic).plugged == {"lan"} == prerequisites(nic).networks
+    assert not prerequisites(nic.replace("/></", "/><virtualport type='openvswitch'/></")).plugged
+
+
+NETWORK = "<network><name>lan</name>{}</network>"
+OVS = "<virtualport type='openvswitch'/>"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("<bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward/><bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward mode='open'/><bridge name='b'/>", Uplink("b", is_own=True)),
+        ("<forward mode='bridge'/><bridge name='b'/>", Uplink("b")),
+        (f"<forward mode='bridge'/><bridge name='b'/>{OVS}", Uplink()),
+        (f"<forward mode='bridge'/><bridge name='b'/><portgroup>{OVS}</portgroup>", Uplink()),
+        ("<forward mode='vepa' dev='x'><interface dev='x'/></forward>", Uplink(interfaces=("x",))),
+        ("<forward mode='bridge'><interface dev='x'/><interface dev='y'/></forward>", Uplink(interfaces=("x", "y"))),
+        ("<forward mode='passthrough'><pf dev='z'/><interface dev='x'/></forward>", Uplink()),
+        ("<forward mode='hostdev'><interface dev='x'/></forward>", Uplink()),
+        ("<forward dev='x' mode='nat'><interface dev='x'/></forward><bridge name='b'/>", Uplink("b", is_own=True)),
+    ],
+)
+def test_what_guests_of_a_network_are_plugged_into(content: str, expected: Uplink) -> None:
+    assert uplink(NETWORK.format(content)) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +151,36 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
     [
         (Missing(networks={"a lan": True}), "network a lan is not active; start it .* `virsh net-start 'a lan'`"),
         (Missing(networks={"lan": False}), "this host has no network lan; create the network with virt_network"),
-        (Missing(links=frozenset({"br9"})), "this host has no network device br9; create the bridge with role"),
+        (Missing(links=frozenset({"br0"})), "this host has no network device br0; create the bridge with role"),
+        (
+            Missing(links=frozenset({"eth7"})),
+            "this host has no network device eth7; connect or create it .*choose anoth",
+        ),
+        (
+            Missing(uplinks={"a lan": Uplink("b")}, links=frozenset({"b"})),
+            "network a lan has no bridge b on this host; create the bridge with role .* or name another in network a lan",
+        ),
+        (
+            Missing(uplinks={"a lan": Uplink("b", is_own=True)}, links=frozenset({"b"})),
+            "network a lan has no bridge b on this host; restart the network .*`virsh net-destroy 'a lan'` and `virsh net-st",
+        ),
+        (
+            Missing(uplinks={"lan": Uplink(interfaces=("x", "y"))}, links=frozenset({"x", "y"})),
+            "network lan has no network device x or y on this host; connect or create one, or name one",
+        ),
+        (Missing(filters=frozenset({"f"})), "this host has no network filter f; define it .*nwfilter-define"),
+        (
+            Missing(named={"/b": NamedBy("/a image", is_data=False)}),
+            "backing file /b of image /a image does not exist; .*`qemu-img rebase -u -F FORMAT -b PATH '/a image'`",
+        ),
+        (
+            Missing(named={"/b": NamedBy("/a", is_data=True)}),
+            "data file /b of image /a does not exist; put it there, or restore both from a backup$",
+        ),
+        (
+            Missing(devices=frozenset({"usb 1.2"})),
+            "this host has no device usb 1.2; plug in, .*--cap usb_device` lists",
+        ),
         (Missing(paths=frozenset({"/a"})), "/a does not exist; put it there"),
         (Missing(paths=frozenset({"/t", "/v"})), "/t does not exist; put it there"),
         (Missing(volumes={("p", "n"): "gone"}), r"volume n of pool p is not found \(gone\); create .*pool-refresh p`"),
@@ -73,6 +195,14 @@ def test_all_that_is_missing_is_told(missing: Missing, text: str) -> None:
         start.check("start", "web1", prerequisites(GUEST), missing)
 
 
+def test_what_a_saved_state_needs_is_not_in_the_definition() -> None:
+    lacked, needs = Missing(paths=frozenset({"/a"})), Prerequisites(files=frozenset({"/a"}), restored=True)
+    edited = "`virsh managedsave-edit 'a guest'` changes .*, `virsh managedsave-remove 'a guest'` discards it"
+    with pytest.raises(NotFound, match=f"^cannot start a guest from its managed save image: /a does .*; {edited}"):
+        start.check("start", "a guest", needs, lacked)
+    start.check("start", "a guest", needs, Missing())
+
+
 def test_a_disk_that_an_interrupted_run_was_making() -> None:
     missing = Missing(paths=frozenset({"/a.making"}))
     with pytest.raises(NotFound, match="an interrupted run left /a incomplete; list its disks again"):
@@ -85,8 +215,47 @@ def test_variables_that_are_there_need_no_template() -> None:
 
 
 def test_what_is_made_before_is_not_needed() -> None:
-    both = [Prerequisites(files=frozenset({"/a", "/b"})), Prerequisites(networks=frozenset({"n"}))]
-    assert start.combined(both, made=["/a"]) == Prerequisites(files=frozenset({"/b"}), networks=frozenset({"n"}))
+    images = {path: Qcow2(path) for path in ("/a", "/b")}
+    both = [
+        Prerequisites(files=frozenset(images), images=frozenset(images.values())),
+        Prerequisites(networks=frozenset({"n"})),
+    ]
+    left = Prerequisites(files=frozenset({"/b"}), images=frozenset({images["/b"]}), networks=frozenset({"n"}))
+    assert start.combined(both, made=["/a"]) == left
+
+
+@pytest.mark.parametrize(
+    ("fields", "moves"),
+    [
+        ("link", False),
+        ("link, filterref.name", False),
+        ("filterref.parameters[IP], bandwidth.inbound.average", False),
+        ("link, bridge", True),
+        ("network", True),
+        ("type", True),
+    ],
+)
+def test_an_interface_stays_where_it_is(fields: str, *, moves: bool) -> None:
+    one = frozenset({"x"})
+    needs = Prerequisites(networks=one, plugged=one, filters=one, links=one, lower=one)
+    assert start.of_update(needs, fields) == (needs if moves else Prerequisites(networks=one, filters=one))
+
+
+def test_needs_of_several_are_all_of_them() -> None:
+    two = [Prerequisites(templates={"/t": "/v"}), Prerequisites(templates={"/u": "/w"}, restored=True)]
+    assert start.combined(two) == Prerequisites(templates={"/t": "/v", "/u": "/w"}, restored=True)
+
+
+def test_a_network_with_one_device_left_may_take_that() -> None:
+    lacked = Missing(uplinks={"lan": Uplink(interfaces=("x", "y")), "dmz": Uplink()}, links=frozenset({"x"}))
+    start.check("start", "web1", Prerequisites(), lacked)
+
+
+def test_a_transient_network_starts_with_the_host_when_it_is_defined() -> None:
+    lacked = Missing(no_autostart=frozenset({"a lan"}), transient=frozenset({"a lan"}))
+    [note] = start.autostart_notes("web1", lacked)
+    assert "network a lan, which it needs, does not; it is transient: define it with virt_network" in note
+    assert "`virsh net-dumpxml 'a lan' > 'a lan.xml'`, `virsh net-define 'a lan.xml'`, and `virsh net-autos" in note
 
 
 def test_only_a_start_is_looked_at() -> None:
@@ -115,3 +284,35 @@ def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(socket, "if_nametoindex", index)
     assert missing.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
+
+
+def test_a_bridge_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = '[{"ifname": "br0", "altnames": ["outer", "wan"]}, {"ifname": "eth0", "altnames": ["enp3s0"]}, {}]'
+    monkeypatch.setattr(command, "answer", lambda *_command: listed)
+    assert interfaces.other_names({"br0", "lo"}) == {"outer", "wan"}
+    assert {"lo"} <= set(interfaces.names())
+    monkeypatch.setattr(command, "answer", lambda *_command: "")
+    assert interfaces.other_names({"br0"}) == set()
+
+
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+OTHER = "0695eb01-f6a4-8304-79aa-97f2502e193f"
+
+
+def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [
+        "pci 0000:06:00.0",
+        "pci 0000:07:00.0",
+        f"mdev {UUID.upper()}",
+        f"mdev {OTHER}",
+        "usb 0x1d6b:0x0002",
+        "usb 0x1:0x2",
+    ]
+    names += ["usb 1.2", "usb 1.3", "usb a:b", "mdev a"]
+    monkeypatch.setattr(devices, "_BUSES", str(tmp_path / "bus"))
+    assert devices.missing(names) == set(), "nobody sees any"
+    for place in ("pci/devices/0000:06:00.0", f"mdev/devices/{UUID}", "usb/devices/usb1", "usb/devices/1-0:1.0"):
+        (tmp_path / "bus" / place).mkdir(parents=True)
+    for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
+        (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
+    assert devices.missing(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
