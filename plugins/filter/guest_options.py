@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: guest_options
-short_description: Options of a guest that a playbook was given as arguments
+short_description: Select the options of a guest from the arguments of a playbook
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
   - Returns the options of M(corral.virt.virt_domain) that are among the arguments of a playbook, those in C(options)
-    and C(domain) included; what V(domain) says wins.
-  - Takes those that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables, and
-    converts them as it does. Fails for a value that cannot be converted.
+    and C(domain) included. C(domain) takes precedence.
+  - Reads the options that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables,
+    and converts them in the same way. Fails for a value that cannot be converted.
 positional: _input, action, variables
 options:
   _input:
