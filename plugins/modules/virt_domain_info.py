@@ -11,8 +11,8 @@ module: virt_domain_info
 short_description: Read the guests of a host
 version_added: 0.1.0
 description:
-  - Returns the definition, state, addresses, disks, interfaces and displays of the guests of a host, as options of
-    M(corral.virt.virt_domain).
+  - Returns the state, addresses, disks, interfaces and displays of the guests of a host. With O(arguments), it also
+    describes each guest as arguments of M(corral.virt.virt_domain).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
