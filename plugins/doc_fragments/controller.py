@@ -46,32 +46,33 @@ options:
     default: {}
     suboptions:
       reserve:
-        description: Memory of each host that no guest gets (V(8GiB)), or a dictionary of it by host. Defaults to
+        description: Memory that each host keeps for itself (V(8GiB)), or a dictionary of it by host. Defaults to
           C(memory_reserved_mib), which is 512 MiB.
         type: raw
       guest_overhead:
-        description: Memory that each guest takes beside its own, for QEMU itself (V(64MiB)). By default none.
+        description: Memory that each guest takes in addition to its own, for QEMU (V(64MiB)). By default none.
         type: str
       disk_overcommit:
         description:
-          - Share of the capacity of a storage pool that may be promised. The disks of a new guest count with their full
-            size against what is free now, and what exceeds the capacity (V(1.5) allows half of it more).
+          - Share of the capacity of a storage pool that may be allocated; V(1.5) allows half of the capacity in
+            addition. The disks of a new guest count with their full size against the space that is free now and this
+            addition.
           - By default the room for disks is not checked.
         type: float
       failure_domains:
-        description: What fails as a whole, such as a rack, by host. Guests that stay apart go to different failure
-          domains where they can.
+        description: Failure domain of each host, such as its rack. Guests that must stay apart go to different failure
+          domains if possible.
         type: dict
         default: {}
       migration_groups:
-        description: Hosts between which running guests can migrate, as a name by host, for example of their processors.
-          A running guest is moved only to hosts with the same name; hosts without one are a group of their own.
+        description: Name of a group for each host, for example after its processors. A running guest is moved only to
+          hosts of the same group. Hosts without a name form one group.
         type: dict
         default: {}
       require_n_plus:
         description:
-          - How many hosts may fail at once so that all their guests find room on the others. With C(failure_domains),
-            how many of these. Each such loss is simulated with the new guests placed, and new guests are refused, the
+          - How many hosts may fail at once while all their guests still fit on the others. With C(failure_domains), how
+            many failure domains. Placement simulates each such loss with the new guests, and refuses new guests, the
             smallest first, until all guests survive it.
           - The time grows with the number of combinations; V(1) on 100 hosts takes about a second.
         type: int

@@ -46,18 +46,18 @@ state:
     O(remove_storage=true).
   - V(reset) and V(rebooted) take effect each time the task runs.
 clone_of:
-  - Another guest of the same host. When this guest does not exist yet, it is made as a copy of that one, which must be
-    off and is not changed. A guest that exists is not made again.
+  - Another guest of the same host. If the guest O(name) does not exist, it is created as a copy of the other guest,
+    which must be off and is not changed. An existing guest is not created again.
   - The copy takes its definition from the other guest, including title, tags, display passwords and host devices.
-    Options of this task override single parts. UUID, MAC addresses, display ports and firmware variables are new, so
+    Options of this task override parts of it. UUID, MAC addresses, display ports and firmware variables are new, so
     boot entries and enrolled keys are lost. TPM state, autostart, snapshots and C(apart-) tags are not copied.
   - Disks are copied in full, into the pools where they are. Both guests use the same media, read-only disks and
     shareable disks. Entries of O(disks) change the copies (O(disks[].size), O(disks[].pool), O(disks[].format)),
     replace them (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
   - The copy always gets a seed. With it, cloud-init sets the hostname, new SSH host keys, a new machine ID, and DHCP
-    where O(cloud_init.network_config) is not given. Users and their keys stay. Network configuration that somebody
-    wrote by hand stays too, and so does a seed of another tool; leave out its disk. Prepare systems without cloud-init
-    before (C(sysprep), C(virt-sysprep)).
+    unless O(cloud_init.network_config) is set. Users and their keys stay. Network configuration that somebody wrote by
+    hand stays too, and so does a seed of another tool; leave out its disk. Prepare systems without cloud-init first
+    (C(sysprep), C(virt-sysprep)).
   - After an interrupted run, run the same task again, or remove the guest.
   - Excludes O(image), O(renamed_from), O(virt_type) and O(state=absent).
 virt_type: How a new guest is run. V(auto) uses hardware virtualisation if the host offers it, and emulation otherwise.
@@ -279,8 +279,8 @@ disks[].name: Identifies the disk, and is part of the name of its file. For disk
 disks[].state: V(absent) detaches the disk and keeps its file.
 disks[].size: In GiB, or with a unit. A larger size grows the disk, even while the guest runs. A smaller size is refused
   (M(corral.virt.virt_image) can shrink the disk while the guest is off). Block devices do not grow while the guest is
-  off. For existing disks that are no volume of a storage pool, such as those on the network or NVMe devices, the size
-  is refused, or ignored with a warning.
+  off. For existing disks outside storage pools, such as those on the network or NVMe devices, the size is refused, or
+  ignored with a warning.
 disks[].pool: Storage pool of a new disk. Defaults to V(default).
 disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
 disks[].clone:
@@ -297,8 +297,8 @@ disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd 
 disks[].network:
   - A disk on the network that O(disks[].url) cannot describe. It excludes O(disks[].source), O(disks[].volume),
     O(disks[].url) and O(disks[].nvme). The disk exists already; the collection neither creates nor removes its content.
-  - Changing where a disk is replaces its whole source, also the login. O(disks[].format) stays as it is; a new disk is
-    V(raw).
+  - Changing where a disk is replaces its whole source, including the login. O(disks[].format) stays unchanged; a new
+    disk is V(raw).
 disks[].network.protocol: Protocol. Required, also to change another option of O(disks[].network).
 disks[].network.name: Image in Ceph, as C(pool/image) or C(pool/namespace/image); export of an NBD server, which can
   have one without a name; or IQN and LUN of an iSCSI target, as C(iqn.2026-01.org.example:disk/1).

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: changed_names
-short_description: Names of guests that were removed or renamed
+short_description: List the names of guests that were removed or renamed
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
   - Returns which of the guests that M(corral.virt.virt_find) has found were removed, and which were renamed, as
     M(corral.virt.virt_known_hosts) takes it.
-  - A guest counts if its own hypervisor did not fail for it. A renamed guest whose old name another guest has, too, is
-    left out, because the old name may stand for the other one.
+  - A guest counts if its own hypervisor did not fail for it. A renamed guest is left out if another guest has its old
+    name, because the key may belong to that guest.
 positional: _input, results
 options:
   _input:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: created_guest
-short_description: Find a guest that was just created in the inventory
+short_description: Find a new guest in the inventory
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns under which name the inventory shows a guest that the role P(corral.virt.guests#role) has created, and
-    whether a playbook should wait until Ansible reaches it.
+  - Returns the name under which the inventory shows a guest that the role P(corral.virt.guests#role) has created, and
+    whether a playbook should wait until Ansible reaches the guest.
   - A guest is waited for if it runs, has a seed, and the inventory plugin P(corral.virt.virt#inventory) is in use.
 positional: _input, placed, groups, hostvars
 options:
@@ -34,7 +34,7 @@ options:
     type: dict
     required: true
   awaited:
-    description: Whether to wait for guests at all. V(false) in check mode, and where the inventory is not read again.
+    description: Whether to wait for guests at all. Set V(false) in check mode, or if the inventory is not read again.
     type: bool
     default: true
 """
@@ -54,7 +54,7 @@ _value:
   description:
     - C(shown) is the guest's name in the inventory.
     - C(reached) says whether to wait for the guest.
-    - C(problem) says why it is not there, or why it cannot be reached. Empty if all is well.
+    - C(problem) says why the guest is missing or cannot be reached. Empty if there is no problem.
   type: dict
 """
 

@@ -14,7 +14,7 @@ author:
 description:
   - Returns the name of an inventory group, or a list of its hosts without those that are gone, and fails if no host is
     left.
-  - A play for an empty group does nothing, and the run would succeed.
+  - Without this check, a play for an empty group would do nothing, and the run would succeed.
 positional: _input
 options:
   _input:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: guest_options
-short_description: Options of a guest that a playbook was given as arguments
+short_description: Select the options of a guest from the arguments of a playbook
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
   - Returns the options of M(corral.virt.virt_domain) that are among the arguments of a playbook, those in C(options)
-    and C(domain) included; what V(domain) says wins. Of the playbook V(migrate) it returns those of
+    and C(domain) included. C(domain) takes precedence. For the playbook V(migrate), returns those of
     M(corral.virt.virt_migrate).
-  - Takes those that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables, and
-    converts them as it does. Fails for a value that cannot be converted.
+  - Reads the options that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables,
+    and converts them in the same way. Fails for a value that cannot be converted.
 positional: _input, action, variables
 options:
   _input:

@@ -13,9 +13,9 @@ author:
   - corral.virt contributors (@corral-virt)
 description:
   - Returns the options of guests as M(corral.virt.virt_domains) takes them.
-  - A new guest that is made from an image or from another guest gets a seed, unless it has C(cloud_init) of its own. A
-    running guest with a seed is waited for. C(apart), C(together), C(host_groups) and C(requires) become tags, by which
-    later runs know them.
+  - A new guest that is created from an image or from another guest gets a seed, unless it has its own C(cloud_init). A
+    running guest with a seed also gets C(wait_for_ip). C(apart), C(together), C(host_groups) and C(requires) become
+    tags, from which later runs read them.
 positional: _input
 options:
   _input:

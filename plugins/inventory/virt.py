@@ -124,7 +124,8 @@ options:
         hypervisor reports it over the verified connection. It needs no file, so a job with an empty home directory
         verifies guests too, and so does a job of AWX, which runs elsewhere than the inventory was read. It requires
         OpenSSH 8.5 on the machine that connects to the guest.
-      - With V(record), a hypervisor can play a guest that is not in the file and whose own hypervisor does not answer.
+      - With V(record), a hypervisor can impersonate a guest that is not in the file and whose own hypervisor does not
+        answer.
         The plugin does not use the record if two hypervisors report different keys for one name.
       - Defaults to V(file,record) with O(ca_file), and to V(file) otherwise.
     type: list
@@ -170,8 +171,8 @@ options:
   hostnames:
     description:
       - Expressions for the name of a guest in the inventory, with the variables listed in the notes. The first one that
-        gives a text is used, and the guest's own name where none does.
-      - V(virt_name ~ '.' ~ virt_hypervisor) shows guests with the same name on two hypervisors both.
+        yields a text is used, or else the guest's own name.
+      - With V(virt_name ~ '.' ~ virt_hypervisor), guests with the same name on two hypervisors are both shown.
       - A result that is not safe as the name of a host becomes an alias, as a guest's own name does. SSH still verifies
         the guest under its own name.
       - With O(strict), an expression that fails is an error.
@@ -192,12 +193,12 @@ options:
       - How Ansible reaches the guests.
       - V(direct) connects to the address of the guest.
       - V(jump) connects through the hypervisor, with C(ProxyJump) of SSH, to C(ansible_host) of the hypervisor, and its
-        C(ansible_user) and C(ansible_port) where they are set. The SSH client's own configuration, keys and
-        C(known_hosts) count there. Guests in libvirt's own networks may then have the same address on several
-        hypervisors; C(ansible_control_path) keeps the connections to them apart.
+        C(ansible_user) and C(ansible_port) if they are set. For the hypervisor, SSH uses its own configuration, keys
+        and C(known_hosts). Guests in libvirt's own networks may then have the same address on several hypervisors;
+        C(ansible_control_path) keeps the connections to them apart.
       - V(agent) runs commands through the guest agent, with the connection plugin C(community.libvirt.libvirt_qemu) of
-        the collection community.libvirt, and the URI of the hypervisor (O(uri)), which must permit writing. It needs no
-        network of the guest.
+        the collection community.libvirt, and the URI of the hypervisor (O(uri)), which must permit writing. The guest
+        needs no network.
     type: str
     choices: [direct, jump, agent]
     default: direct
@@ -226,7 +227,7 @@ options:
       - name: CORRAL_VIRT_STRICT_HOSTS
   show_stale:
     description:
-      - Show the guests of a hypervisor that does not answer as its last answer had them. They have the variable
+      - Show the guests of a hypervisor that does not answer as it last reported them. They have the variable
         C(virt_stale=true), and are in the group C(guests_stale) instead of the group of their state.
       - A guest that another hypervisor has now is not shown as stale.
       - Requires O(cache=true) and an O(cache_plugin) that keeps files. The last answers are kept beside the cache, and
@@ -241,21 +242,21 @@ EXAMPLES = r"""
 # inventory/virt.yml, beside a hosts.yml with the group hyper: this is enough after the role pki has run
 plugin: corral.virt.virt
 ---
-# through SSH, only what runs
+# through SSH, only running guests
 plugin: corral.virt.virt
 uri: qemu+ssh://root@{{ virt_address }}/system
 filters:
   - virt_state == 'running'
 ---
-# through SSH, with a key of hypervisor_readers, which opens nothing else
+# through SSH, with a key of hypervisor_readers, which permits nothing else
 plugin: corral.virt.virt
 uri: qemu+ssh://corral-reader@{{ virt_address }}/system?keyfile={{ '~/.ssh/corral-reader' | expanduser }}
 ---
 # in AWX: a credential sets CORRAL_VIRT_CA_FILE, CORRAL_VIRT_CERT_FILE and CORRAL_VIRT_KEY_FILE to files of its own
 plugin: corral.virt.virt
-strict_hosts: true # else AWX forgets the guests of a hypervisor that does not answer
+strict_hosts: true # otherwise AWX removes the guests of a hypervisor that does not answer
 ---
-# one machine, no other source needed; groups by memory, a variable of one's own, and the answers kept for five minutes
+# one machine, without another source; groups by memory and vCPUs, a variable for all guests, a cache of five minutes
 plugin: corral.virt.virt
 hypervisors:
   localhost: qemu:///system

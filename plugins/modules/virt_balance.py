@@ -34,9 +34,9 @@ options:
     type: int
   tolerance:
     description:
-      - Two hosts are even, and exchange no guest, while the imbalance of these two is below so many percentage points.
-        The imbalance is the deviation of the hosts' load from the mean of all hosts (a standard deviation in which
-        larger hosts count more).
+      - Two hosts exchange no guest while their imbalance is below this, in percentage points. The imbalance is the
+        deviation of the two hosts' load from the mean of all hosts (a standard deviation in which larger hosts count
+        more).
     type: float
     default: 5.0
   stay:
@@ -48,10 +48,10 @@ options:
     description:
       - What counts as load. V(memory) is the memory that guests may use, V(vcpus) the processors that they may use
         (half as important beside V(memory)), V(cpu_use) the processors that they keep busy, and V(guests) the number of
-        guests, each as large as the mean of all (half as important beside the others). It stands for what is not
+        guests, each as large as the mean of all (half as important beside the others). V(guests) stands for what is not
         measured, such as disks and network.
       - V(cpu_use) requires O(corral.virt.virt_host_info#module:cpu_seconds), and excludes V(vcpus).
-      - Whatever the choice, no hypervisor is promised more than C(cpu_overcommit) and C(memory_overcommit) allow.
+      - Whatever counts, no hypervisor gets more than O(cpu_overcommit) and O(memory_overcommit) allow.
     type: list
     elements: str
     choices: [memory, vcpus, cpu_use, guests]
@@ -74,7 +74,7 @@ RETURN = r"""
 moves:
   description: The plan, best move first, with C(gain), the percentage points by which it lowers the imbalance of its
     two hosts, and the possible cost C(cost_mib) of memory and disks. Moves that an interrupted migration has started
-    come first (C(gain) 0), then those that part guests which must stay apart (C(mends) is their word).
+    come first (C(gain) 0), then those that separate guests that must stay apart (C(mends) is their word).
   returned: success
   type: list
   elements: dict

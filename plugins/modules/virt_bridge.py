@@ -73,7 +73,7 @@ requirements:
   - C(python3-yaml) where netplan configures the port
 seealso:
   - ref: corral.virt.bridge role <ansible_collections.corral.virt.bridge_role>
-    description: Installs what the switch needs, begins it, comes back over the bridge and confirms.
+    description: Installs the required packages, starts the switch, reconnects over the bridge and confirms it.
 """
 
 EXAMPLES = r"""

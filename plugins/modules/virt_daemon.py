@@ -91,7 +91,7 @@ seealso:
   - ref: corral.virt.hypervisor role <ansible_collections.corral.virt.hypervisor_role>
     description: Installs libvirt.
   - ref: corral.virt.pki role <ansible_collections.corral.virt.pki_role>
-    description: Certificates, and whom the TLS port admits.
+    description: Issues certificates, and sets which clients the TLS port admits.
 """
 
 EXAMPLES = r"""

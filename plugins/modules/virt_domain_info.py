@@ -11,8 +11,8 @@ module: virt_domain_info
 short_description: Read the guests of a host
 version_added: 0.1.0
 description:
-  - Returns the definition, state, addresses, disks, interfaces and displays of the guests of a host, as options of
-    M(corral.virt.virt_domain).
+  - Returns the state, addresses, disks, interfaces and displays of the guests of a host. With O(arguments), it also
+    describes each guest as arguments of M(corral.virt.virt_domain).
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -24,21 +24,21 @@ options:
     type: str
   addresses:
     description:
-      - Sources of addresses in addition to those set in the guest's seed, and those at which it was seen, which are
-        recorded. V(agent) and V(any) query the guest agent of
-        every running guest, which takes seconds for each guest that does not answer.
+      - Sources of addresses, in addition to the addresses set in the guest's seed and those recorded when it was last
+        seen. V(agent) and V(any) query the guest agent of every running guest, which takes seconds for each guest that
+        does not answer.
     type: str
     choices: [none, lease, arp, agent, any]
     default: none
   arguments:
     description:
       - Also return the arguments of M(corral.virt.virt_domain) that describe each guest, derived from its definition,
-        however it was created. V(minimal) omits what the defaults of M(corral.virt.virt_domain) and libvirt give.
-      - Applying these arguments to the guest changes nothing. Where the guest is not, they create it again, on disks
-        that must be there. Settings that no option covers are in O(corral.virt.virt_domain#module:xml).
+        however it was created. V(minimal) omits the values that M(corral.virt.virt_domain) and libvirt set by default.
+      - Applying these arguments to the guest changes nothing. If the guest does not exist, they create it again with
+        its disks, which must exist. Settings that no option covers are in O(corral.virt.virt_domain#module:xml).
       - Secrets are omitted, and so is each device that would work without its secret, such as a display with a
-        password. Displays that are reachable from outside the host are omitted, too.
-      - Requires a connection that may write, because libvirt shows only to those which devices have a secret.
+        password. Displays without a password that are reachable from outside the host are omitted too.
+      - Requires a connection with write access, because libvirt shows which devices have a secret only to those.
     type: str
     choices: ['false', 'true', minimal]
     default: 'false'
@@ -134,12 +134,12 @@ domains:
       type: dict
       returned: with O(arguments)
     withheld_arguments:
-      description: Arguments that need a secret, without it, such as C(graphics) of a display with a password.
+      description: Arguments that need a secret, such as C(graphics) of a display with a password, without the secret.
       type: dict
       returned: with O(arguments)
     not_imported:
       description: What the arguments do not describe, with C(path), an XPath in the definition, and C(why). C(option)
-        names the one of RV(domains[].withheld_arguments) that describes it once its secret is set.
+        is the argument in RV(domains[].withheld_arguments) that describes it once its secret is set.
       type: list
       elements: dict
       returned: with O(arguments)

@@ -13,10 +13,10 @@ version_added: 0.1.0
 description:
   - Reads states, pillars and configuration of Salt on the controller, and writes an inventory with the variables of
     this collection's roles. The playbook C(corral.virt.from_salt) runs it.
-  - Nothing in Salt's files is executed. A file with Jinja or with another renderer is not read, and the notes say how
-    Salt itself renders it for O(rendered).
-  - What has no counterpart is listed, with file, path and reason, in RV(notes) and in C(from_salt.txt) beside the
-    inventory. Nothing is left out silently.
+  - Nothing in Salt's files is executed. A file with Jinja or with another renderer is not read; the notes give the
+    command with which Salt renders it for O(rendered).
+  - Everything without a counterpart is listed, with file, path and reason, in RV(notes) and in C(from_salt.txt) beside
+    the inventory. Nothing is left out silently.
   - A text from Salt is never a template. A password becomes a placeholder such as C(vault_web1_graphics_password), to
     be set with C(ansible-vault).
   - A guest that M(corral.virt.virt_domain) would refuse is not written, and is listed with the reason.
@@ -34,7 +34,7 @@ options:
     description: Directory of Salt's pillars (C(pillar_roots)), such as V(/srv/pillar).
     type: path
   minion:
-    description: Configuration of a minion or of the master, such as V(/etc/salt/minion). Its settings are taken for all
+    description: Configuration of a minion or of the master, such as V(/etc/salt/minion). Its settings apply to all
       hypervisors.
     type: path
   rendered:
@@ -61,7 +61,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Write an inventory from what Salt has
+- name: Write an inventory from Salt's states and pillars
   corral.virt.virt_from_salt:
     salt_root: "{{ playbook_dir }}/salt"
     pillar: "{{ playbook_dir }}/pillar"

@@ -29,7 +29,7 @@ options:
     default: []
   cpu_seconds:
     description:
-      - Measure for so many seconds how many processors each running guest keeps busy. With V(0) nothing is measured.
+      - Seconds for which to measure how many processors each running guest keeps busy. V(0) measures nothing.
       - O(corral.virt.virt_balance#module:by) needs it for V(cpu_use).
     type: float
     default: 0
@@ -51,7 +51,7 @@ EXAMPLES = r"""
   run_once: true
   register: common
 
-- name: Give it to a guest
+- name: Use it for a guest
   corral.virt.virt_domain:
     name: web1
     cpu: "{{ common.host.cpu_baseline }}"

@@ -176,7 +176,7 @@ options:
     description:
       - Whether O(name) points to the content that O(checksum) selects. With V(false), that content is stored beside the
         current one, for disks that are or will be based on it. The playbook C(corral.virt.migrate) uses this.
-      - The task is refused where O(name) would point to another content and an overlay is based on the name, not on a
+      - The task is refused if O(name) would point to another content while an overlay is based on the name instead of a
         content.
     type: bool
     default: true
@@ -348,7 +348,7 @@ checksum:
   returned: when known
   type: str
 unverified_image:
-  description: V(true) where a file of the image's name is there, or offered by O(origin), and cannot be shown to be the
+  description: V(true) if a file with the image's name exists, or O(origin) offers one, that cannot be shown to be the
     requested image.
   returned: on such a failure
   type: bool
@@ -364,7 +364,7 @@ fetched_from:
   returned: when fetched
   type: str
 part:
-  description: Part that the host already has of the file to fetch, C(path) and C(bytes), and its maximum size,
+  description: The part of the file that the host already has, as C(path) and C(bytes), and its maximum size,
     C(max_bytes).
   returned: in check mode, when it would be fetched
   type: dict

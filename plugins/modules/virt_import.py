@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_import
-short_description: Write guests that exist as variables into files
+short_description: Write existing guests to files, as variables
 version_added: 0.1.0
 description:
   - Writes the arguments that M(corral.virt.virt_domain_info) returns for guests into files on the controller, as YAML.
   - A text from a host is never a template. Where an argument needs a secret, the file has a placeholder such as
     C(vault_web1_graphics_password), to be set with C(ansible-vault).
-  - Prints what is still to be done for each guest. Either all guests are written, or none.
-  - Guests of one name on several hosts are refused, and so are arguments that do more than describe a guest.
+  - Prints the remaining work for each guest. Either all guests are written, or none.
+  - Guests with the same name on several hosts are refused, and so are arguments that do more than describe a guest.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -33,7 +33,7 @@ options:
     required: true
   compared:
     description: Registered results of M(corral.virt.virt_domains) in check mode with these arguments, by host. A guest
-      that they would change is refused, and so is a guest of which there is no result. Without it, nothing is compared.
+      that they would change is refused, and so is a guest without a result. By default, nothing is compared.
     type: dict
     default: {}
   dest:
@@ -75,7 +75,7 @@ files:
   type: list
   elements: str
 notes:
-  description: What is still to be done - secrets to set, and settings that no argument describes.
+  description: The remaining work - secrets to set, and settings that no argument describes.
   returned: success
   type: list
   elements: str

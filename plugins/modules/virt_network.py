@@ -481,7 +481,7 @@ seealso:
   - module: corral.virt.virt_network_info
   - module: corral.virt.virt_domain
   - ref: Networks <ansible_collections.corral.virt.docsite.guide_networks>
-    description: Kinds of networks, and what reaches one that runs.
+    description: Network modes, and changes to a running network.
 """
 
 EXAMPLES = r"""

@@ -24,8 +24,8 @@ options:
   path:
     description:
       - The directory. It is created if it does not exist.
-      - An existing pool keeps its path. If that leads over a symbolic link, name it as the pool does, because libvirt
-        knows the disks in it by this path.
+      - An existing pool keeps its path. If the path contains a symbolic link, write it as the pool's definition does,
+        because libvirt knows the disks by that path.
       - Required for a new pool.
     type: path
   state:
@@ -47,7 +47,7 @@ extends_documentation_fragment:
 seealso:
   - module: corral.virt.virt_image
   - ref: corral.virt.storage role <ansible_collections.corral.virt.storage_role>
-    description: Makes directories and pools.
+    description: Creates directories and pools.
 """
 
 EXAMPLES = r"""

@@ -11,8 +11,8 @@ module: virt_query
 short_description: Read the guests of a host for a report, and record their addresses
 version_added: 0.1.0
 description:
-  - Returns what the playbook C(corral.virt.query) prints of each guest, and records the addresses of the running guests
-    as M(corral.virt.virt_addresses) does. Both take one call of the host.
+  - Returns what the playbook C(corral.virt.query) prints about each guest, and records the addresses of the running
+    guests as M(corral.virt.virt_addresses) does, in one call per host.
   - A user who may read libvirt but not write gets the guests, with the addresses that others have recorded and those of
     libvirt's DHCP leases.
 author:
@@ -36,7 +36,7 @@ options:
 seealso:
   - module: corral.virt.virt_addresses
   - module: corral.virt.virt_domain_info
-    description: Everything about the guests, without a change.
+    description: Returns everything about the guests, and records nothing.
 """
 
 EXAMPLES = r"""

@@ -11,8 +11,8 @@ module: virt_simulate
 short_description: Simulate the loss of hypervisors and the placement of guests
 version_added: 0.1.0
 description:
-  - Reads a cluster from a file, loses hypervisors, adds guests, and fills what is left with guests of one kind until
-    one is refused. Each step is decided as M(corral.virt.virt_place) decides. No hypervisor is asked, and nothing is
+  - Reads a cluster from a file, simulates the loss of hypervisors, adds guests, and then adds guests of one kind until
+    one is refused. Each step decides as M(corral.virt.virt_place) does. No hypervisor is queried, and nothing is
     changed.
   - Prints what becomes of the guests, and the load of every hypervisor at the end.
 author:
@@ -27,7 +27,7 @@ options:
       - A file written by hand has a list C(hosts), each with C(name), C(cpus), C(memory_mib) and C(guests), which have
         C(name), C(vcpus), C(memory_mib) and, if needed, C(state) (V(running) by default) and C(tags). Hosts may also
         have C(bridges), C(groups), C(domain) (their failure domain) and C(maintenance) (a reason).
-      - What the file does not tell, such as the storage pools, is not checked.
+      - Data that the file lacks, such as the storage pools, is not checked.
     type: path
     required: true
   lose:
@@ -36,13 +36,13 @@ options:
     elements: str
     default: []
   add:
-    description: Guests to add, as in O(corral.virt.virt_place#module:guests). With C(count), as many of them, with the
+    description: Guests to add, as in O(corral.virt.virt_place#module:guests). C(count) adds that many guests, with the
       names C(NAME-1), C(NAME-2) and so on.
     type: list
     elements: dict
     default: []
   fill:
-    description: A guest of which as many are added as find room, at most 100,000.
+    description: A guest to add as many times as there is room, at most 100,000 times.
     type: dict
 seealso:
   - module: corral.virt.virt_place
@@ -66,7 +66,7 @@ moved:
   type: dict
   sample: {web1: hyper2}
 homeless:
-  description: Guests of lost hypervisors that find no room, with the reason.
+  description: Guests of lost hypervisors for which there is no room, with the reason.
   returned: success
   type: dict
 added:
@@ -74,24 +74,24 @@ added:
   returned: success
   type: dict
 refused:
-  description: Added guests that find no room, with the reason.
+  description: Added guests for which there is no room, with the reason.
   returned: success
   type: dict
 fits:
-  description: How many guests of O(fill) find room; null without it.
+  description: How many guests of O(fill) fit; null without O(fill).
   returned: success
   type: int
 limit:
-  description: Why not one more.
+  description: Why no further guest of O(fill) fits.
   returned: success
   type: str
 hosts:
-  description: By hypervisor that is left, its number of C(guests), C(cpus), C(vcpus_used), C(memory_mib) for guests and
-    C(memory_used_mib).
+  description: For each remaining hypervisor, its number of C(guests), C(cpus), C(vcpus_used), C(memory_mib) for guests
+    and C(memory_used_mib).
   returned: success
   type: dict
 text:
-  description: What was printed.
+  description: Text that was printed.
   returned: success
   type: str
 """

@@ -11,7 +11,7 @@ module: virt_state
 short_description: Start, pause, shut down and reboot guests
 version_added: 0.1.0
 description:
-  - Brings guests that exist to a state. Changes nothing else about them.
+  - Brings existing guests to a state. Changes nothing else about them.
   - Does the same as option C(state) of M(corral.virt.virt_domain) and takes half the time, but looks only at the host
     on which it runs. A guest that this host does not have is an error.
   - The module checks all options of all guests before it changes anything. After that, a guest that fails does not stop
@@ -33,8 +33,8 @@ options:
         type: str
         required: true
       uuid:
-        description: UUID of the guest. If the guest with this UUID has another name, it is not changed, and the guest
-          fails.
+        description: UUID of the guest. If the guest with this UUID has another name, the module does not change it and
+          reports a failure.
         type: str
       state:
         description:
@@ -76,7 +76,7 @@ EXAMPLES = r"""
       - {name: web1, state: running}
       - {name: web2, state: running}
 
-- name: Shut guests down in parallel, and power off those that do not obey within a minute
+- name: Shut guests down in parallel, and power off those that are not off after a minute
   corral.virt.virt_state:
     domains:
       - {name: web1, state: shutdown, wait_timeout: 60, force: true}

@@ -84,7 +84,7 @@ options:
   new_authority:
     description:
       - Create new CAs now. Set it for one host of a play only, or each host creates one.
-      - Not with O(ca_key).
+      - Excludes O(ca_key).
     type: bool
     default: false
   controller:
@@ -155,8 +155,8 @@ options:
     type: str
   ca_crl:
     description:
-      - Certificate revocation list of the CA of O(ca_certificate), as PEM text. Not with O(ca_key), which signs the
-        list itself.
+      - Certificate revocation list of the CA of O(ca_certificate), as PEM text. Excludes O(ca_key), with which the
+        module signs the list itself.
       - An expired list is refused, because libvirt would refuse all clients.
     type: str
   qemu_ca_certificate:

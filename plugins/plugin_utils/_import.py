@@ -43,11 +43,11 @@ def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
         reasons = "; ".join(str(one.get("why")) for one in _not_imported(answer))
         raise BadInput(f"cannot import {name}: its host cannot describe it ({reasons})")
     if not isinstance(arguments, dict) or arguments.get("name") != name or not isinstance(withheld, dict):
-        raise BadInput(f"cannot import {name}: its host does not answer with arguments of it")
+        raise BadInput(f"cannot import {name}: its host returned no arguments for it")
     wrong = ArgumentSpecValidator(GUEST_OPTIONS).validate(untagged({**arguments, **withheld})).error_messages
-    wrong += [f"{option} describes no guest that exists" for option in sorted(_orders(arguments))]
+    wrong += [f"{option} does not describe an existing guest" for option in sorted(_orders(arguments))]
     if wrong or not set(withheld) <= set(_SECRETS):
-        raise BadInput(f"cannot import {name}: its host answers with what are no arguments ({'; '.join(wrong)})")
+        raise BadInput(f"cannot import {name}: its host returned invalid arguments ({'; '.join(wrong)})")
     variable = f"vault_{word(name)}"
     secrets = {
         option: {**value, _SECRETS[option]: Placeholder.of(f"{variable}_{option}_{_SECRETS[option]}")}

@@ -197,7 +197,7 @@ def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ())
 def unknown(option: str, known: t.Collection[str]) -> str:
     """What is wrong with an option that there is not."""
     near = difflib.get_close_matches(option, sorted(known), 1)
-    return f"{option} is no option of this plugin{f'; did you mean {near[0]}?' if near else ''}"
+    return f"{option} is not an option of this plugin{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:

@@ -50,7 +50,7 @@ _COMMANDS = {
     "saved": "virsh snapshot-create-as {name}",
     "reverted": "virsh snapshot-revert {name} SNAPSHOT",
     "unpowered": "ansible-playbook corral.virt.shutdown -e guest={name}",
-    "volume_defined": "virsh vol-create-as; a disk of a guest is made with the guest",
+    "volume_defined": "virsh vol-create-as; a guest's disk is created with the guest",
 }
 
 
@@ -161,14 +161,14 @@ def _pillar(source: SaltSource, found: _Variables) -> None:
                 found.add(source.hosts, "storage_pools", pool)
         elif key == "salt" and part.is_mapping(key):
             _control(part.part(key), found)
-    part.left("it is not of Salt Virt")
+    part.left("it does not belong to Salt Virt")
 
 
 def _control(salt: SaltPart | None, found: _Variables) -> None:
     """`salt:control` of the formula salt: guests by cluster, of sizes that have names."""
     control = salt.part("control") if salt else None
     if salt:
-        salt.left("it is not of Salt Virt")
+        salt.left("it does not belong to Salt Virt")
     if not control:
         return
     sizes = {name: {key: size.raw(key) for key in size.untaken()} for name, size in control.named("size")}
@@ -178,7 +178,7 @@ def _control(salt: SaltPart | None, found: _Variables) -> None:
         domain = cluster.text("domain")
         common = {key: cluster.raw(key) for key in ("enable_vnc", "seed", "rng", "cloud_init", "config")}
         if (engine := cluster.text("engine")) not in (None, "virt"):
-            cluster.note("engine", f"{engine} makes no guests on hypervisors; the cluster is left out")
+            cluster.note("engine", f"{engine} creates no guests on hypervisors; the cluster is left out")
             cluster.drop()
         for name, node in cluster.named("node"):
             _node(node, name, domain, common, sizes, found)
@@ -225,7 +225,7 @@ def _states(source: SaltSource, found: _Variables) -> None:
             continue
         for module, function, arguments in _calls(body):
             if module is None:
-                found.notes.append(SaltNote(source.file, identity, "it is no state, and is left out"))
+                found.notes.append(SaltNote(source.file, identity, "it is not a state, and is left out"))
                 continue
             for name, values in _instances(identity, arguments):
                 part = SaltPart(found.notes, source.file, f"{identity}:{module}.{function}", values)
@@ -308,7 +308,7 @@ def _state(part: SaltPart, module: str, function: str, name: str, hosts: Hosts, 
 def _elsewhere(part: SaltPart, module: str, function: str, name: str) -> None:
     """A state of which no variable tells."""
     command = _COMMANDS.get(function) if module == "virt" else None
-    part.note("", command.format(name=name) if command else _HINTS.get(module, "it is not of Salt Virt"))
+    part.note("", command.format(name=name) if command else _HINTS.get(module, "it does not belong to Salt Virt"))
 
 
 def _module_run(part: SaltPart, name: str, hosts: Hosts, found: _Variables) -> None:
@@ -321,7 +321,7 @@ def _module_run(part: SaltPart, name: str, hosts: Hosts, found: _Variables) -> N
         arguments = {key: part.raw(key) for key in part.untaken()} | (kwargs if isinstance(kwargs, dict) else {})
         arguments["name"] = arguments.pop("m_name", None)
     else:
-        part.note("", "a function is no state; the guide Coming from Salt Virt has its counterpart")
+        part.note("", "a function is not a state; the guide Coming from Salt Virt has its counterpart")
         return
     guest = arguments.pop("name", None) if isinstance(arguments, dict) else None
     if not isinstance(guest, str):
@@ -341,7 +341,7 @@ def _guest(part: SaltPart, name: str, hosts: Hosts, found: _Variables, *, state:
         if len(hosts) == 1:
             options["host"] = hosts[0]
         else:
-            part.note("", f"{', '.join(hosts)} each had a guest {name}; one is made, on one of them")
+            part.note("", f"{', '.join(hosts)} each had a guest {name}; one is created, on one of them")
     if problems := _problems(options):
         part.note("", f"the guest {name} is not written: {'; '.join(problems)}")
     elif found.guests.get(name, options) != options:

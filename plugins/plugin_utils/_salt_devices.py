@@ -38,7 +38,10 @@ class Cloud:
 def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
     """The pool in a directory, which is remembered; None for the default pool."""
     if not path.startswith("/"):
-        part.note(key, f"{path} is no directory; mount the storage, and name a pool there: here it is the pool default")
+        part.note(
+            key,
+            f"{path} is not a directory; mount the storage, and name a pool there; until then it is the pool default",
+        )
         return None
     path = posixpath.normpath(path)
     if path == _DEFAULT_POOL:

@@ -151,7 +151,7 @@ def _ip(part: SaltPart) -> Variables | None:
     try:
         subnet = ipaddress.ip_network(cidr or "", strict=False)
     except ValueError:
-        part.note("cidr", "it is no subnet, and its addresses are left out")
+        part.note("cidr", "it is not a subnet, and its addresses are left out")
         return None
     found: Variables = {"address": str(subnet[1] if subnet.num_addresses > 1 else subnet[0])}
     found["prefix"] = subnet.prefixlen
@@ -280,7 +280,7 @@ def formula(part: SaltPart) -> tuple[Variables, list[Variables]]:
             if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
                 daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
             elif not _SETTING.fullmatch(key):
-                daemon.skip("it is no setting of libvirtd.conf, and is left out", key)
+                daemon.skip("it is not a setting of libvirtd.conf, and is left out", key)
             else:
                 settings[key] = daemon.raw(key)
         found.update(present(hypervisor_libvirtd_conf=settings))

@@ -80,7 +80,7 @@ def _text(data: bytes) -> str:
     if len(data) > LARGEST_BYTES:
         raise BadInput(f"it is larger than {bytes_text(LARGEST_BYTES)}")
     if b"\0" in data:
-        raise BadInput("it holds NUL bytes, and is no text")
+        raise BadInput("it contains NUL bytes, and is not a text")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -47,7 +47,7 @@ def _check(wanted: t.Mapping[str, str], found: t.Mapping[str, str], *, replace: 
     others = [path for path, text in found.items() if text not in ("", wanted[path])]
     if others and not replace:
         raise Refused(
-            f"cannot write {', '.join(others)}: it exists and says something else; name another place, or replace it: "
+            f"cannot write {', '.join(others)}: it exists with other content; choose another place, or replace it: "
             "-e replace=true"
         )
 

@@ -178,7 +178,7 @@ def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx
     output = awx.run()
     assert awx.code == 2 and "job_templates" not in awx.held.objects, output
     if broken:
-        assert "AWX cannot bring the project corral.virt from https://git.example.org/cloud.git: The Project" in output
+        assert "AWX cannot update the project corral.virt from https://git.example.org/cloud.git: The Project" in output
         assert "Read the last update of the project in AWX, under Jobs" in output
     else:
         assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in output

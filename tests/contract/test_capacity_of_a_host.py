@@ -43,12 +43,12 @@ def test_a_guest_without_room_is_neither_started_nor_defined(connection: t.Any, 
     made(connection, "one")
     made(connection, "two")
     with pytest.raises(
-        Refused, match=r"cannot start three: .*MiB of memory: 800 of 1000 are promised, and it needs 400"
+        Refused, match=r"cannot start three: .*MiB of memory: 800 of 1000 are allocated, and it needs 400"
     ):
         made(connection, "three", check_mode=check_mode)
     assert names(connection) == {"one", "two"}
     made(connection, "small", memory=200)
-    with pytest.raises(Refused, match="vcpus: 3 of 4 are promised, and it needs 2"):
+    with pytest.raises(Refused, match="vcpus: 3 of 4 are allocated, and it needs 2"):
         made(connection, "wide", vcpus=2, memory=64)
 
 
@@ -57,7 +57,7 @@ def test_guests_that_stay_off_or_are_there_take_no_new_room(connection: t.Any) -
     made(connection, "one", memory=900)
     assert not made(connection, "one", memory=900)["changed"]
     assert made(connection, "off", memory=900)["changed"]  # it was placed before
-    with pytest.raises(Refused, match="1800 of 1000 are promised"):
+    with pytest.raises(Refused, match="1800 of 1000 are allocated"):
         made(connection, "two")
 
 

@@ -247,7 +247,7 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
             "there is no image nothing.qcow2 in pool default; import it with virt_image",
         ),
         ({"image": "tiny.qcow2", "image_pool": "fast"}, NotFound, "cannot find storage pool fast"),
-        ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; set image to what it is created from"),
+        ({"size": "1GiB"}, NotFound, "there is no disk .*disk.qcow2; to create it, set image"),
         ({"state": "flattened"}, NotFound, "there is no disk"),
         ({"image": "tiny.qcow2", "size": "1MiB"}, BadInput, "smaller than image tiny.qcow2 .* allow_shrink: true"),
         ({"image": "tiny.qcow2", "name": OLD}, BadInput, "is the content of an image"),

@@ -376,7 +376,7 @@ def test_guests_are_imported(commands: Commands) -> None:
     written = yaml.safe_load(out.read_text())["virt_guests"]
     assert sorted(one["name"] for one in written) == ["db1", "web1", "web2"]
     assert "changed=0 " in commands.do("import", guest="*", out=str(out)) and commands.code == 0
-    assert "it exists and says something else" in commands.do("import", guest="web1", out=str(out))
+    assert "it exists with other content" in commands.do("import", guest="web1", out=str(out))
     assert commands.code == 2 and len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
     assert "changed=1 " in commands.do("import", "--check", guest="web1", out=str(out), replace="true")
     assert len(yaml.safe_load(out.read_text())["virt_guests"]) == 3

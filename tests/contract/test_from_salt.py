@@ -124,7 +124,7 @@ def test_the_inventory_is_written_once(tmp_path: Path) -> None:
 def test_a_file_with_other_content_is_replaced_only_when_asked(master: Master) -> None:
     files = master.files()
     (master.place / "inventory/group_vars/hyper/guests.yml").write_text("virt_guests: []\n")
-    assert "it exists and says something else" in master.do(CONVERT) and master.code == 2
+    assert "it exists with other content" in master.do(CONVERT) and master.code == 2
     assert master.files() == {**files, "group_vars/hyper/guests.yml": "virt_guests: []\n"}
     master.do(CONVERT, "-e", "replace=true")
     assert master.code == 0 and master.files() == files

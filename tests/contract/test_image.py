@@ -649,7 +649,7 @@ def test_a_name_that_somebody_stands_on_stays_where_it_points(
         )
         guest.create()
     server.files[DISK] = b"2" * 512
-    why = f"stands on the name disk.raw, not on {first}, and would get other data"
+    why = f"is based on the name disk.raw, not on {first}, and would get other data"
     with pytest.raises(Refused, match=re.escape(why)):
         download(place, server, prune=True, check_mode=check_mode)
     assert str(name.readlink()) == first and set(place.files()) == {"disk.raw", first}

@@ -507,7 +507,7 @@ def cached(inventory: Inventory, **more: t.Any) -> dict[str, t.Any]:
         ({"hostnames": ["no_such_thing"], "strict": True}, "hostnames: no_such_thing cannot be evaluated for guest"),
         (
             {"filter": ["x"], "colour": 1},
-            "filter is no option of this plugin; did you mean filters?; colour is no option of this plugin",
+            "filter is not an option of this plugin; did you mean filters?; colour is not an option of this plugin",
         ),
         ({"hostvars_prefix": "my-"}, "hostvars_prefix must begin"),
         ({"show_stale": True}, "show_stale requires cache: true"),

@@ -13,19 +13,19 @@ __all__ = ["TABLE"]
 
 WORDS = {
     live.METADATA: "at once",
-    live.VCPUS: "at once, up to the maximum and never down",
+    live.VCPUS: "at once, up to the maximum; fewer at the next boot",
     live.MEMORY: "at once by the balloon, up to the maximum",
     live.ATTACH: "plugged and unplugged at once",
     live.UPDATE: "at once",
     live.SCHEDULER: "at once",
     live.MEMTUNE: "at once",
     live.IOTUNE: "at once",
-    live.NUMATUNE: "at once; a set that is taken away waits for the next boot",
-    live.PIN: "at once; a pin that is taken away waits for the next boot",
+    live.NUMATUNE: "at once; a removal waits for the next boot",
+    live.PIN: "at once; a removal waits for the next boot",
     live.IOTHREADS: "at once",
     live.LIFECYCLE: "at once",
     live.STATS: "at once",
-    live.FIXED: "never: it is fixed when the guest is made",
+    live.FIXED: "never: it is fixed when the guest is created",
 }
 
 

@@ -26,7 +26,7 @@ class Capacity:
 def check(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None:
     """Raises Refused where the guest does not fit."""
     lacks = [
-        f"{what}: {used} of {limit} are promised, and it needs {needed}"
+        f"{what}: {used} of {limit} are allocated, and it needs {needed}"
         for what, limit, used, needed in (
             ("MiB of memory", capacity.memory_mib, capacity.memory_used_mib, memory_mib),
             ("vcpus", capacity.vcpus, capacity.vcpus_used, vcpus),
@@ -35,6 +35,6 @@ def check(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None
     ]
     if lacks:
         raise Refused(
-            f"cannot start {name}: this host has no room for it any more ({'; '.join(lacks)}); another run has placed "
-            "guests here meanwhile: run again to place it anew"
+            f"cannot start {name}: this host no longer has room for it ({'; '.join(lacks)}), because another run "
+            "placed guests here; run again to choose another host"
         )

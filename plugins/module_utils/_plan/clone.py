@@ -169,7 +169,7 @@ def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
 def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     base = wanted.base
     if wanted.state != "present" or base is None:
-        raise NotFound(f"there is no disk {wanted.path}; set image to what it is created from, and state: present")
+        raise NotFound(f"there is no disk {wanted.path}; to create it, set image and state: present")
     size = base.size_bytes if wanted.size_bytes is None else wanted.size_bytes
     if size < base.size_bytes and not wanted.allow_shrink:
         raise BadInput(

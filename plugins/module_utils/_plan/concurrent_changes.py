@@ -34,19 +34,19 @@ def another_run(name: str) -> str:
 def check_wanted(name: str, *, interrupted: bool) -> None:
     """Raise Failed when somebody interrupted the move, while the guest is still where it was."""
     if interrupted:
-        raise Failed(f"cannot migrate {name}: the migration was interrupted; the guest is where it was")
+        raise Failed(f"cannot migrate {name}: interrupted, and the guest has not moved; run again to migrate it")
 
 
 def check_begun(name: str, *, interrupted: bool) -> None:
     """The same for one of many that has not begun."""
     if interrupted:
-        raise Failed(f"cannot migrate {name}: all migrations were interrupted; the guest is where it was")
+        raise Failed(f"cannot migrate {name}: all migrations were interrupted before it began; run again to migrate it")
 
 
 def check_there(path: str, volume: Volume | None) -> Volume:
     """What is copied is still there, or this raises Failed."""
     if volume is None:
-        raise Failed(f"cannot copy {path}: it is gone from its pool; bring it back, or detach it from the guest")
+        raise Failed(f"cannot copy {path}: it is gone from its pool; restore it, or detach it from the guest")
     return volume
 
 

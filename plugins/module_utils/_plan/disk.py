@@ -238,14 +238,14 @@ def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     item = sight.item
     if item.state == "absent" or item.size_bytes in (None, sight.has_bytes):
         return _Outcome(item)
-    ignored = f"size of disk {item.name} of {sight.guest} is ignored: it is no volume of a storage pool"
-    return _Outcome(item, notes=(f"{ignored}; omit size, and change its size where it is",))
+    ignored = f"size of disk {item.name} of {sight.guest} is ignored: the disk is not in a storage pool"
+    return _Outcome(item, notes=(f"{ignored}; omit size, and resize the disk where it is stored",))
 
 
 def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
     if sight.device.path.startswith("/dev/") and not sight.running:
-        remedy = f"grow {sight.device.path} itself (lvextend, say), then `virsh pool-refresh` its pool, and run again"
+        remedy = f"grow {sight.device.path} (for example with lvextend), `virsh pool-refresh` its pool, and run again"
         sight.fail(Refused, "grow", f" from {bytes_text(has)} to {bytes_text(size)}: it is a block device; {remedy}")
     grow = (sight.guest, sight.device.path, size)
     step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)

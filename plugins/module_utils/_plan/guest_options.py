@@ -168,8 +168,7 @@ def with_image(guest: GuestSpec) -> GuestSpec:
     if guest.image and disks:
         if first is None:
             raise BadInput(
-                f"image of {guest.name}: none of its disks is created, so none is created from it; omit it, or list a "
-                "disk for it"
+                f"image of {guest.name}: none of its disks is created from an image; omit image, or list a disk for it"
             )
         if disks[first].image not in (None, guest.image):
             raise BadInput(
@@ -218,7 +217,7 @@ def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]
     """What is wrong with how the place of its bytes is told."""
     places, fields = disk.places, disk.fields
     if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
-        yield f"{places[0]} uses what exists as it is; it excludes {', '.join([*places[1:], *_MAKING])}"
+        yield f"{places[0]} uses existing storage; it excludes {', '.join([*places[1:], *_MAKING])}"
     if entry.get("network") is not None and not entry["network"].get("protocol"):
         yield "network requires protocol; set it also to change another option of it"
     if entry.get("nvme") is not None and not entry["nvme"].get("address"):

@@ -117,8 +117,8 @@ def check_name(image: Image, content: str, user: str | None) -> None:
     """Raises Refused where somebody stands on the name, and would stand on other bytes when it points elsewhere."""
     if user:
         raise Refused(
-            f"cannot point image {image.name} to another content: {user} stands on the name {image.name}, not on "
-            f"{content}, and would get other data; while nobody uses it, make it stand on "
+            f"cannot point image {image.name} to another content: {user} is based on the name {image.name}, not on "
+            f"{content}, and would get other data; while nobody uses it, base it on "
             f"{image.directory}/{content} (qemu-img rebase -u), or set another name"
         )
 

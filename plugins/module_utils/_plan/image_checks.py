@@ -76,7 +76,7 @@ def listed(text: str, sums: Sums, source: Source) -> Checksum:
     if found is None:
         raise Failed(
             f"cannot verify {source.shown}: {without_secrets(sums.url)} contains no "
-            f"{sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; is it the right SUMS file?"
+            f"{sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; check that it is the right list"
         )
     return found
 
@@ -92,7 +92,8 @@ def refuse_unsent(source: Source, *, size_bytes: int) -> None:
     """Raises Failed where nothing came from the controller."""
     if not size_bytes:
         raise Failed(
-            f"cannot fetch {source.shown} from the controller: it did not arrive; was the action plugin bypassed?"
+            f"cannot fetch {source.shown} from the controller: it did not arrive; run virt_image as a task or with "
+            "ansible -m"
         )
 
 

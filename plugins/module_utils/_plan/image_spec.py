@@ -32,7 +32,7 @@ _SOURCES = ("url", "src", "origin")
 def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
     """Raises BadInput for what only the controller can read."""
     if params["catalogue"]:
-        raise BadInput("catalogue: is read by the action plugin of virt_image, on the controller; was it bypassed?")
+        raise BadInput("catalogue: only the controller can read it; run virt_image as a task or with ansible -m")
 
 
 def is_same_server(location: str, url: str | None) -> bool:

@@ -271,8 +271,8 @@ def _strangers_cut_off(case: Case, before: t.Mapping[str, t.Any]) -> t.Iterator[
     if strangers:
         again = "; ".join(shlex.join(["ip", "link", "set", port, "master", bridge]) for port in strangers)
         yield (
-            f"devices that are no guest's lose bridge {bridge} of network {case.spec.name}: {', '.join(strangers)}; to "
-            f"put them on it again when it runs: `{again}`"
+            f"devices that belong to no guest lose bridge {bridge} of network {case.spec.name}: "
+            f"{', '.join(strangers)}; to put them on it again when it runs: `{again}`"
         )
 
 

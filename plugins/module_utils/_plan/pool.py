@@ -70,8 +70,8 @@ def _can_be_made(case: Case, plan: NounPlan) -> Findings:
     blocked = _host(case).obstacle(path) if starts and path else None
     if blocked:
         yield Refused(
-            f"cannot start pool {case.spec.name} in {path}: {blocked} is no directory, but a file or a link that leads "
-            "nowhere; remove or mend it, or choose another path"
+            f"cannot start pool {case.spec.name} in {path}: {blocked} is not a directory but a file or a dangling "
+            "link; remove or repair it, or choose another path"
         )
 
 

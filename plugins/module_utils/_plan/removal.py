@@ -77,7 +77,7 @@ def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestP
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
     """Of a host whose files nobody can look for from here."""
     return [
-        f"disk {path} of {guest} is not deleted: no storage pool has its directory, so nobody can tell whether it "
+        f"disk {path} of {guest} is not deleted: no storage pool has its directory, so it is unknown whether it "
         "exists; inspect it on its host"
         for path, disk in disks.items()
         if not (disk.volume or disk.gone or disk.pool or disk.exists)

@@ -24,12 +24,12 @@ CASES: list[tuple[t.Callable[[], object], str]] = [
     (lambda: concurrent_changes.check_wanted("web1", interrupted=False), ""),
     (
         lambda: concurrent_changes.check_wanted("web1", interrupted=True),
-        "cannot migrate web1: the migration was interrupted; the guest is where it was",
+        "cannot migrate web1: interrupted, and the guest has not moved; run again to migrate it",
     ),
     (lambda: concurrent_changes.check_begun("web1", interrupted=False), ""),
     (
         lambda: concurrent_changes.check_begun("web1", interrupted=True),
-        "cannot migrate web1: all migrations were interrupted; the guest is where it was",
+        "cannot migrate web1: all migrations were interrupted before it began; run again to migrate it",
     ),
     (lambda: concurrent_changes.check_there("/a", SEEN), ""),
     (lambda: concurrent_changes.check_there("/a", None), "cannot copy /a: it is gone from its pool"),

@@ -126,7 +126,7 @@ def test_every_case_is_reached_by_what_is_asked_and_answered(monkeypatch: pytest
 
 DATA_2G = Disk("data", size_bytes=2 * GIB)
 REMADE = f"create disk {DATA} (2 GiB, qcow2); replacing; at {DATA}"
-IGNORED = "size of disk data of web1 is ignored: it is no volume of a storage pool; omit size, and change its size where it is"
+IGNORED = "size of disk data of web1 is ignored: the disk is not in a storage pool; omit size, and resize the disk where it is stored"
 OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
     ("it goes", Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None, "at None"),
     ("named", Disk("data", fields={"source": "/srv/a"}), known(), None, "at /srv/a"),
@@ -165,8 +165,8 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known({"data": "/dev/vg/a"}),
         Size(GIB),
         (
-            "Refused: cannot grow disk data of web1 from 1 GiB to 2 GiB: it is a block device; grow /dev/vg/a itself "
-            "(lvextend, say), then `virsh pool-refresh` its pool, and run again"
+            "Refused: cannot grow disk data of web1 from 1 GiB to 2 GiB: it is a block device; grow /dev/vg/a "
+            "(for example with lvextend), `virsh pool-refresh` its pool, and run again"
         ),
     ),
     (

@@ -163,7 +163,7 @@ VOUCH = (Vouch(image(), MANIFEST),)
         (
             image(),
             [(LOOK, ASIDE), (READ, MANIFEST), (NAMED, "guest web1")],
-            f"guest web1 stands on the name .*, not on {OLD}",
+            f"guest web1 is based on the name .*, not on {OLD}",
         ),
         (image(checksum=None), [(LOOK, Present(None, frozenset([NAME]), foreign=True))], "is a regular file"),
     ],

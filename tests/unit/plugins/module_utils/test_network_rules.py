@@ -365,7 +365,7 @@ def test_devices_that_are_no_guests_are_not_cut_off_without_a_word() -> None:
     host = NetworkHost(strangers=lambda: {"virbr1": ("tap a", "vethb"), "br0": ("eth0",)})
     live: Values = {"found": ACTIVE, "running": {**NAT, "bridge": "virbr1"}, "host": host}
     note = (
-        "devices that are no guest's lose bridge virbr1 of network lab: tap a, vethb; to put them on it again when it "
+        "devices that belong to no guest lose bridge virbr1 of network lab: tap a, vethb; to put them on it again when it "
         "runs: `ip link set 'tap a' master virbr1; ip link set vethb master virbr1`"
     )
     assert told(NAT, steps=["stop", "start"], **live) == [note] == told(NAT, steps=["stop"], state="inactive", **live)

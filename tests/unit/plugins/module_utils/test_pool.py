@@ -124,7 +124,7 @@ def test_what_is_in_the_way_of_a_directory(state: str) -> None:
         assert not noted(host, None, path="/srv/a", state=state)
         return
     with pytest.raises(
-        Refused, match=r"cannot start pool a in /srv/a: /srv/a-link is no directory.*; remove or mend it"
+        Refused, match=r"cannot start pool a in /srv/a: /srv/a-link is not a directory.*; remove or repair it"
     ):
         noted(host, None, path="/srv/a", state=state)
 
@@ -211,7 +211,7 @@ def test_what_libvirt_refuses_is_refused_before(
     with opened("test:///default") as connection:
         for path, reason in (
             ("/default-pool", "directory of pool default-pool"),
-            (f"{tmp_path}/lost", "leads nowhere"),
+            (f"{tmp_path}/lost", "dangling link"),
         ):
             with pytest.raises(Refused, match=reason):
                 noun.converge(connection, POOL, LIBRARY, params(path), Gate(check_mode=check_mode))

@@ -162,7 +162,7 @@ LOST = (
 )
 DANGER = (
     "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it may change the "
-    "owner or the label of the shared disks, and the guest cannot write to them then. Suspend the guest on the "
+    "owner or the label of the shared disks, so that the guest can no longer write to them. Suspend the guest on the "
     "destination, destroy and undefine it on the source, set the owner and the label as before, and run again"
 )
 HALVES = (

@@ -94,24 +94,27 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ({}, "does not answer with arguments of it"),
+        ({}, "returned no arguments for it"),
         (
             {"arguments": None, "not_imported": [{"path": "/domain", "why": "it is no XML"}]},
             r"cannot describe it \(it is no XML\)",
         ),
-        ({"arguments": {**WEB1, "state": "absent"}}, "answers with what are no arguments .state describes no guest"),
-        ({"arguments": {**WEB1, "remove_storage": True}}, "answers with what are no arguments .remove_storage"),
-        ({"arguments": {**WEB1, "clone_of": "web2"}}, "answers with what are no arguments .clone_of"),
-        ({"arguments": {**WEB1, "cloud_init": {}}}, "answers with what are no arguments .cloud_init"),
+        (
+            {"arguments": {**WEB1, "state": "absent"}},
+            "returned invalid arguments .state does not describe an existing guest",
+        ),
+        ({"arguments": {**WEB1, "remove_storage": True}}, "returned invalid arguments .remove_storage"),
+        ({"arguments": {**WEB1, "clone_of": "web2"}}, "returned invalid arguments .clone_of"),
+        ({"arguments": {**WEB1, "cloud_init": {}}}, "returned invalid arguments .cloud_init"),
         (
             {"arguments": {**WEB1, "disks": [{"name": "a", "image": "x"}]}},
-            r"answers with what are no arguments .disks\[\]",
+            r"returned invalid arguments .disks\[\]",
         ),
-        ({"arguments": {**WEB1, "name": "web2"}}, "does not answer with arguments of it"),
-        ({"arguments": WEB1, "withheld_arguments": ["x"]}, "does not answer with arguments of it"),
-        ({"arguments": {**WEB1, "colour": "red"}}, "answers with what are no arguments"),
-        ({"arguments": {**WEB1, "state": "on"}}, "answers with what are no arguments"),
-        ({"arguments": WEB1, "withheld_arguments": {"cloud_init": {}}}, "answers with what are no arguments"),
+        ({"arguments": {**WEB1, "name": "web2"}}, "returned no arguments for it"),
+        ({"arguments": WEB1, "withheld_arguments": ["x"]}, "returned no arguments for it"),
+        ({"arguments": {**WEB1, "colour": "red"}}, "returned invalid arguments"),
+        ({"arguments": {**WEB1, "state": "on"}}, "returned invalid arguments"),
+        ({"arguments": WEB1, "withheld_arguments": {"cloud_init": {}}}, "returned invalid arguments"),
     ],
 )
 def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> None:

@@ -117,8 +117,8 @@ def test_options_that_contradict_each_other(options: dict[str, t.Any], problems:
 
 def test_an_option_that_there_is_not() -> None:
     known = ["hosts", "timeout", "filters"]
-    assert _inventory.unknown("filter", known) == "filter is no option of this plugin; did you mean filters?"
-    assert _inventory.unknown("xyz", known) == "xyz is no option of this plugin"
+    assert _inventory.unknown("filter", known) == "filter is not an option of this plugin; did you mean filters?"
+    assert _inventory.unknown("xyz", known) == "xyz is not an option of this plugin"
 
 
 def test_strangers_are_all_that_are_no_guests() -> None:

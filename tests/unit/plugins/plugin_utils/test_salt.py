@@ -604,9 +604,9 @@ def test_what_is_not_a_state_of_salt_virt_is_listed(trees: Trees) -> None:
         """
     )
     for result in (
-        "a:cmd.run: it is not of Salt Virt",
-        "b: it is no state",
-        "c: it is no state",
+        "a:cmd.run: it does not belong to Salt Virt",
+        "b: it is not a state",
+        "c: it is not a state",
         "corral.virt.shutdown -e guest=d",
         "e:virt.migrated: ",
         "extend: ",
@@ -635,7 +635,7 @@ HOSTILE = [
     (b"#!jinja|json\n{}", "the renderer jinja|json runs code"),
     (b"#! /usr/bin/python\n", "the renderer /usr/bin/python runs code"),
     (b"a: \xff\xfe", "byte 3 is not UTF-8"),
-    (b"a: \0", "it holds NUL bytes"),
+    (b"a: \0", "it contains NUL bytes"),
     (b"a: \x07", "it is not YAML: "),
     (b"[" + b"x, " * 300_000 + b"]", "it has more than 200000 values"),
     (b"a: 1\na: 2", "line 2: the key 'a' is there twice"),
@@ -832,5 +832,5 @@ def test_a_dataset_of_zfs_is_no_pool(trees: Trees) -> None:
     found = trees.guests(f"a:\n  virt.running:\n    - disks: [{{name: b, size: 9, pool: tank/vm}}]{SMALL}")
     assert found["a"]["disks"] == [{"name": "b", "size": "9MiB"}]
     assert "storage_pools" not in trees.settings()
-    for path in ("virt:images: tank/images is no directory", "disks[0]:pool: tank/vm is no directory"):
+    for path in ("virt:images: tank/images is not a directory", "disks[0]:pool: tank/vm is not a directory"):
         assert path in trees.told

@@ -31,7 +31,7 @@ def test_another_content_stays_unless_it_is_replaced(tmp_path: Path) -> None:
     old, new = tmp_path / "old.yml", tmp_path / "new.yml"
     old.write_text("mine\n")
     wanted = {str(new): "x: 1\n", str(old): "x: 2\n"}
-    with pytest.raises(Refused, match="it exists and says something else"):
+    with pytest.raises(Refused, match="it exists with other content"):
         _variable_files.write(wanted, replace=False, gate=GATE)
     assert old.read_text() == "mine\n" and not new.exists()
     assert len(_variable_files.write(wanted, replace=True, gate=GATE)) == 2
