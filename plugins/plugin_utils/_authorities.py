@@ -453,6 +453,13 @@ def _is_open(path: Path) -> bool:
     return b"ENCRYPTED" not in path.read_bytes()
 
 
+def _missing_halves(name: str, certificate: str, key: str, *, needed: bool) -> list[str]:
+    """Options that are missing of an authority that is needed, or that is given in part."""
+    prefix = "qemu_" if name == "qemu" else ""
+    halves = {f"{prefix}ca_certificate": certificate, f"{prefix}ca_key": key}
+    return [option for option, text in halves.items() if not text and (needed or any(halves.values()))]
+
+
 def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
     """The authorities whose certificates and keys the options hold; None: those of the directory.
 
@@ -466,10 +473,9 @@ def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
         return None
     needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
     problems = [
-        f"{prefix}{option} is missing: the authority of {name} requires both its certificate and its key"
-        for name, prefix in (("libvirt", ""), ("qemu", "qemu_"))
-        for option, text in zip(("ca_certificate", "ca_key"), texts[name], strict=True)
-        if not text and (name in needed or any(texts[name]))
+        f"{option} is missing: the authority of {name} requires both its certificate and its key"
+        for name in texts
+        for option in _missing_halves(name, *texts[name], needed=name in needed)
     ]
     problems += [
         f"{option}: with ca_key, the list of revoked certificates is created here"

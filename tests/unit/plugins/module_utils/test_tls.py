@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, trust
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import install, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,
     IDENTITIES,
