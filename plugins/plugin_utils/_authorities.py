@@ -28,7 +28,8 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused, trust
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import read_trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
@@ -120,7 +121,7 @@ class Authorities:
             moment = self._clock()
             off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
             off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
-        return trust(text, crl, retired=gone, revoked=off)
+        return read_trust(text, crl, retired=gone, revoked=off)
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
         """The CA that is to be made, if one is. Raises Refused where the last one was lost."""

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import check_set, renewal
 
-__all__ = ["install", "renew_before", "trust_options", "trusts", "wanted"]
+__all__ = ["install", "read_trust", "renew_before", "trust_options", "trusts", "wanted"]
 
 _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
@@ -38,13 +38,27 @@ def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
 
 
 def _trust(params: t.Mapping[str, t.Any], prefix: str) -> Trust:
-    return trust(
+    return read_trust(
         params[f"{prefix}ca_certificate"] or "",
         params[f"{prefix}ca_crl"] or "",
         retired=params["retired_ca_certificates"] or "",
         revoked=params["revoked"],
         what=f"{prefix}ca_certificate",
     )
+
+
+def read_trust(
+    text: str,
+    crl: str = "",
+    *,
+    retired: str = "",
+    revoked: t.Mapping[str, str] | None = None,
+    what: str = "ca_certificate",
+) -> Trust:
+    """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
+    found, faults = trust(text, crl, retired=retired, revoked=revoked)
+    tls_spec.check_trust(faults, what=what, now=datetime.datetime.now(datetime.timezone.utc))
+    return found
 
 
 def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
