@@ -15,7 +15,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import check_names
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _home

@@ -281,8 +281,8 @@ requests:
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 

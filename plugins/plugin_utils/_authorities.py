@@ -28,7 +28,8 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused, trust
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import read_trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
@@ -120,7 +121,7 @@ class Authorities:
             moment = self._clock()
             off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
             off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
-        return trust(text, crl, retired=gone, revoked=off)
+        return read_trust(text, crl, retired=gone, revoked=off)
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
         """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
@@ -453,6 +454,13 @@ def _is_open(path: Path) -> bool:
     return b"ENCRYPTED" not in path.read_bytes()
 
 
+def _missing_halves(name: str, certificate: str, key: str, *, needed: bool) -> list[str]:
+    """Options that are missing of an authority that is needed, or that is given in part."""
+    prefix = "qemu_" if name == "qemu" else ""
+    halves = {f"{prefix}ca_certificate": certificate, f"{prefix}ca_key": key}
+    return [option for option, text in halves.items() if not text and (needed or any(halves.values()))]
+
+
 def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
     """The authorities whose certificates and keys the options hold; None: those of the directory.
 
@@ -466,10 +474,9 @@ def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
         return None
     needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
     problems = [
-        f"{prefix}{option} is missing: the authority of {name} requires both its certificate and its key"
-        for name, prefix in (("libvirt", ""), ("qemu", "qemu_"))
-        for option, text in zip(("ca_certificate", "ca_key"), texts[name], strict=True)
-        if not text and (name in needed or any(texts[name]))
+        f"{option} is missing: the authority of {name} requires both its certificate and its key"
+        for name in texts
+        for option in _missing_halves(name, *texts[name], needed=name in needed)
     ]
     problems += [
         f"{option}: with ca_key, the list of revoked certificates is created here"

@@ -428,27 +428,25 @@ def test_a_failure_lists_all_that_was_done() -> None:
     assert {path: names for path, names in found.items() if names} == {}, "carry them out `after` the first ones"
 
 
-# What changes one thing, with a connection and plain values: other programs use it without Ansible. So is what only
-# reads.
-FREE_OF_ANSIBLE = (
-    "addresses",
-    "bridge",
-    "clone",
-    "daemon",
-    "describe",
-    "firewall",
-    "guest",
-    "image",
-    "migrate",
-    "noun",
-    "power",
-)
+# Fronts that need Ansible. All others, what reads and what converges, take a connection and plain values: other programs
+# use them. The list only gets shorter.
+WITH_ANSIBLE = {
+    "arguments": "an import is checked as Ansible checks the module's arguments",
+    "domain_options": "Ansible checks the dictionaries that may also be a number",
+    "guest_module": "an AnsibleModule",
+    "migrations": "the options of each guest are checked as Ansible checks those of one",
+    "module": "an AnsibleModule",
+    "noun_arguments": "an import is checked as Ansible checks the module's arguments",
+    "tls_options": "defaults from the environment",
+}
 
 
 def test_what_converges_is_free_of_ansible() -> None:
-    files = {path for name in FREE_OF_ANSIBLE for path in payload.closure(PLUGINS / f"module_utils/_front/{name}.py")}
-    assert len(files) > len(FREE_OF_ANSIBLE)
-    assert {label(path) for path in files if "ansible" in libraries(path)} == set()
+    fronts = [path for path in FILES if label(path).startswith("module_utils/_front/")]
+    needs = {
+        front.stem for front in fronts for path in (front, *payload.closure(front)) if "ansible" in libraries(path)
+    }
+    assert needs == set(WITH_ANSIBLE), "hand it in, as `OptionCheck` is, or take what is gone out of the list"
 
 
 DOERS = ("module_utils/_libvirt/", "module_utils/_files/", "module_utils/_qemu_img/")
@@ -651,7 +649,7 @@ BUDGETS_KIB |= {
     "virt_network": 76,
     "virt_network_info": 45,
 }  # nouns by table: rows, their options and the stages of a plan
-BUDGETS_KIB |= {"virt_migrate": 172, "virt_migrations": 172, "virt_tls": 45}
+BUDGETS_KIB |= {"virt_migrate": 172, "virt_migrations": 172, "virt_tls": 48}
 BUDGETS_KIB |= {
     "virt_state": 55,
     "virt_state_info": 15,

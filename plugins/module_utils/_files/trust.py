@@ -10,9 +10,8 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import CAN_READ, parsed_text
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust, TrustFaults
 
 try:
     from cryptography import x509
@@ -33,39 +32,25 @@ def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
     return [found[0] + "\n" for found in _BLOCK.finditer(text) if found[1] == kind]
 
 
-def _problems_of_crl(option: str, crl: str, serials: t.Collection[str] | None) -> t.Iterator[str]:
-    if serials is None or (crl.strip() and not each(crl, "X509 CRL")):
-        yield f"{option}: not a list of revoked certificates in PEM"
-    elif (end := _ended(crl)) and end < datetime.datetime.now(datetime.timezone.utc):
-        yield (
-            f"{option}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; "
-            "provide a newer one"
-        )
-
-
 def trust(
-    text: str,
-    crl: str = "",
-    *,
-    retired: str = "",
-    revoked: t.Mapping[str, str] | None = None,
-    what: str = "ca_certificate",
-) -> Trust:
-    """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
+    text: str, crl: str = "", *, retired: str = "", revoked: t.Mapping[str, str] | None = None
+) -> tuple[Trust, TrustFaults]:
+    """What an authority says in PEM, and what of it cannot be read; the first of its CAs signs."""
     if not CAN_READ:
         # a bare host has nothing to compare it with; who makes something says what is missing
-        return Trust(text=text, crl=crl)
-    cas, serials = {what: each(text), "retired_ca_certificates": each(retired)}, refused(crl)
-    problems = [f"{what}: it contains no certificate in PEM"] if text.strip() and not cas[what] else []
-    for option, texts in cas.items():
-        if None in map(parsed_text, texts):
-            problems.append(f"{option}: a certificate in it cannot be read")
-    problems += _problems_of_crl(what.replace("certificate", "crl"), crl, serials)
-    if problems:
-        raise BadInput(problems)
-    now = {fingerprint(parsed_text(pem)): pem for pem in cas[what]}
-    gone = {fingerprint(parsed_text(pem)): pem for pem in cas["retired_ca_certificates"]}
-    return Trust(
+        return Trust(text=text, crl=crl), TrustFaults()
+    serials = refused(crl)
+    listed = serials is not None and bool(each(crl, "X509 CRL") or not crl.strip())
+    now, unreadable = _by_fingerprint(each(text))
+    gone, unreadable_retired = _by_fingerprint(each(retired))
+    faults = TrustFaults(
+        no_certificate=bool(text.strip()) and not each(text),
+        unreadable=unreadable,
+        unreadable_retired=unreadable_retired,
+        no_crl=not listed,
+        crl_end=_ended(crl) if listed else None,
+    )
+    found = Trust(
         text="".join(now.values()),
         crl=crl,
         trusts={digest: called(parsed_text(pem)) for digest, pem in now.items()},
@@ -74,6 +59,14 @@ def trust(
         refuses=tuple(sorted(serials or ())),
         revoked=revoked or {},
     )
+    return found, faults
+
+
+def _by_fingerprint(texts: t.Iterable[str]) -> tuple[dict[str, str], bool]:
+    """Certificates in PEM, and whether there are some that cannot be read."""
+    certificates = [(parsed_text(pem), pem) for pem in texts]
+    found = {fingerprint(certificate): pem for certificate, pem in certificates if certificate is not None}
+    return found, any(certificate is None for certificate, _pem in certificates)
 
 
 def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:

@@ -127,16 +127,17 @@ def _raw_disk_files(connection: t.Any) -> set[str]:
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that have a file, in whatever place of a chain."""
-    found, located = [], functools.partial(storage.path_in, connection)
+    found: list[Use] = []
+    located = functools.partial(storage.path_in, connection)
     for guest in query.of_all(connection, query.found):
         live_links = chain.links(guest.live_xml, located) if guest.live_xml else []
-        now = [link for link in live_links if link.path == path]
-        stored = [link for link in chain.links(guest.xml, located) if link.path == path]
-        forget = chain.without_below(guest.xml, path, located) if guest.persistent else None
-        found += [Use(guest.name, guest.uuid, "running", link.target, forget) for link in now]
-        if stored and not now:
-            saved = not guest.active and "managed_save" in query.managed_state(connection, guest.uuid)
-            found.append(Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget))
+        found += stages.uses(
+            guest,
+            [link.target for link in live_links if link.path == path],
+            is_stored=any(link.path == path for link in chain.links(guest.xml, located)),
+            managed_state=functools.partial(query.managed_state, connection, guest.uuid),
+            forget_xml=chain.without_below(guest.xml, path, located) if guest.persistent else None,
+        )
     return tuple(found)
 
 

@@ -158,8 +158,8 @@ class Fetching:
             if not (wanted and part.digest() == wanted.hex):  # else an earlier run had all of it
                 self._take(part, tell)
             digest = part.finish()
-            if wanted and digest != wanted.hex and begun and self.source.kind == "url":
-                part.restart()  # what an earlier run left was of something else
+            if begun and image_checks.starts_over(self.image, self.source, digest):
+                part.restart()
                 self._take(part, tell)
                 digest = part.finish()
         with _removed_upon(Failed, path):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_tls` and what they mean, for the module on the host and the action on the controller."""
+"""What the options of `virt_tls` mean, for the module on the host and the action on the controller."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ import datetime
 import functools
 import typing as t
 
-from ansible.module_utils.basic import env_fallback
-
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     AUTHORITIES,
-    CA_DIR,
-    DAEMONS_PLACE,
     IDENTITIES,
     TlsSpec,
     Trust,
@@ -27,36 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import tls_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import check_set, renewal
 
-__all__ = ["OPTIONS", "install", "renew_before", "trust_options", "trusts", "wanted"]
+__all__ = ["install", "read_trust", "renew_before", "trust_options", "trusts", "wanted"]
 
-OPTIONS: dict[str, t.Any] = {
-    "state": {"type": "str", "choices": ["present", "revoked"], "default": "present"},
-    "name": {"type": "str"},
-    "names": {"type": "list", "elements": "str"},
-    "identities": {"type": "list", "elements": "str", "choices": list(IDENTITIES), "default": list(IDENTITIES)},
-    "ca_dir": {"type": "path", "default": CA_DIR, "fallback": (env_fallback, ["CORRAL_VIRT_CA_DIR"])},
-    "ca_passphrase": {"type": "str", "no_log": True, "fallback": (env_fallback, ["CORRAL_VIRT_CA_PASSPHRASE"])},
-    "ca_constraints": {"type": "list", "elements": "str", "default": []},
-    "new_authority": {"type": "bool", "default": False},
-    "controller": {"type": "bool", "default": False},
-    "hypervisors": {"type": "list", "elements": "str"},
-    "days": {"type": "int", "default": 365},
-    "renew_before": {"type": "int", "default": 30},
-    "force": {"type": "bool", "default": False},
-    "replace_authority": {"type": "bool", "default": False},
-    "pki_dir": {"type": "path", "default": DAEMONS_PLACE},
-    "qemu_group": {"type": "str"},
-    "daemon": {"type": "str", "choices": list(DAEMONS)},
-    "ca_certificate": {"type": "str"},
-    "ca_key": {"type": "str", "no_log": True},
-    "ca_crl": {"type": "str"},
-    "qemu_ca_certificate": {"type": "str"},
-    "qemu_ca_key": {"type": "str", "no_log": True},
-    "qemu_ca_crl": {"type": "str"},
-    "retired_ca_certificates": {"type": "str"},
-    "revoked": {"type": "dict"},
-    "certificates": {"type": "dict"},
-}
 _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
 
@@ -71,13 +38,27 @@ def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
 
 
 def _trust(params: t.Mapping[str, t.Any], prefix: str) -> Trust:
-    return trust(
+    return read_trust(
         params[f"{prefix}ca_certificate"] or "",
         params[f"{prefix}ca_crl"] or "",
         retired=params["retired_ca_certificates"] or "",
         revoked=params["revoked"],
         what=f"{prefix}ca_certificate",
     )
+
+
+def read_trust(
+    text: str,
+    crl: str = "",
+    *,
+    retired: str = "",
+    revoked: t.Mapping[str, str] | None = None,
+    what: str = "ca_certificate",
+) -> Trust:
+    """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
+    found, faults = trust(text, crl, retired=retired, revoked=revoked)
+    tls_spec.check_trust(faults, what=what, now=datetime.datetime.now(datetime.timezone.utc))
+    return found
 
 
 def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:

@@ -24,6 +24,7 @@ __all__ += [
     "TlsFile",
     "TlsSpec",
     "Trust",
+    "TrustFaults",
     "check_names",
     "usages",
 ]
@@ -173,6 +174,17 @@ class Trust:
     refuses: tuple[str, ...] = ()  # serials in the CRL, hex, sorted
     # serial in hex -> subject, of certificates that are still valid
     revoked: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustFaults:
+    """What cannot be read of the texts of an authority."""
+
+    no_certificate: bool = False  # its text holds none
+    unreadable: bool = False  # a certificate in it cannot be read,
+    unreadable_retired: bool = False  # or one of the retired CAs
+    no_crl: bool = False  # the other text is no list of revoked certificates
+    crl_end: datetime.datetime | None = None  # until when that is valid
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
@@ -38,6 +39,7 @@ __all__ = [
     "base",
     "found",
     "may_share",
+    "uses",
 ]
 
 
@@ -147,6 +149,26 @@ def base(facts: BaseFacts) -> Origin:
 def _strange(answers: Answers, chain: t.Sequence[str]) -> str | None:
     """The first file below an image that virt_image did not bring."""
     return next((path for path in chain[1:] if not answers.of(IsManaged(path))), None)
+
+
+def uses(
+    guest: FoundGuest,
+    targets: t.Sequence[str | None],
+    *,
+    is_stored: bool,
+    managed_state: t.Callable[[], t.Collection[str]],
+    forget_xml: str | None,
+) -> list[Use]:
+    """How a guest has a file: where it runs with it (`targets`, one for each of its disks), else as it is stored.
+
+    One that is off, and was saved while it ran, still has what it ran with.
+    """
+    if targets:
+        return [Use(guest.name, guest.uuid, "running", target, forget_xml) for target in targets]
+    if not is_stored:
+        return []
+    saved = not guest.active and "managed_save" in managed_state()
+    return [Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget_xml)]
 
 
 @asks

@@ -115,6 +115,10 @@ def equipped(wanted: GuestSpec) -> GuestSpec:
     )
 
 
+def _is_missing(name: str | None, there: set[str] | None) -> bool:
+    return bool(name) and there is not None and name not in there
+
+
 def check_links(
     what: str,
     interfaces: t.Sequence[Item],
@@ -127,18 +131,12 @@ def check_links(
     start. The kernel does not know the bridges of Open vSwitch, which `switched` interfaces are on.
     """
     switched = {*switched, *(item.name for item in interfaces if item.fields.get("virtualport") == "openvswitch")}
-    there = {"bridge": bridges, "network": networks}
-    wanted = [
-        (item.name, kind, item.fields[kind])
-        for item in interfaces
-        for kind in there
-        if item.fields.get(kind) and not (kind == "bridge" and item.name in switched)
-    ]
-    known = [(name, kind, place, there[kind]) for name, kind, place in wanted]
+    known = {"bridge": bridges, "network": networks}
     missing = {
-        f"{kind} {place} (interface {name})": kind
-        for name, kind, place, those in known
-        if those is not None and place not in those
+        f"{kind} {item.fields[kind]} (interface {item.name})": kind
+        for item in interfaces
+        for kind, there in known.items()
+        if _is_missing(item.fields.get(kind), there) and not (kind == "bridge" and item.name in switched)
     }
     if missing:
         makes = {"bridge": "create it with role corral.virt.bridge", "network": "create it with virt_network"}

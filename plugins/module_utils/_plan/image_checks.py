@@ -32,7 +32,7 @@ __all__ = [
     "refuse_other_format",
     "refuse_unsent",
 ]
-__all__ += ["offers", "refuse_namesake", "unread"]
+__all__ += ["offers", "refuse_namesake", "starts_over", "unread"]
 
 
 def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:
@@ -95,6 +95,11 @@ def refuse_unsent(source: Source, *, size_bytes: int) -> None:
             f"cannot fetch {source.shown} from the controller: it did not arrive; run virt_image as a task or with "
             "ansible -m"
         )
+
+
+def starts_over(image: Image, source: Source, digest: str) -> bool:
+    """Whether an image that goes on with what an earlier run left is fetched anew: that was of something else."""
+    return image.checksum is not None and digest != image.checksum.hex and source.kind == "url"
 
 
 def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:

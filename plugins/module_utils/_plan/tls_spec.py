@@ -6,15 +6,34 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, check_names
+from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, TrustFaults, check_names
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._units import check_name
 
-__all__ = ["names"]
+__all__ = ["check_trust", "names"]
 
 _MOST_DAYS = 900  # a quarter of a CA's life
+
+
+def check_trust(faults: TrustFaults, *, what: str, now: datetime.datetime) -> None:
+    """Raise BadInput for texts of an authority (`what`: the option of its certificates) that would not serve."""
+    crl, end, problems = what.replace("certificate", "crl"), faults.crl_end, Problems()
+    if faults.no_certificate:
+        problems.found.append(f"{what}: it contains no certificate in PEM")
+    for option, unreadable in ((what, faults.unreadable), ("retired_ca_certificates", faults.unreadable_retired)):
+        if unreadable:
+            problems.found.append(f"{option}: a certificate in it cannot be read")
+    if faults.no_crl:
+        problems.found.append(f"{crl}: not a list of revoked certificates in PEM")
+    elif end is not None and end < now:
+        problems.found.append(
+            f"{crl}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; provide a "
+            "newer one"
+        )
+    problems.refuse()
 
 
 def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
@@ -294,3 +295,24 @@ def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknow
 )
 def test_what_a_copy_may_share(origin: Origin, form: str, shares: bool) -> None:
     assert stages.may_share(origin, form) is shares
+
+
+@pytest.mark.parametrize(
+    ("state", "targets", "is_stored", "kept", "expected"),
+    [
+        ("running", ["vda"], True, [], [Use("web1", "1", "running", "vda", "<x/>")]),
+        ("running", ["vda", None], False, [], [Use("web1", "1", "running", each, "<x/>") for each in ("vda", None)]),
+        ("running", [], True, ["managed_save"], [Use("web1", "1", "off", None, "<x/>")]),
+        ("shutdown", [], True, [], [Use("web1", "1", "off", None, "<x/>")]),
+        ("shutdown", [], True, ["snapshots"], [Use("web1", "1", "off", None, "<x/>")]),
+        ("shutdown", [], True, ["managed_save"], [Use("web1", "1", "saved", None, "<x/>")]),
+        ("shutdown", [], False, ["managed_save"], []),
+    ],
+)
+def test_how_a_guest_has_a_file(
+    state: str, targets: list[str | None], is_stored: bool, kept: list[str], expected: list[Use]
+) -> None:
+    live = "<domain/>" if state == "running" else None
+    guest = FoundGuest("web1", "1", state, True, False, "<domain/>", live)
+    found = stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
+    assert found == expected

@@ -335,3 +335,20 @@ def test_only_the_server_of_the_url_is_told_who_the_user_is(location: str, url: 
 )
 def test_how_large_an_image_may_become(place: FreeSpace, taken_bytes: int, most_bytes: int) -> None:
     assert Bounds("a.qcow2", 300).most_bytes(place, taken_bytes=taken_bytes) == most_bytes
+
+
+@pytest.mark.parametrize(
+    ("checksum", "kind", "digest", "anew"),
+    [
+        (Checksum("sha256", HEX), "url", "00", True),
+        (Checksum("sha256", HEX), "url", HEX, False),
+        (Checksum("sha256", HEX), "file", "00", False),
+        (None, "url", "00", False),
+    ],
+)
+def test_what_an_earlier_run_left_of_something_else_is_fetched_anew(
+    checksum: Checksum | None, kind: str, digest: str, anew: bool
+) -> None:
+    source = Source(kind, "https://there/debian-12.qcow2")
+    image = Image("debian-12.qcow2", "/p", "qcow2", source, checksum)
+    assert image_checks.starts_over(image, source, digest) is anew

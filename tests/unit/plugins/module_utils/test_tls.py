@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, trust
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS, install, wanted
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
+from ansible_collections.corral.virt.plugins.module_utils._front.tls import install, read_trust, wanted
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     CONTROLLER,
     IDENTITIES,
@@ -575,7 +576,7 @@ class Signer:
         ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
         certificate, key = (text.decode() for text in ca.make("libvirt", now=NOW))
         self._authority = ca.CertificateAuthority(certificate, key, passphrase=None, named="the CA")
-        self.trust = trust(certificate, self._authority.crl([]).decode())
+        self.trust = read_trust(certificate, self._authority.crl([]).decode())
 
     def sign(self, csr: str, wanted: TlsSpec) -> str:
         return "".join(text.decode() for _serial, text in self._authority.sign(csr, wanted, days=100, now=NOW))
@@ -629,7 +630,7 @@ def test_others_are_trusted_with_the_same_key(authority: Signer, tmp_path: Path)
     root = tmp_path / "pki"
     issue(authority, goal(authority), root)
     before = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
-    both = trust(authority.trust.text + Signer().trust.text, authority.trust.crl)
+    both = read_trust(authority.trust.text + Signer().trust.text, authority.trust.crl)
     files.request(LIBVIRT, str(root), subject="CN=x")  # another run waits for its certificates
     install(goal(authority, trust=both), str(root))
     after = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
@@ -683,10 +684,10 @@ def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest
     )
     ended = ca.CertificateAuthority(certificate, key, passphrase=None, named="it").crl([]).decode()
     with pytest.raises(BadInput, match="qemu_ca_crl: it is valid until 2020-01-02 00:00 UTC"):
-        trust(certificate, ended, what="qemu_ca_certificate")
+        read_trust(certificate, ended, what="qemu_ca_certificate")
     for text in ("no list", authority.trust.crl.replace("A", "!")):
         with pytest.raises(BadInput, match="ca_crl: not a list of revoked certificates in PEM"):
-            trust(certificate, text)
+            read_trust(certificate, text)
 
 
 def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_path: Path) -> None:

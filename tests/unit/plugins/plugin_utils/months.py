@@ -9,8 +9,8 @@ import subprocess
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
+from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
 
