@@ -43,8 +43,8 @@ options:
     description:
       - Network interfaces of O(dest), bridges among them, as M(corral.virt.virt_state_info) returns them. A guest whose
         bridges are not among them is refused.
-      - Defaults to the interfaces that libvirt on O(dest) lists, without alternative names. On some distributions libvirt
-        lists none, and the bridges are not checked.
+      - Defaults to the interfaces that libvirt on O(dest) lists, without alternative names. On some distributions
+        libvirt lists none, and the bridges are not checked.
     type: list
     elements: str
   state:
