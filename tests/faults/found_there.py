@@ -6,6 +6,7 @@ Undone, they are the remedy that the run asked for.
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import typing as t
 
@@ -142,11 +143,12 @@ def _identity(host: Host, line: str) -> None:
 
 def corrupt_base(scene: Scene) -> None:
     """Somebody wrote into the image on the destination."""
-    content = scene.dest.path(scene.guest.base).read_bytes()
+    path = scene.dest.path(scene.guest.base)
+    content, before = path.read_bytes(), path.stat()
     scene.dest.run(
         f"chmod u+w {scene.guest.base}; printf x | dd of={scene.guest.base} bs=1 seek=300000 conv=notrunc status=none"
     )
-    scene.after.callback(_restored, scene.dest, scene.guest.base, content)
+    scene.after.callback(_restored, scene.dest, scene.guest.base, content, before)
 
 
 def foreign_base(scene: Scene) -> None:
@@ -178,10 +180,13 @@ def second_pool(scene: Scene) -> None:
     scene.guest.make(scene.source)
 
 
-def _restored(host: Host, path: str, content: bytes) -> None:
-    before = host.path(path).stat()
-    host.path(path).write_bytes(content)
-    host.run(f"touch -d '1 hour ago' {path}; chmod {before.st_mode & 0o7777:o} {path}; virsh -q pool-refresh default")
+def _restored(host: Host, path: str, content: bytes, before: os.stat_result) -> None:
+    """As if nobody had written to it: a base with a later time is another one, and guests are copied whole."""
+    file = host.path(path)
+    file.write_bytes(content)
+    file.chmod(before.st_mode & 0o7777)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    host.run("virsh -q pool-refresh default")
 
 
 def small_pool(scene: Scene) -> None:
