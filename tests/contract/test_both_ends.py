@@ -207,6 +207,39 @@ def test_a_disk_on_the_source_that_cannot_be_deleted_stays_recorded(
     assert storage.volume_at(source, str(disk)) is None
 
 
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_a_guest_that_arrives_while_it_is_looked_for(
+    hosts: tuple[Host, Host], check_mode: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier run was killed, and libvirt ends its migration between two questions of this one."""
+    source, dest = hosts
+    source.add("web1", UUID, "running", moving="hyper2", moving_from="1111")
+    state_there = doers.state_there
+
+    def arriving(connection: t.Any, uuid: str, **more: t.Any) -> str:
+        if source.look(UUID):
+            domain = source.lookupByUUIDString(UUID)
+            domain.destroy()
+            domain.undefine()
+            dest.add("web1", UUID, "paused", moving="hyper2", moving_from="1111")
+        return state_there(connection, uuid, **more)
+
+    monkeypatch.setattr(doers, "state_there", arriving)
+    assert converge(source, dest, check_mode=check_mode) == ""
+    assert dest.lookupByUUIDString(UUID).isActive() and source.look(UUID) is None
+    assert (dest.lookupByUUIDString(UUID).state()[0] == libvirt.VIR_DOMAIN_RUNNING) is not check_mode
+
+
+def test_a_guest_with_another_name_on_the_source(hosts: tuple[Host, Host]) -> None:
+    """Somebody renamed what a migration had left there."""
+    source, dest = hosts
+    source.add("old-web1", UUID, "shutdown")
+    dest.add("web1", UUID, "running", moving="hyper2", moving_from="1111")
+    before = source.look(UUID), dest.look(UUID)
+    assert "it cannot be determined which is newer" in converge(source, dest)
+    assert (source.look(UUID), dest.look(UUID)) == before
+
+
 def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
     hosts[0].add("web1", UUID, "running")
 

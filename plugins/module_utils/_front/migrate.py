@@ -153,6 +153,13 @@ class _Run:
         return self.converge(first)
 
     def _look(self) -> _Scene:
+        """What holds for one moment: what an earlier run began may end between two questions."""
+        scene = self._ask()
+        while scene.found and verdicts.has_left(scene.seen):
+            scene = self._ask()
+        return scene
+
+    def _ask(self) -> _Scene:
         endpoints, name = self.endpoints, self.name
         found, source, dest = (
             query.find(endpoints.source, name),

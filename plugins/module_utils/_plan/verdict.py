@@ -34,6 +34,7 @@ __all__ = [
     "check_reconciled",
     "following",
     "foreseen",
+    "has_left",
     "is_one_host",
     "judge",
     "outcome",
@@ -222,6 +223,11 @@ def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
     """The destination without the copies of a guest that an earlier run made there: they are in nobody's way."""
     others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (guest, uuid)}
     return dataclasses.replace(dest, guests=others)
+
+
+def has_left(seen: Observation) -> bool:
+    """Whether a guest that was found on the source is there no more."""
+    return seen.source == "absent"
 
 
 def judge(seen: Observation) -> Verdict:
