@@ -58,7 +58,8 @@ def mutants(source: str, file: str, only: t.Container[int] | None = None) -> lis
             continue
         plain = module.code_for_node(statement)
         for names, node in _nodes(statement, _names(statement)):
-            line = t.cast(t.Any, positions[node]).start.line
+            # What is chosen by a condition stands before it, and is not always run.
+            line = t.cast(t.Any, positions[node.test if isinstance(node, cst.IfExp) else node]).start.line
             for changed in _changed(node) if only is None or line in only else ():
                 text = module.code_for_node(t.cast(cst.CSTNode, statement.deep_replace(node, changed)))
                 if text == plain or text in found or not _compiles(text):

@@ -178,8 +178,9 @@ class Tests:
         # A signature and what runs on import are noticed by whatever uses the function or the module.
         reach = range(mutant.line, mutant.line + 1 + mutant.source.count("\n")) if mutant.kind == "function" else lines
         tests = (_running(lines, mutant) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
-        # A function that only the import calls makes constants of the module, which whatever uses it notices.
-        tests = tests or set().union(*lines.values())
+        # A function that only the import calls makes constants of the module, which whatever uses it notices. A module
+        # that has nothing else is used by those that import it.
+        tests = tests or set().union(*lines.values()) or self._of_users(mutant.file)
         rounds: dict[str, int] = collections.defaultdict(int)
         ranked = []
         for test in sorted(
@@ -195,6 +196,16 @@ class Tests:
                 break
             chosen.append(test)
         return chosen
+
+    def _of_users(self, file: str) -> set[str]:
+        users = [source for source in self.lines if _imports(source, file)]
+        return set().union(*(tests for user in users for tests in self.lines[user].values()))
+
+
+@functools.cache
+def _imports(source: str, file: str) -> bool:
+    """Whether the one file imports the other."""
+    return f"from {PACKAGE}{file.removesuffix('.py').replace('/', '.')} import " in (ROOT / source).read_text()
 
 
 def _running(lines: dict[int, set[str]], mutant: Mutant) -> set[str]:
@@ -411,9 +422,18 @@ def _replace_members(old: type, new: type) -> None:
 
 
 def _rebind(name: str, old: object, new: object) -> None:
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith(PACKAGE) and vars(module).get(name) is old:
+    """Where other modules have imported it, and in the fields of their own constants."""
+    for module in [one for one in sys.modules.values() if getattr(one, "__name__", "").startswith(PACKAGE)]:
+        if vars(module).get(name) is old:
             setattr(module, name, new)
+        for holder in filter(_is_record, vars(module).values() if _is_record(old) else ()):
+            for field in dataclasses.fields(holder):
+                if getattr(holder, field.name, None) is old:
+                    object.__setattr__(holder, field.name, new)  # it may be frozen
+
+
+def _is_record(value: object) -> t.TypeGuard[t.Any]:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 class Mutation:

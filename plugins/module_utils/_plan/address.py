@@ -178,10 +178,9 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
 def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
     """A guest's own word against that of another machine in the network, which answered a moment ago."""
     there = (nic.bridge, claim.address)
-    other = links.neighbours.get(there)
-    if claim.rank > 1 or there not in links.live or other is None or other in guest.macs:
+    if claim.rank > 1 or there not in links.live or links.neighbours[there] in guest.macs:
         return ""
-    return f"{other} answers for it"
+    return f"{links.neighbours[there]} answers for it"
 
 
 def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:

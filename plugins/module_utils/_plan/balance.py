@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.rules import aga
 
 __all__ = ["BY", "Resident", "SuggestedMove", "broken", "imbalance", "moved", "plan"]
 
-_WEIGHTS = {"memory": 1.0, "vcpus": 0.5, "cpu_use": 0.5, "guests": 0.5}  # the first three as in placement
+_WEIGHTS = {"memory": 1.0, "cpu": 0.5, "guests": 0.5}  # the first two as in placement
 _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
 _LEAST_MOVES = 10
 BY = ("memory", "vcpus")  # the default measures of load
@@ -72,7 +72,7 @@ class _Scale:
         if "memory" in by:
             self.memory = _WEIGHTS["memory"]
         if self.use or "vcpus" in by:
-            self.cpu = _WEIGHTS["vcpus"] if self.memory else 1.0
+            self.cpu = _WEIGHTS["cpu"] if self.memory else 1.0
         if "guests" in by:
             self.guests = _WEIGHTS["guests"] if self.memory or self.cpu else 1.0
 
@@ -260,7 +260,7 @@ def plan(
     """
     counted = _counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
-    if not counted or not known:
+    if not counted:
         return []
     cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by, known), known)
     limit = max(_LEAST_MOVES, len(counted)) if max_moves is None else max_moves

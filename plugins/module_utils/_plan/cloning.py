@@ -129,7 +129,7 @@ def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Rec
             f"cloud_init.meta_data of {wanted.name}: {wanted.clone_of} has the instance-id {instance_id}, so "
             "cloud-init would do nothing; omit it, or set another one"
         )
-    if str((seed.config.get("vendor_data") or {}).get("enabled", True)).lower() in seeds.OFF:
+    if str((seed.config.get("vendor_data") or {}).get("enabled")).lower() in seeds.OFF:
         raise BadInput(
             f"cloud_init.user_data of {wanted.name}: vendor_data.enabled: false disables what gives a copy its own "
             "machine ID; omit it"

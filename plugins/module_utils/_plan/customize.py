@@ -202,10 +202,11 @@ def _network(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     if not network:
         return
     yield "if command -v netplan >/dev/null; then rm -f /etc/netplan/*.yaml"
-    yield _file("/etc/netplan/50-corral.yaml", json.dumps({"network": network}))
+    yield _file("/etc/netplan/50-corral.yaml", json.dumps({"network": network}), mode="600")
     yield "elif command -v NetworkManager >/dev/null; then"
     for number, (name, nic) in enumerate((network.get("ethernets") or {}).items()):
-        yield _file(f"/etc/NetworkManager/system-connections/corral-{number}.nmconnection", _keyfile(name, nic or {}))
+        place = f"/etc/NetworkManager/system-connections/corral-{number}.nmconnection"
+        yield _file(place, _keyfile(name, nic or {}), mode="600")
     yield "else echo 'no netplan or NetworkManager in the image' >&2; exit 1; fi"
 
 
@@ -232,7 +233,7 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
 
 def _routes(nic: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str, object]]:
     """Destination, gateway and metric."""
-    gateways = [{"to": "default", "via": nic[key]} for key in ("gateway4", "gateway6") if nic.get(key)]
+    gateways = [{"via": nic[key]} for key in ("gateway4", "gateway6") if nic.get(key)]
     for route in [*gateways, *listed(nic.get("routes"))]:
         via, to = str(route.get("via", "")), str(route.get("to", "default"))
         if to == "default":
@@ -244,7 +245,7 @@ def _file(
     path: str,
     content: str,
     *,
-    mode: str = "600",
+    mode: str,
     owner: object = None,
     append: bool = False,
     coded: bool = False,

@@ -17,8 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     host_address,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
+from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
-WEB, DB = "52:54:00:00:00:01", "52:54:00:00:00:02"
+WEB, DB, DB2 = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03"
 HERE = ipaddress.ip_interface("192.0.2.1/24")
 LINKS = HostLinks(
     addresses={
@@ -103,6 +104,31 @@ def test_what_another_interface_says_is_not_the_guests() -> None:
     assert believed(web((X, "packets"), running=False)) == {"web1": []}
 
 
+@pytest.mark.parametrize(
+    ("sources", "best"),
+    [
+        (("packets", "lease"), "lease"),
+        (("lease", "packets"), "lease"),
+        (("arp", "packets"), "arp"),  # as good as the other one
+    ],
+)
+def test_an_address_that_several_tell_of_is_believed_once(sources: tuple[str, ...], best: str) -> None:
+    verdict = plans.judge([web(*((X, source) for source in sources))], LINKS, settled=True)
+    assert [claim.source for claim in verdict.believed["1"]] == [best]
+
+
+def test_what_a_better_witness_tells_comes_first() -> None:
+    guest = web((X, "packets"), (Y, "lease"))
+    assert believed(guest) == {"web1": [Y, X]}
+    assert plans.addresses(guest, guest.claims) == [Y, X]
+
+
+def test_both_ends_of_an_ipv6_network_are_hosts() -> None:
+    links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("2001:db8::1/64"),)})
+    last = "2001:db8::ffff:ffff:ffff:ffff"
+    assert believed(web((last, "packets")), links=links) == {"web1": [last]}
+
+
 def test_what_the_operator_gave_needs_no_network() -> None:
     assert believed(web(("203.0.113.7", "packets"), given=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
     assert believed(web(("192.0.2.1", "packets"), given=("192.0.2.1",))) == {"web1": []}
@@ -127,6 +153,17 @@ def test_what_the_operator_gave_needs_no_network() -> None:
         ),
         pytest.param(
             "packets", db(("2001:db8::7", "packets"), seen=seen(DB, X)), False, [], id="another family is not elsewhere"
+        ),
+        pytest.param(
+            "packets",
+            dataclasses.replace(
+                db(seen=seen(DB, X)),
+                nics=(Nic(DB, "vnet1", "br0"), Nic(DB2, "vnet2", "br0")),
+                claims=(AddressClaim(DB2, Y, "packets"),),
+            ),
+            False,
+            [],
+            id="another interface is not elsewhere",
         ),
         pytest.param("packets", db(seen=seen(DB, X, "dhcp")), True, [], id="silent, but a DHCP server gave it"),
         pytest.param("dhcp", db(seen=seen(DB, X, "dhcp")), True, [X], id="the DHCP server gave it to this one since"),
@@ -173,6 +210,7 @@ def test_who_has_lost_an_address_is_told() -> None:
         (seen(WEB, X), [(Y, "packets")], [(Y, "packets", 200)]),
         (seen(WEB, X), [(Y, "dhcp"), (X, "packets")], [(X, "packets", 100)]),
         (seen(WEB, X), [(X, "dhcp")], [(X, "dhcp", 100)]),
+        (seen(WEB, X), [(X, "arp")], [(X, "packets", 100)]),
         (seen(WEB, X, "dhcp"), [(X, "packets")], [(X, "dhcp", 100)]),
         ((), [(Y, "packets"), (X, "packets")], [(X, "packets", 200)]),
         ((), [(X, "packets"), (Y, "dhcp")], [(Y, "dhcp", 200)]),
@@ -214,6 +252,32 @@ def test_only_who_is_sought_is_asked_for_all_addresses() -> None:
     large = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("10.0.0.1/16"),)})
     assert not list(plans.questions([web()], large, {"1"}))
     assert not list(plans.questions([web()], HostLinks(), {"1"}))
+
+
+@pytest.mark.parametrize(
+    ("hosts_address", "addresses"),
+    [("192.0.2.1/29", 5), ("192.0.2.1/22", 1021), ("192.0.2.1/21", 0)],
+)
+def test_only_a_small_network_is_swept(hosts_address: str, addresses: int) -> None:
+    links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface(hosts_address),)})
+    assert len(list(plans.questions([web()], links, {"1"}))) == addresses
+
+
+@pytest.mark.parametrize("sought", [(), ("1",)])
+def test_what_was_recorded_of_an_interface_is_asked_first(sought: tuple[str, ...]) -> None:
+    guest = web(seen=(*seen(DB, X), *seen(WEB, Y)))
+    asked = list(plans.questions([guest], LINKS, sought))
+    assert asked[0] == ("vnet0", frame.question(Y, mac=WEB, sender="192.0.2.1", sender_mac=LINKS.macs["br0"]))
+    assert len(asked) == len(set(asked)) == (253 if sought else 1)
+
+
+@pytest.mark.parametrize("silent", [Nic(WEB, "", "br0"), Nic(WEB, "vnet0", "br1")])
+def test_an_interface_without_a_device_or_a_sender_keeps_no_other_from_being_asked(silent: Nic) -> None:
+    links = dataclasses.replace(LINKS, addresses={"br0": (HERE,), "br1": (HERE,)})
+    guest = dataclasses.replace(web(seen=seen(DB, Y)), nics=(silent, Nic(DB, "vnet1", "br0")))
+    assert [device for device, _frame in plans.questions([guest], links, ())] == ["vnet1"]
+    only = dataclasses.replace(guest, nics=(silent,))
+    assert not list(plans.questions([only], links, {"1"}))
 
 
 def test_records_are_read_as_they_are_written_or_not_at_all() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._plan import balance
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
     BY,
     Resident,
@@ -95,6 +96,24 @@ def test_what_always_holds(
     for host in hosts:
         check_host(host, [one.guest for one in residents if dests.get(one.guest.name) == host.name], policy)
         assert host.maintenance is None or all(host.name not in (move.source, move.dest) for move in moves)
+
+
+@examples(100)
+@given(clusters(), st.sampled_from([0.01, 5.0]))
+def test_the_moves_are_those_that_are_found_when_every_guest_is_weighed_after_each(
+    cluster: tuple[list[Host], list[Resident]], tolerance: float
+) -> None:
+    hosts, residents = cluster
+    moves = plan(hosts, residents, max_moves=20, tolerance=tolerance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(balance, "_Search", _ThoroughSearch)
+        assert plan(hosts, residents, max_moves=20, tolerance=tolerance) == moves
+
+
+class _ThoroughSearch(balance._Search):
+    def _weigh_again(self, changed: tuple[str, str]) -> None:
+        for name in self._free:
+            self._weigh_exactly(name)
 
 
 def check_host(host: Host, new: list[Guest], policy: Policy) -> None:
@@ -193,6 +212,7 @@ def test_imbalance(hosts: list[Host], expected: float) -> None:
 
 
 USED = [Resident(Guest("web1", 4, 1000), "hyper0", cpu_use=6.0), Resident(Guest("web2", 4, 1000), "hyper1")]
+UNEVEN = [host("hyper0", 8000, vcpus_used=16), host("hyper1", 2000)]
 
 
 @pytest.mark.parametrize(
@@ -208,8 +228,22 @@ USED = [Resident(Guest("web1", 4, 1000), "hyper0", cpu_use=6.0), Resident(Guest(
     ],
 )
 def test_imbalance_of_what_counts_as_load(by: tuple[str, ...], expected: float) -> None:
-    hosts = [host("hyper0", 8000, vcpus_used=16), host("hyper1", 2000)]
-    assert imbalance(hosts, Policy(4.0, 0.8), by=by, residents=USED) == pytest.approx(expected, abs=0.001)
+    assert imbalance(UNEVEN, Policy(4.0, 0.8), by=by, residents=USED) == pytest.approx(expected, abs=0.001)
+
+
+def test_memory_and_processors_count_where_nobody_says_what_does() -> None:
+    assert imbalance(UNEVEN, by=balance.BY) == imbalance(UNEVEN) > 0
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("cpu_use", 37.5),  # 75 and 0 percent of 8 processors
+        ("guests", 5.0),  # 10 and 0 percent of 10,000 MiB
+    ],
+)
+def test_imbalance_by_the_only_guest(by: str, expected: float) -> None:
+    assert imbalance(UNEVEN, by=[by], residents=USED[:1]) == pytest.approx(expected)
 
 
 def even(name: str, memory_used_mib: int, **more: t.Any) -> Host:
@@ -228,6 +262,12 @@ def near(percent: float) -> t.Any:
     return pytest.approx(percent, abs=0.001)
 
 
+def with_disk(name: str, vcpus: int, disk_mib: int) -> Resident:
+    """A guest on host a that copies little more than its disk."""
+    return Resident(Guest(name, vcpus=vcpus, memory_mib=0), "a", disk_mib)
+
+
+BR0 = frozenset({"br0"})
 FIRST, SECOND = on("a", "web1", 1024), on("a", "web2", 512)
 TO_B = SuggestedMove("web1", "a", "b", 12.5, 1024)
 
@@ -249,7 +289,21 @@ TO_B = SuggestedMove("web1", "a", "b", 12.5, 1024)
         ([even("a", 4096), even("b", 0)], [SECOND, FIRST], {"stay": ["web2"]}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"stay": ["web1"]}, []),
         # but one that gains less than half as much does not come first
-        ([even("a", 4096), even("b", 0)], [on("a", "web3", 128), FIRST], {"max_moves": 1}, [TO_B]),
+        ([even("a", 4096), even("b", 0)], [on("a", "web0", 128), FIRST], {"max_moves": 1}, [TO_B]),
+        # one that gains exactly half as much may
+        (
+            [even("a", 3584), even("b", 0)],
+            [on("a", "web1", 1536), SECOND],
+            {"max_moves": 1},
+            [SuggestedMove("web2", "a", "b", 6.25, 512)],
+        ),
+        # for 1 MiB the gain of three vCPUs, or for 2 MiB that of four
+        (
+            [even("a", 0, vcpus_used=16), even("b", 0)],
+            [with_disk("four", 4, disk_mib=2), with_disk("three", 3, disk_mib=1)],
+            {"max_moves": 1},
+            [SuggestedMove("three", "a", "b", near(6.629), 1)],
+        ),
         # hosts that differ by less are even
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.0}, [TO_B]),
         ([even("a", 4096), even("b", 0)], [FIRST], {"tolerance": 25.1}, []),
@@ -279,18 +333,60 @@ TO_B = SuggestedMove("web1", "a", "b", 12.5, 1024)
             [SuggestedMove("web1", "a", "b", near(11.742), 1024)],
         ),
         ([even("a", 4096, vcpus_used=8), even("b", 0, vcpus_used=8)], [on("a", "web1", 1024, vcpus=7)], {}, []),
+        # evens the memory, which is the small part of what makes the hosts differ
+        ([even("a", 4096, vcpus_used=32), even("b", 3072)], [on("a", "web1", 256)], {}, []),
+        # brings a and b together by exactly half of what it could: both have more than the mean
+        (
+            [even("a", 53 * 64), even("b", 35 * 64), *(even(f"c{n}", 28 * 64, bridges=NONE) for n in range(6))],
+            [on("a", "web1", 4 * 64, bridges=BR0)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(1.563), 256)],
+        ),
+        # to the host that gains most, which is not the last one
+        (
+            [even("a", 4096), even("b", 0), even("c", 1024)],
+            [FIRST],
+            {},
+            [SuggestedMove("web1", "a", "b", near(12.169), 1024)],
+        ),
+        # each move is weighed with what those before it have changed: when web1 has left, web2 may stay
+        (
+            [even("a", 4096), even("b", 0, bridges=NONE), even("c", 0)],
+            [on("a", "web1", 2048), on("a", "web2", 2048, bridges=BR0)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(18.019), 2048)],
+        ),
+        # a is the best host for web3 of c, or the only one, as soon as web1 has left
+        (
+            [even("a", 6144), even("b", 0, bridges=NONE), even("c", 4096)],
+            [on("a", "web1", 3072), on("c", "web3", 256, bridges=BR0)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(33.564), 3072), SuggestedMove("web3", "c", "a", near(2.832), 256)],
+        ),
+        (
+            [even("a", 7168), even("b", 0, bridges=NONE), even("c", 7680), even("d", 5120)],
+            [on("a", "web1", 3584), on("c", "web3", 512, bridges=BR0)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(29.818), 3584), SuggestedMove("web3", "c", "a", near(5.88), 512)],
+        ),
+        (
+            [even("a", 7168), even("b", 0, bridges=NONE), even("c", 7680), even("d", 3072)],
+            [on("a", "web1", 3584), on("c", "web3", 512, bridges=BR0)],
+            {},
+            [SuggestedMove("web1", "a", "b", near(34.159), 3584), SuggestedMove("web3", "c", "d", near(5.72), 512)],
+        ),
         # what is not counted, or may not move, stays
         ([even("a", 4096), even("b", 0), even("c", 4096, maintenance="x")], [FIRST, on("c", "web3", 1024)], {}, [TO_B]),
         ([even("a", 4096), even("b", 4096), even("c", 0)], [FIRST, on("b", "web1", 1024)], {}, []),
         (
-            [even("a", 4096), even("b", 0, bridges=frozenset())],
-            [on("a", "web1", 1024, bridges=frozenset(["br0"]))],
+            [even("a", 4096), even("b", 0, bridges=NONE)],
+            [on("a", "web1", 1024, bridges=BR0)],
             {},
             [],
         ),
         (
-            [even("a", 4096), even("b", 0, bridges=frozenset()), even("c", 0)],
-            [on("a", "web1", 2048, bridges=frozenset(["br0"]))],
+            [even("a", 4096), even("b", 0, bridges=NONE), even("c", 0)],
+            [on("a", "web1", 2048, bridges=BR0)],
             {},
             [SuggestedMove("web1", "a", "c", near(18.019), 2048)],
         ),
@@ -323,6 +419,40 @@ def test_moves(
     hosts: list[Host], residents: list[Resident], wishes: dict[str, t.Any], moves: list[SuggestedMove]
 ) -> None:
     assert plan(hosts, residents, **wishes) == moves
+
+
+@pytest.mark.parametrize(
+    ("hosts", "guests", "moves"),
+    [
+        # what the best host of two was is fuller now: the first of them is still the first
+        (
+            {"a": (2048, "02"), "b": (512, "012"), "c": (1536, "01")},
+            ["c web0 256 1", "a web1 256 2", "c web2 256"],
+            "web1 to b, web0 to b",
+        ),
+        # or the last
+        (
+            {"a": (4096, "1"), "b": (5120, "012"), "c": (4608, "01"), "d": (1024, "012")},
+            ["c web0 512 1 5000", "b web1 2048 1", "a web2 256 2"],
+            "web1 to d, web0 to b, web2 to d",
+        ),
+        # the cheapest one gains too little by then
+        (
+            {"a": (512, "2"), "b": (3584, "0"), "c": (4608, "2")},
+            ["c web0 1024", "b web1 1024", "b web2 256 2"],
+            "web0 to a, web1 to a",
+        ),
+    ],
+)
+def test_who_wanted_to_a_host_that_has_got_another_guest(
+    hosts: dict[str, tuple[int, str]], guests: list[str], moves: str
+) -> None:
+    found = [even(name, used, bridges=frozenset(bridges)) for name, (used, bridges) in hosts.items()]
+    residents = []
+    for where, name, memory_mib, *more in map(str.split, guests):
+        guest = Guest(name, vcpus=0, memory_mib=int(memory_mib), bridges=frozenset(more[:1]))
+        residents.append(Resident(guest, where, int(more[1]) if more[1:] else 0))
+    assert ", ".join(f"{move.guest} to {move.dest}" for move in plan(found, residents)) == moves
 
 
 def test_as_many_moves_as_hosts_where_nobody_says_more() -> None:
@@ -389,8 +519,15 @@ def test_of_equal_moves_the_cheapest(larger_by: int, size: int, expected: str) -
     assert plan(hosts, [dear, cheap], max_moves=1)[0].guest == expected
 
 
-def test_a_guest_without_disks_costs_its_memory() -> None:
-    assert Resident(Guest("web1", 1, 1024), "a").cost_mib == 1024
+def test_gains_that_differ_in_the_seventh_digit_are_equal() -> None:
+    hosts = [host("a", HUGE // 2, memory_mib=HUGE), host("b", 0, memory_mib=HUGE)]
+    dear, cheap = on("a", "dear", HUGE // 8 + 25), resident("cheap", HUGE // 8, "a", 16)
+    assert plan(hosts, [dear, cheap], max_moves=1)[0].guest == "cheap"
+
+
+def test_a_guest_without_disks_costs_its_memory_and_uses_nothing_that_is_not_known() -> None:
+    guest = Resident(Guest("web1", 1, 1024), "a")
+    assert (guest.cost_mib, guest.cpu_use) == (1024, 0)
 
 
 def shared(*names: str, disk_mib: int = 0, word: str = "db") -> list[Resident]:
@@ -421,14 +558,38 @@ def test_guests_that_stay_apart_are_parted_first() -> None:
     assert [move.guest for move in plan(there(residents, "a", "b", "c"), residents, max_moves=1)] == ["db2"]
     kept = plan(there(residents, "a", "b", "c"), residents, stay=["db2"])
     assert {move.guest for move in kept} == {"db3", "db1"}
+    assert len(plan(there(residents, "a", "b", "c", "d"), residents)) == 2, "one stays where they were"
     assert plan(there(residents[:3], "a"), residents[:3]) == []
 
 
 def test_a_parted_group_is_not_parted_again() -> None:
     residents = shared("db1", "db2")
     [move] = plan(there(residents, "a", "b"), residents)
+    assert move.mends == "db"
     then = [dataclasses.replace(one, host="b") if one.guest.name == move.guest else one for one in residents]
     assert broken(then) == {} and plan(there(then, "a", "b"), then) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "sizes", "others", "expected"),
+    [
+        # c has as much as the mean; b, which is empty, comes nearer to it
+        ("memory", {"a": 8192, "b": 8192, "c": 8192}, {"a": 3072, "c": 2048}, "b"),
+        # for the number of guests, c of a quarter of the size is better empty than b with two
+        ("guests", {"a": 8192, "b": 8192, "c": 2048}, {"b": 512, "b ": 512}, "c"),
+        # never where it is, even where the host is not known to have the group
+        ("memory", {"a": 8192, "b": 8192}, {"b": 4096}, "b"),
+    ],
+)
+def test_who_is_parted_goes_where_the_balance_suffers_least(
+    by: str, sizes: dict[str, int], others: dict[str, int], expected: str
+) -> None:
+    residents = [on("a", name, 512, apart=A) for name in ("db1", "db2")]
+    residents += [on(where.strip(), f"other on {where}", mib) for where, mib in others.items()]
+    used = {name: sum(one.guest.memory_mib for one in residents if one.host == name) for name in sizes}
+    hosts = [host(name, used[name], memory_mib=size) for name, size in sizes.items()]
+    [move] = plan(hosts, residents, by=[by], max_moves=1)
+    assert (move.guest, move.dest, move.mends) == ("db1", expected, "a")
 
 
 @pytest.mark.parametrize(
@@ -457,6 +618,7 @@ def test_guests_count_as_mean_ones() -> None:
     by = ["memory", "guests"]
     alone, both = (imbalance(hosts, by=each, residents=residents) for each in (["guests"], by))
     assert alone == pytest.approx(100 * 7 / 9 * 800 / 2000) and both == pytest.approx(alone / 2**0.5)
+    assert imbalance(hosts, by=["vcpus", "guests"], residents=residents) == pytest.approx(both)
     assert imbalance(hosts) == 0 and plan(hosts, residents, by=["memory"]) == []
     moves = plan(hosts, residents, by=by)
     assert moves and {(move.source, move.dest) for move in moves} == {("a", "b")}
@@ -464,6 +626,12 @@ def test_guests_count_as_mean_ones() -> None:
     then = [dataclasses.replace(one, host="b") if one.guest.name in gone else one for one in residents]
     after = moved(hosts, residents, moves)
     assert imbalance(after, by=by, residents=then) < both and plan(after, then, by=by) == []
+
+
+def test_each_move_changes_the_numbers_of_guests() -> None:
+    residents = [on("a", f"web{n}", 2048) for n in range(4)]
+    moves = plan([even("a", 8192), even("b", 0)], residents, by=["guests"])
+    assert [(move.guest, move.gain) for move in moves] == [("web0", 25.0), ("web1", 25.0)]
 
 
 def test_guests_with_a_device_of_their_host_stay_and_the_others_keep_within_their_hosts() -> None:

@@ -36,6 +36,7 @@ TAKEN: list[dict[str, t.Any]] = [
     {"size": "8GiB", "allow_shrink": True},
     {"name": "web1.raw", "size": "8GiB"},
     {**MADE, "state": "rebased", "image_pool": "fast"},
+    {**MADE, "state": "rebased", "name": "web1.raw"},  # what is there decides
     {"state": "flattened"},
     {"state": "absent", "name": "web1", "remove_storage": True},
     {"size": "8GiB", "job_timeout": 1},
@@ -80,6 +81,7 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
         )
         for pool in (None, "default")
     ),
+    ({"state": "flattened", "clone": "copy"}, [f"clone: {NOT_HERE} flattened; omit it"]),
     ({"state": "rebased"}, ["image: state rebased requires it as the new backing file"]),
     ({**MADE, "allow_shrink": True}, ["allow_shrink: it allows a smaller size; set size too"]),
     (

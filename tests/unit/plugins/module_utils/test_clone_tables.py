@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
+
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan.clone import CloneStep, plan
@@ -113,6 +115,7 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
         here(backing="/images/debian.ffffffffffff.qcow2"),
         " = 4G on /images/debian.ffffffffffff.qcow2",
     ),
+    (wanted("present", base=image(path="/b.qcow2")), here(backing="/b.qcow2"), " = 4G on /b.qcow2"),
     (
         wanted("present", base=image(path="/b")),
         here(backing="/elsewhere/debian.qcow2"),
@@ -263,6 +266,35 @@ def test_a_refusal_names_object_reason_and_remedy() -> None:
         if not all(word in reason(wish, found) for word in words)
     ]
     assert not wrong
+
+
+HELD: dict[str, dict[str, t.Any]] = {
+    "guest web1 (saved) uses it": {"uses": (SAVED,)},
+    "a process that libvirt does not know has it open": {"locked": True},
+    "no guest on this host uses it": {"unknown_base": "/etc/shadow"},
+    "web2 runs with it as a backing file": {"uses": (BELOW,)},
+    "its internal snapshots would be damaged": {"snapshots": True},
+}
+WORK = {
+    "grow disk disk.qcow2": (wanted("present", size_bytes=5 * GIB), [*HELD][:4]),
+    "shrink disk disk.qcow2 from 4 GiB to 3 GiB": (
+        wanted("present", size_bytes=3 * GIB, allow_shrink=True),
+        [*HELD][:3] + [*HELD][4:],
+    ),
+    "rebase disk disk.qcow2": (wanted("rebased", base=ANY), [*HELD][:3] + [*HELD][4:]),
+    "flatten disk disk.qcow2": (wanted("flattened"), [*HELD]),
+}
+
+
+@pytest.mark.parametrize(("verb", "why"), [(verb, why) for verb, (_wish, reasons) in WORK.items() for why in reasons])
+def test_who_holds_a_disk_is_told_with_what_it_prevents(verb: str, why: str) -> None:
+    assert reason(WORK[verb][0], here(backing="/old", **HELD[why])).startswith(f"cannot {verb}: {why}")
+
+
+def test_no_definition_of_a_guest_is_shown() -> None:
+    """It may hold a password."""
+    made = plan(wanted("flattened"), here(backing=BASE, uses=(DEFINED,)))
+    assert "Forget" in repr(made) and "<domain" not in repr(made)
 
 
 def test_changes_tell_before_and_after() -> None:

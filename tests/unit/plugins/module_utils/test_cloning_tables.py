@@ -335,6 +335,7 @@ def test_a_copy_is_told_who_it_is() -> None:
     assert json.loads(files["meta-data"])["local-hostname"] == "web3"
     nic = {"match": {"macaddress": "52:54:00:00:00:09"}, "dhcp4": True, "dhcp-identifier": "mac"}
     assert json.loads(files["network-config"]) == {"version": 2, "ethernets": {"nic0": nic}}
+    assert seed_of(None).network_config == json.dumps({"ethernets": {"nic0": dict(sorted(nic.items()))}, "version": 2})
     config, hook = parts_of(files)
     assert [part.get_content_type() for part in (config, hook)] == ["text/cloud-config", "text/cloud-boothook"]
     assert f"cloud-init-per once machine-id-of-{UUID} " in str(hook.get_payload())

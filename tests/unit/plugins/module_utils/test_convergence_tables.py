@@ -80,6 +80,11 @@ def test_one_look_takes_what_several_passes_ask_for() -> None:
     assert pilot.look(5, {}) == []
 
 
+def test_the_first_downtime_needs_no_reason() -> None:
+    (action,) = ConvergencePolicy(Tuning(max_downtime_ms=250)).look(0, {"memory_iteration": 1})
+    assert action == ("downtime", 250, "")
+
+
 def test_post_copy_waits_for_a_pass() -> None:
     pilot = ConvergencePolicy(Tuning(postcopy=True, postcopy_after_s=1))
     assert pilot.look(5, {"memory_iteration": 0, "memory_remaining": 5}) == []

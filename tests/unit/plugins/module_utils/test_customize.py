@@ -6,6 +6,7 @@ What its scripts do is run by a real shell here, and by a real guest in the lab.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import re
 import subprocess
@@ -147,6 +148,10 @@ SCRIPTS: list[tuple[dict[str, t.Any], str]] = [
         + written("/etc/sudoers.d/90-corral-a", "a ALL=(ALL) ALL\na X\n", "440")
         + keys("a", "k1\nk2\n"),
     ),
+    (
+        {"users": [{"name": "a", "passwd": "$6$x", "lock_passwd": False}]},
+        "id a >/dev/null 2>&1 || useradd -m  a\nprintf '%s\\n' 'a:$6$x' | chpasswd -e\n",
+    ),
     ({"users": [{"name": "a", "sudo": False}]}, "id a >/dev/null 2>&1 || useradd -m  a\nusermod -L a\n"),
     ({"ssh_authorized_keys": "a key"}, keys("root", "a key\n")),
     (
@@ -246,6 +251,41 @@ def test_networks_as_either_program_reads_them(nic: dict[str, t.Any] | None, exp
     )
 
 
+def test_a_route_needs_no_gateway() -> None:
+    nic = {"routes": [{"to": "198.51.100.0/24", "metric": 5}]}
+    assert "\nroute1=198.51.100.0/24,,5\n" in script(network_config={"version": 2, "ethernets": {"nic": nic}})
+
+
+def test_a_network_without_interfaces_replaces_what_the_image_has() -> None:
+    output = script(network_config={"version": 2, "renderer": "networkd"})
+    assert "rm -f /etc/netplan/*.yaml" in output and ".nmconnection" not in output
+
+
+def test_a_path_is_quoted_even_where_nobody_has_looked_at_it() -> None:
+    seed = seeds.seed({"method": "virt_customize"}, guest="web1")
+    seed = dataclasses.replace(seed, config={"write_files": [{"path": "/$(x) y"}]})
+    assert ">'/$(x) y')\nchmod 644 '/$(x) y'" in dict(customize.commands(seed, guest="web1", keys={}))["run"]
+
+
+def test_all_that_can_be_done_without_cloud_init_is_taken() -> None:
+    user: dict[str, t.Any] = dict.fromkeys(
+        ("name", "gecos", "groups", "shell", "passwd", "hashed_passwd", "plain_text_passwd"), "a"
+    )
+    user |= {"uid": 7, "sudo": False, "lock_passwd": True, "ssh_authorized_keys": ["k"]}
+    file: dict[str, t.Any] = dict.fromkeys(("path", "content", "owner", "permissions"), "a")
+    file |= {"encoding": "text/plain", "append": True, "defer": True}
+    config: dict[str, t.Any] = dict.fromkeys(("hostname", "fqdn", "timezone", "packages"), "a")
+    config |= {"users": [user], "write_files": [file], "ssh_authorized_keys": ["k"], "runcmd": ["a"]}
+    config |= {"ssh_keys": {"rsa_private": "x"}, "ssh_deletekeys": True, "package_update": True}
+    network = {
+        "version": 2,
+        "renderer": "networkd",
+        "ethernets": {"a": {**ALL_OF_A_NIC, "dhcp4": True, "optional": True}},
+    }
+    meta = {"local-hostname": "a", "instance-id": "i"}
+    assert commands(user_data=config, meta_data=meta, network_config=network)
+
+
 WHERE = "of web1: with method virt_customize"
 REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
     (
@@ -290,6 +330,7 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
         {
             "user_data": {
                 "hostname": "a b",
+                "fqdn": "e f",
                 "timezone": "-x",
                 "packages": ["vim", "a;b"],
                 "users": [{"name": "$(x)"}],
@@ -299,7 +340,7 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
         },
         [
             f"cloud_init {{}} {word} must be a word of letters, digits and ./_+:-"
-            for word in ("'a b'", "'-x'", "'c d'", "'a;b'", "'$(x)'", "7")
+            for word in ("'a b'", "'e f'", "'-x'", "'c d'", "'a;b'", "'$(x)'", "7")
         ],
     ),
 ]

@@ -13,6 +13,7 @@ from pathlib import Path
 import libvirt
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import (
     configuration,
@@ -133,6 +134,12 @@ def test_all_problems_are_told_at_once() -> None:
     )  # fmt: skip
 
 
+def test_clients_may_be_a_setting_and_the_kind_of_daemons_is_what_is_said() -> None:
+    wanted = plan.spec(params(daemon_settings={"tls_allowed_dn_list": ["O=x"]}, modular=True))
+    assert wanted.clients is None and wanted.modular
+    assert not plan.spec(params(modular=False)).modular
+
+
 def test_passwords_are_known_as_such() -> None:
     settings = {"vnc_password": "one", "spice_passwd": "two", "user": "three", "x509_password_count": 4}
     assert [*plan.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == [
@@ -191,6 +198,12 @@ def test_clients_are_added_to_those_of_the_block_or_replace_them(found: str, pur
     steps, _restart, _changes = plan.decide(wanted, MONOLITHIC, facts(f"{other}{BEGIN}{found}{END}{other}"))
     after = f"{other}{BEGIN}tls_allowed_dn_list = {listed}\n{END}{other}".replace("'", '"')
     assert [step.content for step in steps if isinstance(step, WriteFile)] == [after]
+
+
+def test_clients_where_there_is_no_block_yet() -> None:
+    wanted = plan.spec(params(block="mine", clients=["b"], purge_clients=False))
+    (step,), _restart, _changes = plan.decide(wanted, MONOLITHIC, facts())
+    assert isinstance(step, WriteFile) and step.content == f'{BEGIN}tls_allowed_dn_list = ["b"]\n{END}'
 
 
 # Which daemons -------------------------------------------------------------------------------------------------------
@@ -265,9 +278,26 @@ def test_sockets_are_enabled_and_those_that_do_not_listen_are_started() -> None:
     there = facts(libvirtd_ro=Unit(exists=True, active="active"), libvirtd_admin=Unit())
     steps, restart, changes = plan.decide(plan.spec(params(sockets=True, tls_port=True)), MONOLITHIC, there)
     assert steps == [EnableSockets(("libvirtd-ro.socket", TLS))]
-    assert [each.where for each in changes] == ["libvirtd-ro.socket.enabled", f"{TLS}.enabled"]
+    assert changes == [Change("libvirtd-ro.socket.enabled", False, True), Change(f"{TLS}.enabled", False, True)]
     assert restart and restart.due == (Due(DAEMON, f"has no {TLS}", "active", MONOLITHIC.reads[DAEMON], (TLS,)),)
     assert plan.decide(plan.spec(params()), MONOLITHIC, there) == ([], None, [])
+
+
+def test_sockets_are_enabled_with_what_is_written() -> None:
+    wanted = plan.spec(params(block="mine", daemon_settings={"a": 1}, sockets=True))
+    _steps, _restart, changes = plan.decide(wanted, MONOLITHIC, facts(libvirtd_ro=Unit(exists=True, active="active")))
+    assert [each.where for each in changes] == [CONF, "libvirtd-ro.socket.enabled"]
+
+
+def test_only_the_daemon_of_a_socket_that_does_not_listen_is_due() -> None:
+    units = dict.fromkeys(UNITS, RUNS) | {"virtqemud-admin.socket": Unit(exists=True, enabled=True)}
+    there = DaemonFacts(units, dict.fromkeys(MODULAR.files, ""), {})
+    found = plan.due(MODULAR, there, sockets=list(MODULAR.sockets))
+    assert [str(each) for each in found] == ["virtqemud.service, which has no virtqemud-admin.socket"]
+
+
+def test_a_file_that_is_not_there_has_not_changed() -> None:
+    assert plan.due(MONOLITHIC, facts(libvirtd=Unit(exists=True, active="active", started=0))) == []
 
 
 def test_what_a_check_run_was_promised_is_due_where_it_is_missing() -> None:

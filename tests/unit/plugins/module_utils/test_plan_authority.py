@@ -73,3 +73,7 @@ def test_who_lacks_a_ca_is_named() -> None:
 )
 def test_when_the_next_one_is_due(generations: list[Generation], is_due: bool) -> None:
     assert due(generations, now=NOW, days=YEAR) is is_due
+
+
+def test_a_ca_is_shared_only_where_that_is_known() -> None:
+    assert not due([Generation("g", NOW + 9 * YEAR)], now=NOW, days=YEAR)
