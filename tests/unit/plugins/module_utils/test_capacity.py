@@ -27,6 +27,6 @@ def test_a_guest_starts_only_where_it_fits(host: dict[str, int], lacks: str) -> 
     try:
         check("web1", capacity, memory_mib=2048, vcpus=2)
     except Refused as error:
-        assert lacks and f"cannot start web1: this host has no room for it any more ({lacks}" in str(error)
+        assert lacks and f"cannot start web1: this host no longer has room for it ({lacks}" in str(error)
     else:
         assert not lacks
