@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.tests.tools import payload
 pytestmark = pytest.mark.slow
 
 # the test driver has no models of CPUs
-NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Give it to a guest"}
+NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Use it for a guest"}
 # files, two daemons, systemd
 NEEDS_A_HOST = {
     "virt_bridge",
