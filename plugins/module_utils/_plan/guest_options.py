@@ -42,9 +42,9 @@ __all__ = [
 Fields = t.Mapping[str, t.Any]
 Graphics = t.Optional["dict[str, t.Any]"]
 
-_NEEDED = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
+_OPTIONS = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
-_PREFERRED = ("kvm", "qemu", "test")
+_PREFERRED = ("kvm", "qemu")
 _NIC = Item("eth0", fields={"type": "bridge", "bridge": BRIDGE})  # of the seeds' default profile, as the one disk is
 _MAKING = ("image", "clone", "size")
 _TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads"))
@@ -59,7 +59,7 @@ def described(wanted: GuestSpec) -> GuestSpec:
     fields = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
     follows = {current: fields[maximum] for current, maximum in _FOLLOW if maximum in fields}
     wanted = wanted.with_fields(**{**follows, **fields})
-    missing = [option for field, option in _NEEDED.items() if wanted.fields.get(field) is None]
+    missing = [option for field, option in _OPTIONS.items() if wanted.fields.get(field) is None]
     if missing:
         raise BadInput(
             f"cannot create {wanted.name}: there is no such guest here, and creating it requires "
@@ -82,10 +82,9 @@ def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
             if limit is not None and (found.get(current) or limit) > limit:
                 fields[current] = limit
         elif limit is None:
-            stays = (found.get(current) or 0) < (found.get(maximum) or 0) or current.partition(".")[
-                0
-            ] not in wanted.as_numbers
-            fields[maximum] = max(value, found.get(maximum) or 0) if stays else value
+            most = found.get(maximum) or value
+            stays = (found.get(current) or value) < most or _OPTIONS[current] not in wanted.as_numbers
+            fields[maximum] = max(value, most) if stays else value
     return wanted.with_fields(**fields)
 
 
@@ -264,11 +263,12 @@ def implied(fields: Fields, stop_on_reboot: bool | None) -> dict[str, t.Any]:
 
 def implied_graphics(graphics: Graphics) -> Graphics:
     """A port of -1 is libvirt's choice."""
-    ports: dict[str, t.Any] = {port: graphics[port] for port in ("port", "tls_port") if graphics and port in graphics}
-    if not graphics or not ports:
+    said = graphics or {}
+    ports = {port: said[port] for port in ("port", "tls_port") if port in said}
+    if not ports:
         return graphics
     chosen = {port: None if number == -1 else number for port, number in ports.items()}
-    return {**graphics, **chosen, "autoport": not any(chosen.values())}
+    return {**said, **chosen, "autoport": not any(chosen.values())}
 
 
 def _vcpus_of_topology(fields: Fields) -> int | None:
@@ -288,7 +288,7 @@ def _typed(item: Item) -> Item:
 def limit_problems(fields: Fields, guest: str) -> t.Iterator[str]:
     """What is above its own maximum."""
     for low, high in (*_FOLLOW, ("memory.maximum_kib", "memory.hotplug_maximum_kib")):
-        if fields.get(low, 0) > fields.get(high, 2**62):
+        if {low, high} <= fields.keys() and fields[low] > fields[high]:
             yield (
                 f"{option_of(low)} of {guest}: {shown(low, fields[low])} is above {option_of(high)}, "
                 f"{shown(high, fields[high])}"

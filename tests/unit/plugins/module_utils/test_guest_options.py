@@ -43,6 +43,7 @@ def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
         ("auto", {"x86_64": ["qemu"], "aarch64": ["kvm"]}, "qemu"),
         ("auto", {"aarch64": ["test"]}, "test"),
         ("auto", {"x86_64": ["xen", "hvf"]}, "xen"),
+        ("auto", {"x86_64": ["xen", "qemu"]}, "qemu"),
         ("auto", {}, "qemu"),
         ("qemu", {"x86_64": ["qemu", "kvm"]}, "qemu"),
         ("kvm", {"x86_64": ["qemu"]}, None),
@@ -66,7 +67,7 @@ def test_its_machine() -> None:
 def test_its_disk_and_interface() -> None:
     made = guest_options.equipped(GuestSpec("web1", image="debian-12.qcow2"))
     assert made.disks == (Disk("system", image="debian-12.qcow2"),)
-    assert [(nic.name, nic.fields["bridge"]) for nic in made.interfaces or ()] == [("eth0", "br0")]
+    assert made.interfaces == (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
     bare = guest_options.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
     assert (bare.disks, bare.interfaces) == ((), ())
 

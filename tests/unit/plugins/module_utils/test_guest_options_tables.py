@@ -6,6 +6,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
@@ -15,26 +16,32 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.problems import 
 MOST = 4096
 
 
-def kin(**params: t.Any) -> list[str]:
-    return guest_options.origin_problems({"name": "web1", **params})
+Told = t.Callable[[], list[str]]
 
 
-def conflicts(stop_on_reboot: bool | None = None, **fields: t.Any) -> list[str]:
-    return list(guest_options.conflicts(dotted(fields), stop_on_reboot, "web1", most_vcpus=MOST))
+def kin(**params: t.Any) -> Told:
+    return lambda: guest_options.origin_problems({"name": "web1", **params})
 
 
-def limits(**fields: t.Any) -> list[str]:
-    return list(guest_options.limit_problems(dotted(fields), "web1"))
+def conflicts(stop_on_reboot: bool | None = None, **fields: t.Any) -> Told:
+    return lambda: list(guest_options.conflicts(dotted(fields), stop_on_reboot, "web1", most_vcpus=MOST))
 
 
-def state(**params: t.Any) -> list[str]:
-    return power.state_problems({"state": "present", **params}, "web1")
+def limits(**fields: t.Any) -> Told:
+    return lambda: list(guest_options.limit_problems(dotted(fields), "web1"))
 
 
-def disk(name: str = "a", fields: t.Mapping[str, t.Any] | None = None, **entry: t.Any) -> list[str]:
-    problems = Problems()
-    guest_options.disks([Item(name, fields=dict(fields or {}))], [entry], "web1", problems)
-    return problems.found
+def state(**params: t.Any) -> Told:
+    return lambda: power.state_problems({"state": "present", **params}, "web1")
+
+
+def disk(name: str = "a", fields: t.Mapping[str, t.Any] | None = None, **entry: t.Any) -> Told:
+    def told() -> list[str]:
+        problems = Problems()
+        guest_options.disks([Item(name, fields=dict(fields or {}))], [entry], "web1", problems)
+        return problems.found
+
+    return told
 
 
 def dotted(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -42,7 +49,7 @@ def dotted(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 RBD = {"protocol": "rbd", "name": "pool/a"}
-CASES: dict[str, tuple[list[str], list[str]]] = {
+CASES: dict[str, tuple[Told, list[str]]] = {
     "another name": (kin(renamed_from="web0"), []),
     "its own name": (
         kin(renamed_from="web1"),
@@ -173,6 +180,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         disk(fields={"network.protocol": "rbd", "network.name": "b"}, network=RBD),
         ["disk a of web1: network.name must be pool/image for protocol rbd, not b"],
     ),
+    "an image without a pool": (
+        disk(fields={"network.protocol": "rbd", "network.name": "/a/b"}, network=RBD),
+        ["disk a of web1: network.name must be pool/image for protocol rbd, not /a/b"],
+    ),
     "a target without a LUN": (
         disk(fields={"network.protocol": "iscsi", "network.name": "iqn.x:y/"}, network=RBD),
         [
@@ -200,7 +211,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_contradicts_itself_is_told(case: str) -> None:
-    told, expected = CASES[case]
+    tell, expected = CASES[case]
+    told = tell()
     assert len(told) == len(expected)
     assert [problem for problem, begin in zip(told, expected, strict=True) if not problem.startswith(begin)] == []
 
@@ -249,8 +261,18 @@ def test_what_follows(fields: dict[str, t.Any], stop_on_reboot: bool | None, exp
 )
 def test_the_type_of_an_interface_follows_from_its_place(place: str, kind: str) -> None:
     said = Item("eth0", fields={place: "x", "type": "user"}), Item("eth1", fields={place: "x"}), Item("eth2")
-    types = [item.fields.get("type") for item in guest_options.implied({"interfaces": said}, None)["interfaces"]]
-    assert types == ["user", kind, None]
+    found = guest_options.implied({"interfaces": said}, None)["interfaces"]
+    assert found == (said[0], said[1].with_fields(type=kind), said[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "derived"),
+    [("eth0", {"mac": _units.derived_mac("u", "eth0")}), ("52:54:00:12:34:56", {})],  # the other's name is its MAC
+)
+def test_a_new_interface_has_the_mac_of_its_name(name: str, derived: dict[str, str]) -> None:
+    [item] = guest_options.with_macs(GuestSpec("web1", fields={"interfaces": (Item(name),)}), "u").interfaces or ()
+    assert item == Item(name, when_made=derived)
+    assert guest_options.with_macs(GuestSpec("web1"), "u").interfaces is None, "nothing is said of them"
 
 
 @pytest.mark.parametrize(
