@@ -50,7 +50,7 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
     if question.volume is None:
         return Size(_size(storage.volume_at(connection, question.path)))
     xml = storage.volume_in(connection, *question.volume)
-    return Size(_size(xml), host_xml.volume(xml)["path"] if xml else "")
+    return Size(_size(xml), host_xml.volume(xml)["path"] if xml else None)
 
 
 def _size(xml: str | None) -> int | None:

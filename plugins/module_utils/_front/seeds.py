@@ -30,7 +30,7 @@ _ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits wh
 def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> SeedSite:
     """Ask the host; raises Unsupported for what it lacks."""
     uri = connection.getURI()
-    site = SeedSite(("", ""), uri=uri, here=is_here(uri))
+    site = SeedSite(("", ""), None, exists=False, uri=uri, here=is_here(uri))
     if isinstance(question, Customizing):
         seed_files.need_customize(guest)
         return dataclasses.replace(site, host_key=_host_key(question.private))

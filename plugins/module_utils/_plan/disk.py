@@ -46,7 +46,7 @@ class DiskPlan:
     def unfinished(self) -> tuple[Disk, ...]:
         """The disks of a guest that nobody can start before the steps are done."""
         making = {path: path + UNFINISHED_SUFFIX for path in self.making if not path.endswith(SEED)}
-        sources = [(disk, disk.fields.get("source") or "") for disk in self.disks or ()]
+        sources = [(disk, disk.fields.get("source")) for disk in self.disks or ()]
         return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
 
     def remember(self, known: Known) -> dict[str, t.Any]:
@@ -93,12 +93,15 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
 
 def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
     """Pool and name of a volume that the task names and that libvirt opens now, which it does through its pool."""
-    pool, _slash, name = (item.fields.get("volume") or "").partition("/")
+    told = item.fields.get("volume")
+    if not told or item.state != "present":
+        return None
+    pool, _slash, name = told.partition("/")
     device = known.devices.get(item.name)
-    has_it = known.active and device is not None and device.volume == (pool, name)
+    has_it = device is not None and device.volume == (pool, name)
     starts = wanted.state in STARTED and not known.active
     attaches = known.active and not has_it and wanted.apply != "next_boot"
-    return (pool, name) if name and item.state == "present" and (starts or attaches) else None
+    return (pool, name) if starts or attaches else None
 
 
 def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
@@ -119,7 +122,7 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
 
 
 def _refuse_start(wanted: GuestSpec, known: Known) -> None:
-    if known.unfinished and wanted.state in STARTED and known.there and not known.active:
+    if known.unfinished and wanted.state in STARTED and not known.active:
         raise Refused(
             f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; list its "
             "disks again to finish creating them, or remove the guest"
@@ -161,9 +164,9 @@ def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
         return SILENT
     if has_bytes is None:
         return UNKNOWN
-    if asked_bytes == has_bytes:
-        return SAME
-    return LARGER if asked_bytes > has_bytes else SMALLER
+    if asked_bytes > has_bytes:
+        return LARGER
+    return SAME if asked_bytes == has_bytes else SMALLER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,10 +175,10 @@ class _Sight:
 
     guest: str
     item: Disk
-    device: DiskDevice  # where it is, or would be
+    path: str | None = None  # where it is, or would be
     volume: Volume | None = None  # as it would be made
     has_bytes: int | None = None
-    running: bool = False  # the guest has it, and runs
+    target: str | None = None  # where the guest that runs has it
 
     def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
         """Raise it."""
@@ -194,24 +197,23 @@ class _Outcome:
 
 
 def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
-    device = _defined(item, known)
     if isinstance(answer, Site):
         volume = new_disk.volume(guest, item, answer)
-        there, sight = (
-            _standing(volume.path, known, answer),
-            _Sight(guest, item, DiskDevice(volume.path), volume, answer.size_bytes),
-        )
-    elif isinstance(answer, Size) and device and not _given(item):
-        device = dataclasses.replace(device, path=_path(device, answer))
-        there, sight = DEFINED, _Sight(guest, item, device, has_bytes=answer.size_bytes, running=known.active)
+        there = _standing(volume.path, known, answer)
+        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes)
+    elif isinstance(answer, Size) and not _given(item):
+        device = t.cast(DiskDevice, _defined(item, known))  # that was asked about
+        target = device.target if known.active else None
+        there = DEFINED
+        sight = _Sight(guest, item, _path(device, answer), has_bytes=answer.size_bytes, target=target)
     else:
-        there, sight = GIVEN, _Sight(guest, item, device or DiskDevice(""))
+        there, sight = GIVEN, _Sight(guest, item)
     return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
 
 
 def _path(device: DiskDevice, answer: Size) -> str:
     """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
-    return answer.path or device.path or "/".join(device.volume or ())
+    return answer.path or device.path or "/".join(t.cast("tuple[str, str]", device.volume))
 
 
 def _standing(path: str, known: Known, site: Site) -> str:
@@ -243,24 +245,31 @@ def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
 
 
 def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    return _grown(sight, sight.item)
+
+
+def _grown(sight: _Sight, disk: Disk) -> _Outcome:
     size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
-    if sight.device.path.startswith("/dev/") and not sight.running:
-        remedy = f"grow {sight.device.path} (for example with lvextend), `virsh pool-refresh` its pool, and run again"
+    path, target = t.cast(str, sight.path), sight.target
+    if path.startswith("/dev/") and target is None:
+        remedy = f"grow {path} (for example with lvextend), `virsh pool-refresh` its pool, and run again"
         sight.fail(Refused, "grow", f" from {bytes_text(has)} to {bytes_text(size)}: it is a block device; {remedy}")
-    grow = (sight.guest, sight.device.path, size)
-    step = steps.GrowRunningDisk(*grow, sight.device.target) if sight.running else steps.GrowDisk(*grow)
-    return _Outcome(
-        sight.item, (step,), changes=(Change(f"disks[{sight.item.name}].size", bytes_text(has), bytes_text(size)),)
-    )
+    grow = (sight.guest, path, size)
+    step = steps.GrowDisk(*grow) if target is None else steps.GrowRunningDisk(*grow, target)
+    return _Outcome(disk, (step,), changes=(Change(f"disks[{disk.name}].size", bytes_text(has), bytes_text(size)),))
 
 
 def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     """It comes back as it is."""
-    return _Outcome(_placed(sight.item, sight.device.path, format=new_disk.format_of(sight.item)))
+    return _Outcome(_adopted(sight))
 
 
-def _adopt_and_grow(sight: _Sight, new_volume: NewVolume) -> _Outcome:
-    return dataclasses.replace(_grow(sight, new_volume), disk=_adopt(sight, new_volume).disk)
+def _adopt_and_grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    return _grown(sight, _adopted(sight))
+
+
+def _adopted(sight: _Sight) -> Disk:
+    return _placed(sight.item, t.cast(str, sight.path), format=new_disk.format_of(sight.item))
 
 
 def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Outcome:
@@ -282,13 +291,12 @@ def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
     remedy = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
-    sight.fail(NotFound, "read the size of", f": {sight.device.path} is in no active storage pool; {remedy}")
+    sight.fail(NotFound, "read the size of", f": {sight.path} is in no active storage pool; {remedy}")
 
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
-    path = sight.device.path
-    remedy = f"If not, remove it, or use it as it is with disks[].source: {path}"
-    sight.fail(Refused, "create", f": {path} exists already; another run may be creating it. {remedy}")
+    remedy = f"If not, remove it, or use it as it is with disks[].source: {sight.path}"
+    sight.fail(Refused, "create", f": {sight.path} exists already; another run may be creating it. {remedy}")
 
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {

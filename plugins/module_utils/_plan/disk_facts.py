@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import UNFINISHED_SUFFIX
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 __all__ = [
@@ -39,7 +38,7 @@ class DiskDevice:
     """A disk of the definition: the path of its bytes (empty where that is none), and where the guest has it."""
 
     path: str
-    target: str = ""
+    target: str
     volume: tuple[str, str] | None = None  # pool and name, where the definition names them instead of a path
 
 
@@ -52,7 +51,6 @@ class Known:
     making: tuple[str, ...] = ()  # paths of those that an interrupted run was making
     running: frozenset[str] = frozenset()  # paths that the running guest has
     seed: str | None = None  # digest of what it was seeded with
-    there: bool = False  # the guest
     active: bool = False
 
     @classmethod
@@ -61,20 +59,20 @@ class Known:
         disks: t.Mapping[str, t.Mapping[str, t.Any]],
         record: t.Mapping[str, t.Any],
         *,
-        running: t.Collection[str] = (),
-        active: bool = False,
+        running: t.Collection[str],
+        active: bool,
     ) -> Known:
         """The same of disks and record as they are read from the definition."""
         devices = {
             name: DiskDevice(
                 (disk.get("source") or "").removesuffix(UNFINISHED_SUFFIX),
                 disk.get("target") or "",
-                (disk["pool"], disk["volume"]) if disk.get("pool") and disk.get("volume") else None,
+                (disk["pool"], disk["volume"]) if disk.get("pool") else None,
             )
             for name, disk in disks.items()
         }
         volumes, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
-        return cls(devices, volumes, making, frozenset(running), record.get("seed"), there=True, active=active)
+        return cls(devices, volumes, making, frozenset(running), record.get("seed"), active=active)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -110,7 +108,7 @@ class Size:
     """The answer to the one."""
 
     size_bytes: int | None  # None: no active pool has such a volume
-    path: str = ""  # of a volume that the definition names by its pool
+    path: str | None = None  # of a volume that the definition names by its pool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,11 +120,11 @@ class DiskOrigin:
     format: str  # in libvirt's words, which reads it from the first bytes
     capacity_bytes: int
     header: Header  # the first bytes of the content, or what libvirt says of them where they cannot be read
-    managed: bool = False  # all that it stands on was brought by virt_image
-    guest: str | None = None  # whose disk it is
-    uri: str = SYSTEM  # how the host is reached
-    here: bool = True  # its files are those of this machine
-    written: bool = False  # a process has it open for writing
+    managed: bool  # all that it stands on was brought by virt_image
+    guest: str | None  # whose disk it is
+    uri: str  # how the host is reached
+    here: bool  # its files are those of this machine
+    written: bool  # a process has it open for writing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +145,8 @@ class SeedDisk:
 
     pool: str
     name: str
-    path: str = ""  # where the guest has its seed already
-    ours: bool = False  # the guest has a seed
+    path: str  # where the guest has its seed already
+    ours: bool  # the guest has a seed
     private: str | None = None  # the user's own key
 
 
@@ -164,10 +162,10 @@ class SeedSite:
     """The answer to either."""
 
     host_key: HostKey
-    pool: PoolDirectory | None = None  # of a seed that the guest does not have yet
-    exists: bool = False  # a volume of that name
-    uri: str = SYSTEM
-    here: bool = True  # the files of that host are those of this machine
+    pool: PoolDirectory | None  # of a seed that the guest does not have yet
+    exists: bool  # a volume of that name
+    uri: str
+    here: bool  # the files of that host are those of this machine
 
 
 Question = t.Union[SizeOf, SiteOf]

@@ -264,7 +264,7 @@ def implied(fields: Fields, stop_on_reboot: bool | None) -> dict[str, t.Any]:
 def implied_graphics(graphics: Graphics) -> Graphics:
     """A port of -1 is libvirt's choice."""
     said = graphics or {}
-    ports = {port: said[port] for port in ("port", "tls_port") if port in said}
+    ports: dict[str, t.Any] = {port: said[port] for port in ("port", "tls_port") if port in said}
     if not ports:
         return graphics
     chosen = {port: None if number == -1 else number for port, number in ports.items()}

@@ -126,7 +126,7 @@ def _overlay(disks: DiskPlan) -> steps.CreateVolume | None:
 def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
     """Without `cloud_init`, keep the record of a seed that an interrupted run left unfinished."""
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
-    if unfinished and wanted.state in STARTED and known.there and not known.active:
+    if unfinished and wanted.state in STARTED and not known.active:
         raise Refused(
             f"cannot start {wanted.name}: an interrupted run left its seed {', '.join(unfinished)} incomplete; set its "
             "cloud_init again to finish creating it, or remove the guest"

@@ -267,7 +267,18 @@ def test_half_a_copy_of_one_guest_is_not_completed_with_another(
 
 
 POOL = PoolDirectory("default", "dir", "/p", here=True)
-ORIGIN = DiskOrigin("/p/web1-system.qcow2", "/p/web1-system.qcow2", "qcow2", 8 * GIB, Header("qcow2"), guest="web1")
+ORIGIN = DiskOrigin(
+    "/p/web1-system.qcow2",
+    "/p/web1-system.qcow2",
+    "qcow2",
+    8 * GIB,
+    Header("qcow2"),
+    managed=False,
+    guest="web1",
+    uri="qemu:///system",
+    here=True,
+    written=False,
+)
 
 
 @pytest.mark.parametrize(("size", "wanted"), [(None, 8 * GIB), (8 * GIB, 8 * GIB), (9 * GIB, 9 * GIB)])

@@ -29,8 +29,20 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files impor
 GIB = 1024**3
 IMAGES = PoolDirectory("default", "dir", "/images", here=True)
 SYSTEM, DATA = "/images/web1-system.qcow2", "/images/web1-data.qcow2"
+ISO = "/images/web1-seed.iso"
 IN_A_POOL = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
-ORIGIN = DiskOrigin("/images/debian.qcow2", "/images/debian.0123456789ab.qcow2", "qcow2", 3 * GIB, Header("qcow2"))
+ORIGIN = DiskOrigin(
+    "/images/debian.qcow2",
+    "/images/debian.0123456789ab.qcow2",
+    "qcow2",
+    3 * GIB,
+    Header("qcow2"),
+    managed=False,
+    guest=None,
+    uri="qemu:///system",
+    here=True,
+    written=False,
+)
 
 
 def xml_of(volume: Volume) -> str:
@@ -45,10 +57,10 @@ def wanted(*disks: Disk, **more: t.Any) -> GuestSpec:
 
 def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
     """Of a guest that has disks at these paths."""
-    return Known({name: DiskDevice(path, "vdb") for name, path in (devices or {}).items()}, there=True, **more)
+    return Known({name: DiskDevice(path, "vdb") for name, path in (devices or {}).items()}, **more)
 
 
-VOLUME = Known({"data": DiskDevice("", "vdb", ("fast", "a"))}, there=True)
+VOLUME = Known({"data": DiskDevice("", "vdb", ("fast", "a"))})
 
 
 def planned(item: Disk, of: Known, answer: Answer | None = None) -> disk.DiskPlan:
@@ -506,15 +518,23 @@ def test_only_news_is_remembered() -> None:
 def test_a_seed_is_no_disk_that_keeps_a_guest_from_starting() -> None:
     seed = Disk("seed", fields={"source": "/images/web1-seed.iso"})
     assert disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unfinished() == (seed,)
+    assert disk.DiskPlan().unfinished() == ()
 
 
 def test_what_is_known_comes_from_definition_and_record() -> None:
-    read = {"vda": {"source": SYSTEM + ".making", "target": "vda"}, "cd": {}}
-    of = Known.of(read, {"making": (SYSTEM, "/images/web1-seed.iso")}, running=[SYSTEM], active=True)
-    assert of.devices == {"vda": DiskDevice(SYSTEM, "vda"), "cd": DiskDevice("", "")}
-    assert of.there and of.active and of.volumes == () and of.unfinished == ("/images/web1-seed.iso",)
-    assert Known.of(read, {"making": (SYSTEM,)}).unfinished == (SYSTEM,)
-    assert Known.of(read, {"making": ("/images/web1-seed.iso",)}, running=["/images/web1-seed.iso"]).unfinished
+    volume = {"pool": "fast", "volume": "a", "target": "vdb"}
+    read = {"vda": {"source": SYSTEM + ".making", "target": "vda"}, "cd": {}, "data": volume}
+    record = {"making": (SYSTEM, ISO), "volumes": (SYSTEM,), "seed": "a1b2"}
+    of = Known.of(read, record, running=[SYSTEM], active=True)
+    assert of.devices == {
+        "vda": DiskDevice(SYSTEM, "vda"),
+        "cd": DiskDevice("", ""),
+        "data": DiskDevice("", "vdb", ("fast", "a")),
+    }
+    assert of.active and of.volumes == (SYSTEM,) and of.unfinished == (ISO,) and of.seed == "a1b2"
+    assert Known.of({}, {}, running=[], active=False) == Known()
+    assert Known.of(read, {"making": (SYSTEM,)}, running=[], active=False).unfinished == (SYSTEM,)
+    assert Known.of(read, {"making": (ISO,)}, running=[ISO], active=True).unfinished
 
 
 SIZES = {"vcpus.current": 1, "memory.current_kib": 1024}
@@ -603,7 +623,7 @@ def test_before_the_steps_only_what_they_replace_is_ours() -> None:
 def test_volumes_that_libvirt_opens_now(
     options: dict[str, t.Any], known: dict[str, t.Any], item: dict[str, t.Any], expected: tuple[str, str] | None
 ) -> None:
-    devices = {"data": DiskDevice("", volume=known["volume"])} if "volume" in known else {}
+    devices = {"data": DiskDevice("", "vdb", known["volume"])} if "volume" in known else {}
     asked = Disk(**{"name": "data", "fields": {"volume": "data/a/b"}, **item})
     assert (
         disk._opened_volume(

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files impor
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
 KEY = ("(private)", "ssh-ed25519 AAAA")
-SITE = SeedSite(KEY, PoolDirectory("default", "dir", "/images"))
+SITE = SeedSite(KEY, PoolDirectory("default", "dir", "/images"), exists=False, uri="qemu:///system", here=True)
 OVERLAY = steps.CreateVolume(
     "web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>"
 )
@@ -47,7 +47,7 @@ def wanted(what: Seed | None, **more: t.Any) -> GuestSpec:
 
 def known(digest: str | None = None, **more: t.Any) -> Known:
     """Of a guest that has a seed disk."""
-    return Known({"seed": DiskDevice(ISO)}, seed=digest, there=True, **more)
+    return Known({"seed": DiskDevice(ISO, "vdz")}, seed=digest, **more)
 
 
 def xml_of(volume: Volume) -> str:
@@ -87,19 +87,19 @@ def test_a_seed_is_one_case(method: str, on_change: str, first: bool, recorded: 
 
 ANEW = dataclasses.replace(NOCLOUD, on_change="next_boot")
 OWN_KEYS = dataclasses.replace(NOCLOUD, host_keys={"ed25519": "mine", "rsa": "other"})
-WRITTEN = SeedDisk("default", "web1-seed.iso")
+WRITTEN = SeedDisk("default", "web1-seed.iso", "", ours=False)
 AGAIN = SeedDisk("default", "web1-seed.iso", ISO, ours=True)
 QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
     (None, Known(), NEW, None),
     (NOCLOUD, Known(), NEW, WRITTEN),
-    (NOCLOUD, Known(there=True), OLD, WRITTEN),
+    (NOCLOUD, Known(), OLD, WRITTEN),
     (
         NOCLOUD,
         Known(),
         DiskPlan((Disk("a"), Disk("b", pool="fast"), Disk("c", pool="slow"))),
-        SeedDisk("fast", "web1-seed.iso"),
+        SeedDisk("fast", "web1-seed.iso", "", ours=False),
     ),
-    (OWN_KEYS, Known(), NEW, SeedDisk("default", "web1-seed.iso", private="mine")),
+    (OWN_KEYS, Known(), NEW, SeedDisk("default", "web1-seed.iso", "", ours=False, private="mine")),
     (NOCLOUD, known(NOCLOUD.digest), OLD, None),
     (NOCLOUD, known("other"), OLD, None),
     (ANEW, known("other"), OLD, AGAIN),
@@ -109,8 +109,8 @@ QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
     (OFFLINE, Known(), NEW, Customizing()),
     (dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"}), Known(), NEW, Customizing("mine")),
     (OFFLINE, Known(), DiskPlan(steps=(EMPTY,)), None),
-    (OFFLINE, Known(there=True, volumes=(SYSTEM,), making=(SYSTEM,)), NEW, Customizing()),
-    (OFFLINE, Known(there=True, volumes=(SYSTEM,)), NEW, None),
+    (OFFLINE, Known(volumes=(SYSTEM,), making=(SYSTEM,)), NEW, Customizing()),
+    (OFFLINE, Known(volumes=(SYSTEM,)), NEW, None),
 ]
 
 
@@ -137,7 +137,12 @@ def test_a_seed_is_written_before_the_disks_are_made() -> None:
 
 
 def test_a_changed_seed_takes_the_place_of_the_old_one() -> None:
-    plan = planned(ANEW, known("other"), DiskPlan((Disk("seed"), Disk("system"))), SeedSite(KEY, exists=True))
+    plan = planned(
+        ANEW,
+        known("other"),
+        DiskPlan((Disk("seed"), Disk("system"))),
+        dataclasses.replace(SITE, pool=None, exists=True),
+    )
     [step] = plan.disks.steps
     assert plan.rewritten and isinstance(step, steps.WriteSeed) and step.replace and step.volume.path == ISO
     assert [item.name for item in plan.disks.disks or ()] == ["system", "seed"]
@@ -234,7 +239,7 @@ def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
 
 
 def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
-    of = Known({"seed": DiskDevice("/images/before.iso")}, seed="other", there=True)
+    of = Known({"seed": DiskDevice("/images/before.iso", "vdz")}, seed="other")
     assert seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
         "default", "before.iso", "/images/before.iso", ours=True
     )
@@ -244,7 +249,9 @@ def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
     fast = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
     resized = steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
     disks = DiskPlan((Disk("system"),), (resized, fast))
-    assert seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk("fast", "web1-seed.iso")
+    assert seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk(
+        "fast", "web1-seed.iso", "", ours=False
+    )
 
 
 def test_a_name_that_cannot_be_a_file_gets_no_seed_but_may_have_one() -> None:
