@@ -107,7 +107,7 @@ def iptables(tool: str, *, delete: t.Sequence[t.Sequence[str]], insert: t.Sequen
         run(tool, "-w", "-D", "INPUT", *rule)
 
 
-def write(path: str, text: str, checked_by: str) -> None:
+def write(path: str, text: str, checked_by: str | None) -> None:
     """Replace a file that this program loads at boot, once it accepts the new one."""
     check = functools.partial(_CHECKS[checked_by], text) if checked_by else None
     configuration.write(path, text, check=check)

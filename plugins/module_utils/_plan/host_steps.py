@@ -33,8 +33,8 @@ class WriteFile(HostStep):
 
     path: str
     content: str = dataclasses.field(repr=False)
-    why: str = ""
-    checked_by: str = ""  # nft, iptables or ip6tables
+    why: str | None = None
+    checked_by: str | None = None  # nft, iptables or ip6tables
     mode: int | None = None  # permissions; that of the file that is there
 
     def __str__(self) -> str:

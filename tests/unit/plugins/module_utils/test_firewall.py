@@ -598,6 +598,18 @@ def test_iptables_is_changed_running_and_for_the_boot() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        host_steps.WriteFile("/a", "secret"),
+        host_steps.ChangeNftables(OPEN, ("secret",)),
+        host_steps.ChangeIptables("iptables", OPEN, (("secret",),), (("secret",),)),
+    ],
+)
+def test_what_is_written_does_not_show(step: host_steps.HostStep) -> None:
+    assert "secret" not in repr(step), "texts hold secrets, and are long"
+
+
 def test_iptables_rules_are_removed() -> None:
     (old,) = iptables.rules(spec("192.0.2.1"), 4)
     path, running = "/etc/iptables/rules.v4", (f"-A INPUT {old}",)
