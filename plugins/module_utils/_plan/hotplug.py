@@ -38,14 +38,14 @@ def obstacles(wanted: t.Iterable[tuple[str, bool]], plugs: t.Mapping[str, Plug],
     return found
 
 
-def _fixed(plug: Plug, *, plugged: bool) -> str:
+def _fixed(plug: Plug, *, plugged: bool) -> str | None:
     """Why a running guest can neither get nor give away such a device."""
-    what = ""
-    if plug.what == "disk" and plug.drive == "floppy":
+    what = None
+    if plug.drive == "floppy":
         what = "a floppy drive"
     elif plug.what == "disk" and plug.kind in _FIXED_BUSES:
         what = f"a disk on bus {plug.kind}"
-    elif plug.what == "disk" and plug.drive == "cdrom" and plug.empty and plugged:
+    elif plug.drive == "cdrom" and plug.empty and plugged:
         what = "an empty drive"
     elif plug.what == "controller" and plug.kind != "scsi":
         what = f"a controller of type {plug.kind}"

@@ -148,6 +148,7 @@ def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: st
         (Plug("disk", "usb", drive="disk", empty=True), "", ""),
         (Plug("disk", "usb", drive="cdrom"), "", ""),
         (Plug("disk", "usb", drive="cdrom", empty=True), "an empty drive", ""),
+        (Plug("controller", "sata"), "a controller of type sata", "a controller of type sata"),
         (Plug("controller", "usb", "qemu-xhci"), "a controller of type usb", "a controller of type usb"),
         (Plug("controller", "pci", "pcie-root-port"), "a controller of type pci", "a controller of type pci"),
         (Plug("controller", "scsi", "virtio-scsi"), "", ""),
