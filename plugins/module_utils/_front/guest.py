@@ -44,7 +44,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
     """
     with contextlib.ExitStack() as locks:
         plan = guest.plan(wanted, _Host(connection, locks, gate, limit))
-        gate.run(plan.steps, lambda step: _do(connection, plan.uuid, step))
+        gate.run(plan.steps, lambda step: _do(connection, t.cast(str, plan.uuid), step))
     return {
         **many.result(wanted.name, plan),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),

@@ -25,7 +25,7 @@ __all__ = ["GuestPlan", "awaited", "changes", "plan", "saved"]
 class GuestPlan(step.Plan[GuestStep]):
     """What is done to a guest; what is pending waits for its next boot."""
 
-    uuid: str = ""  # whom the steps are done to; empty: there is no such guest
+    uuid: str | None = None  # whom the steps are done to; None: there is no such guest
     wait: steps.WaitForAddress | None = None  # afterwards
     ssh_host_key: str | None = None  # public
 
@@ -60,8 +60,8 @@ def plan(
         reached, pending = _reach_running(wanted, now, record_changed=record_changed)
         if seed_changed:
             pending.append("cloud_init: the new seed is read at the next boot")
-        if pending and wanted.allow_restart and found is not None:
-            return GuestPlan((*made, *_restart(wanted, found)))
+        if pending and wanted.allow_restart:
+            return GuestPlan((*made, *_restart(wanted, t.cast(FoundGuest, found))))
         made, notes = _merged(made, reached), _waiting(wanted, now)
     return GuestPlan((*made, *state_steps(wanted, found)), pending=tuple(pending), notes=notes)
 
@@ -76,7 +76,7 @@ def _definition(
     record_changed: bool,
 ) -> list[GuestStep]:
     """Steps until the definition is as wanted, and with it the files that it names."""
-    if storage and unfinished_xml:
+    if unfinished_xml:
         begun = steps.Define(wanted.name, unfinished_xml, "disks to be created")
         return [begun, *storage, steps.Define(wanted.name, stored.xml, "complete")]
     if not stored.changes and found is not None and not record_changed:
