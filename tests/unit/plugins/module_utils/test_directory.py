@@ -14,17 +14,17 @@ from ansible_collections.corral.virt.plugins.module_utils._model.directory impor
 from ansible_collections.corral.virt.plugins.module_utils._plan.directory import access_there
 from ansible_collections.corral.virt.plugins.module_utils._xml import directory
 
-DEBIAN, FEDORA = (64055, 64055), (107, 107)
+DEBIAN, FEDORA = (64055, 106), (107, 36)
 NVRAM = Access("0755", *DEBIAN)
 
 
 @pytest.mark.parametrize(
     ("here", "there"),
     [
-        (NVRAM, Access("0755", 107, 107)),
-        (Access("0770", 0, 64055), Access("0770", 0, 107)),
+        (NVRAM, Access("0755", 107, 36)),
+        (Access("0770", 0, 106), Access("0770", 0, 36)),
         (Access("0700", 0, 0), Access("0700", 0, 0)),
-        (Access("0755", 64055, 4), Access("0755", 107, 107)),
+        (Access("0755", 64055, 4), Access("0755", 107, 36)),
         (Access("0755", 0, 4), Access("0755", 0, 0)),
         (Access("0700", 1000, 1000), None),
         (None, None),
@@ -68,11 +68,11 @@ def test_only_a_directory_that_is_missing_is_made(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(transfer, "opened", opened)
     monkeypatch.setattr(transfer, "active_pools", lambda _connection: {})
     monkeypatch.setattr(storage, "pool_xml", lambda _connection, _name: directory.new_pool("/srv/vars", NVRAM))
-    labels = {"here": "+64055:+64055", "there": "+107:+107"}
+    labels = {"here": "+64055:+106", "there": "+107:+36"}
     monkeypatch.setattr(query, "capabilities", lambda end: MODEL.format("dac", labels[end], "</capabilities>"))
     with directories.pool_like("there", "/srv/vars", "here", "vars") as pool:
         assert pool == "pool"
-    assert asked == [(None, False), (Access("0755", 107, 107), True)]
+    assert asked == [(None, False), (Access("0755", 107, 36), True)]
     missing = False
     del asked[:]
     with directories.pool_like("there", "/srv/vars", "here", "vars"):

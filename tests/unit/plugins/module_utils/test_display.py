@@ -32,6 +32,7 @@ REFUSED = [
     ({"type": "vnc"}, [], [OPEN], DisplayDefaults(protected=frozenset({"spice"}))),
     (None, [], [OPEN], NOWHERE),  # by option xml
     (None, [LOCAL], [LOCAL, SPICE], NOWHERE),
+    (None, [], [Display("vnc", ("0.0.0.0",), password=True, tls=False), SPICE], NOWHERE),
     ({"type": "vnc"}, [], [Display("vnc", ("127.0.0.1", "network lan"), password=False, tls=False)], NOWHERE),
 ]
 
@@ -45,6 +46,10 @@ def test_an_unprotected_display_is_not_opened_by_a_task(
     ):
         check(GuestSpec("web1", graphics=said), before, after, lambda: host)
     assert check(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, lambda: host) == []
+
+
+def test_a_host_is_not_asked_about_displays_that_nobody_else_reaches() -> None:
+    assert check(GuestSpec("web1"), [], [LOCAL], lambda: pytest.fail("asked")) == []
 
 
 QUIET = [
