@@ -209,8 +209,10 @@ def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, 
     One that is in no pool there, or that has no manifest, is not known to be the same.
     """
     pool = facts.pool(base)
-    there = facts.answers.of(FindImportThere(pool.name, base)) if pool else None
-    if pool is None or there is None:
+    if pool is None:
+        return "unknown", ()
+    there = facts.answers.of(FindImportThere(pool.name, base))
+    if there is None:
         return "unknown", ()
     digest = DigestThere(pool.name, os.path.basename(base))
     verdict = _verdict(there, digest, facts.answers, assumed=facts.disk.assumed)

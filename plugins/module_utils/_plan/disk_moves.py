@@ -40,7 +40,7 @@ class VolumeFile:
     allocation_bytes: int
     backing_path: str | None = None
     backing_format: str | None = None
-    physical_bytes: int = 0  # length of the file
+    physical_bytes: int | None = None  # length of the file, where that is known
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MigratingDisk:
     base_unknown: bool = False  # nobody can tell whether it was
     cache: str | None = None
     vouched: bool = False  # a file that only the user calls shared
-    relabelled: str = ""  # what the source's libvirt would do to such a file when the guest has left
+    relabelled: str | None = None  # what the source's libvirt would do to such a file when the guest has left
 
     @property
     def name(self) -> str:

@@ -61,7 +61,7 @@ HERE = FindFileHere(PATH)
             [ALONE, (FindRelabelling(), ("a", "b"))],
             disk("shared", vouched=True, relabelled="a and b"),
         ),
-        (facts("shared"), [ALONE, (FindRelabelling(), ())], disk("shared", vouched=True)),
+        (facts("shared"), [ALONE, (FindRelabelling(), ())], disk("shared", vouched=True, relabelled="")),
         (
             facts("shared", path="/dev/vg/a"),
             [(FindSharedFilesystem("/dev/vg/a"), None)],
