@@ -62,6 +62,7 @@ def run(*command: str | Path, given: str | None = None) -> Ran:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHON"))}
     environment = {**kept, "ANSIBLE_CONFIG": str(BUILD / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     argv = [str(word) for word in command]
+    BUILD.mkdir(parents=True, exist_ok=True)  # others use these peers, too, before any bench has run
     started = time.monotonic()
     try:
         done = subprocess.run(

@@ -251,7 +251,10 @@ def test_a_dead_copy_is_left_where_its_end_would_take_the_disks(lab: Hypervisors
     before = lab.on("hyper1", owner)
     with source_learns_nothing(lab):
         output = guest.move("hyper2", ok=False, postcopy=True, postcopy_after=1, transport="plain")
-    assert "it may change the owner or the label of the shared disks, so that the guest can no longer write to them" in output
+    assert (
+        "it may change the owner or the label of the shared disks, so that the guest can no longer write to them"
+        in output
+    )
     assert guest.on() == {"hyper1": "paused", "hyper2": "running"}
     assert lab.on("hyper1", owner) == before
     guest.intact()
