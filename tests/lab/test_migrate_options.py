@@ -100,8 +100,8 @@ def on(lab: Hypervisors) -> dict[str, str]:
 
 
 def world(lab: Hypervisors) -> dict[str, str]:
-    """What a migration could change."""
-    look = f"virsh list --all; ls {IMAGES}; virsh dumpxml {NAME} 2>/dev/null || true"
+    """What a migration could change; libvirt indents metadata as it gets them."""
+    look = f"virsh list --all; ls {IMAGES}; virsh dumpxml {NAME} 2>/dev/null | sed 's/^ *//'"
     return {host: lab.on(host, look) for host in HOSTS}
 
 
