@@ -41,6 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options 
     dest_uri,
     tuning,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import starts_with_host
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
@@ -243,7 +244,7 @@ class _Run:
             source_uuid=source.uuid,
             active=found.active,
             paused=found.state == "paused",
-            autostart=plans.starts_with_host(recorded, autostart=found.autostart),
+            autostart=starts_with_host(recorded, autostart=found.autostart),
             disks=disk_moves.disks(
                 self.endpoints,
                 self.params,

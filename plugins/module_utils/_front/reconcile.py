@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.endpoints impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._plan import observation as observations
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import record_of_move
+from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import record_of_move
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     DONE_BY,
     Verdict,

@@ -37,9 +37,7 @@ __all__ = [
     "finishing",
     "may_switch",
     "migrate_flags",
-    "record_of_move",
     "remedy",
-    "starts_with_host",
     "steps",
 ]
 
@@ -207,24 +205,6 @@ def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: b
 def finishing(move: Move, left: t.Sequence[str], action: str) -> list[MigrateStep]:
     """The same for a run that was interrupted there; `action` is what remains to be done to the guest itself."""
     return finish(move, left, resume=action == "resume_dest", define=action == "finish_dest")
-
-
-def record_of_move(move: Move) -> dict[str, t.Any]:
-    """What is recorded with the guest before anything is made: whose it is, and what goes when it has arrived."""
-    goes = [disk.path for disk in move.disks if disk.volume and disk.delete_source]
-    return {
-        "moving": move.dest,
-        "moving_from": move.source_uuid,
-        "moving_paused": "yes" if move.paused else "",
-        "moving_autostart": "yes" if move.autostart else "",
-        "moving_suspends": "yes" if move.tuning.timeout_action == "suspend" else "",
-        "moving_goes": () if move.keep_source_storage else tuple(goes),
-    }
-
-
-def starts_with_host(recorded: t.Mapping[str, t.Any], *, autostart: bool) -> bool:
-    """Whether the guest is to start with its host: it does, or did until an earlier run held it back."""
-    return autostart or bool(recorded.get("moving") and recorded.get("moving_autostart"))
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:

@@ -29,9 +29,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     may_switch,
     migrate_flags,
     remedy,
-    starts_with_host,
     steps,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import record_of_move, starts_with_host
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -241,6 +241,26 @@ def test_a_guest_that_was_held_back_starts_with_its_host(
     autostart: bool, recorded: dict[str, str], starts: bool
 ) -> None:
     assert starts_with_host(recorded, autostart=autostart) is starts
+
+
+RECORDED = {"moving": "hyper2", "moving_from": "u1", "moving_paused": "", "moving_autostart": "", "moving_suspends": ""}
+
+
+@pytest.mark.parametrize(
+    ("moved", "recorded"),
+    [
+        (move(disk(FULL)), {"moving_goes": ("/images/vda.qcow2",)}),
+        (move(disk(FULL), keep_source_storage=True), {}),
+        (move(disk(FULL, delete_source=False)), {}),
+        (move(disk(SHARED)), {}),
+        (move(paused=True), {"moving_paused": "yes"}),
+        (move(autostart=True), {"moving_autostart": "yes"}),
+        (move(tuning=Tuning(timeout_action="suspend")), {"moving_suspends": "yes"}),
+    ],
+)
+def test_what_is_recorded_before_anything_is_made(moved: Move, recorded: dict[str, t.Any]) -> None:
+    moved = dataclasses.replace(moved, source_uuid="u1")
+    assert record_of_move(moved) == {**RECORDED, "moving_goes": (), **recorded}
 
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
