@@ -420,7 +420,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
 
     def read(location: str, headers: t.Mapping[str, str]) -> t.Any:
         options = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
-        if image_spec.is_same_server(location, params["url"]):
+        if image_spec.is_same_server(location, params["url"] or ""):
             options.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
             headers = {**(params["headers"] or {}), **headers}
         try:

@@ -84,7 +84,7 @@ class ImageOutcome:
     """Where the name points after the steps (None: nowhere, or not known before the fetch), and what they change."""
 
     content: str | None
-    changes: t.Sequence[Change] = ()
+    changes: t.Sequence[Change]
 
 
 def present(image: Image, found: Present) -> list[ImageStep]:

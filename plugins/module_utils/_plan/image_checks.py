@@ -58,7 +58,7 @@ def offered(image: Image, source: Source, offer: Manifest) -> Image:
 
 def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
     """Why what another hypervisor has cannot be taken."""
-    if image.checksum is not None and offer.checksum == str(image.checksum):
+    if offer.checksum == str(image.checksum):
         return Unverified(
             f"refusing image {image.name} from {origin}: it was unpacked or converted there, so its bytes cannot be "
             f"compared with {image.checksum}; import it from its source (url, src), or set checksum to the sha256 of "

@@ -35,16 +35,16 @@ def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
         raise BadInput("catalogue: only the controller can read it; run virt_image as a task or with ansible -m")
 
 
-def is_same_server(location: str, url: str | None) -> bool:
+def is_same_server(location: str, url: str) -> bool:
     """Whether an address is of the server of `url`: who the user is, only that server is told."""
-    return urllib.parse.urlsplit(location)[:2] == urllib.parse.urlsplit(url or "")[:2]
+    return urllib.parse.urlsplit(location)[:2] == urllib.parse.urlsplit(url)[:2]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
     """The image that is asked for; raises BadInput with every problem."""
     name, problems = params["name"], Problems()
     problems.tried(lambda: _units.check_name(name, what="name"))
-    bounds = problems.tried(lambda: _bounds(params)) or Bounds(name, 0)
+    problems.tried(lambda: _bounds(params))
     problems.found += _about_source(params)
     checksum = problems.tried(lambda: _checksum(params))
     form = params["format"] or _units.format_of(name)
@@ -59,7 +59,7 @@ def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
         format=form or "qcow2",  # nothing is made
         source=_source(params),
         checksum=checksum,
-        bounds=bounds,
+        bounds=_bounds(params),
         current=params["current"],
         prune=params["prune"],
         retries=params["retries"],

@@ -198,13 +198,16 @@ def removing(facts: ImageFacts) -> Removing:
         return Removing()
     image, found = facts.image, facts.answers.of(LookInPool())
     old = plans.old(image, found, facts.brought, every=facts.absent)
-    users: dict[str, str] = {}
-    if old:
-        claimed = facts.answers.of(ClaimContents(tuple(old)))  # before it is asked who uses them: none begins then
-        inside = facts.answers.of(UsersInside(image.directory))
-        users = {**inside, **dict.fromkeys(claimed, "a disk that is being created")}
+    users = _users(facts, old) if old else {}
     notes = plans.strangers(found)
     if facts.absent:
         return Removing(tuple(plans.absent(image, found, users)), tuple(notes))
     steps, kept = plans.superseded(image, old, users)
     return Removing(tuple(steps), (*notes, *kept))
+
+
+def _users(facts: ImageFacts, contents: t.Sequence[str]) -> t.Mapping[str, str]:
+    """Who uses which of these, disks that are being created too."""
+    claimed = facts.answers.of(ClaimContents(tuple(contents)))  # before it is asked who uses them: none begins then
+    inside = facts.answers.of(UsersInside(facts.image.directory))
+    return {**inside, **dict.fromkeys(claimed, "a disk that is being created")}

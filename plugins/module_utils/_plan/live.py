@@ -157,7 +157,7 @@ def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep]
     going = [key for key, changes in grouped.items() if _goes(changes[0])]
     for policy, device_name in [*reversed(going), *(key for key in grouped if key not in going)]:
         changes = grouped[policy, device_name]
-        waits = policy not in _VERBS or (policy == ATTACH and device_name in waiting)
+        waits = policy not in _VERBS or device_name in waiting
         made = None if waits else _VERBS[policy](now, changes, device_name)
         if made is None:
             pending += [str(change) for change in changes]

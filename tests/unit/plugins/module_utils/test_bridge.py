@@ -378,6 +378,13 @@ def test_what_cannot_be_confirmed_is_refused(trial: Trial | None, reason: str) -
 # ifupdown
 
 
+@pytest.mark.parametrize("end", ["", " ", "X"])
+def test_ifupdown_keeps_the_last_line_as_it_is(end: str) -> None:
+    before = f"iface eth0 inet static\n\tup echo{end}\n\n"
+    after = ifupdown.bridged(before, "eth0", "br0", MAC)
+    assert after.endswith(f"\n\tup echo{end}\n\niface eth0 inet manual\n"), after
+
+
 def test_ifupdown_moves_the_address_and_keeps_the_link() -> None:
     before = """\
 auto lo

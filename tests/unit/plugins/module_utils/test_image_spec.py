@@ -202,7 +202,12 @@ def test_what_is_compared_again(wanted: Image, found: Present, expected: bool) -
 )
 def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool) -> None:
     assert plans.is_verified(wanted, known) is expected
-    assert bool(plans.warnings(wanted)) is bool(wanted.doubt)
+    [*warnings] = plans.warnings(wanted)
+    assert warnings == [
+        f"image {IMAGE.name} is NOT verified: {doubt}; set checksum to the digest itself, or to a list that is fetched "
+        "over https or signed (signature, keyring)"
+        for doubt in filter(None, [wanted.doubt])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +220,7 @@ def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool)
         (image(current=False), [], {"before": OLD}, CONTENT, []),
         (image(current=False), [plans.Fetch(IMAGE)], {}, CONTENT, [Change(f"content {CONTENT}", "absent", "present")]),
         (image(checksum=None), [], {"before": OLD}, OLD, []),
+        (image(checksum=None, current=False), [], {"before": OLD}, OLD, []),
         (
             image(),
             [plans.Remove(IMAGE, IMAGE.name), plans.Remove(IMAGE, CONTENT), plans.Remove(IMAGE, OLD)],
@@ -248,8 +254,13 @@ UNPACKED = manifest(as_published=False, sha256="0" * 64)
         (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64), manifest()], manifest()),
         (image(), [None, None], "NotFound contains no " + CONTENT),
         (image(checksum=None), [None], "NotFound contains no debian-12.qcow2 imported"),
-        (image(), [UNPACKED], "Unverified unpacked or converted there"),
-        (image(), [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)], "Refused not what was requested"),
+        (image(), [UNPACKED], "Unverified from qemu+tls://hyper1/system: it was unpacked or converted there"),
+        (image(), [manifest(checksum=f"sha512:{'0' * 128}")], manifest(checksum=f"sha512:{'0' * 128}")),
+        (
+            image(),
+            [manifest(checksum=f"sha256:{'0' * 64}", sha256="0" * 64)],
+            f"Refused from qemu+tls://hyper1/system: it is {CONTENT} made from sha256:{'0' * 64}, not what was requested",
+        ),
         (image(checksum=None), [manifest(content="other.raw")], "Refused not what was requested"),
     ],
 )
@@ -287,6 +298,11 @@ OTHER = Checksum("sha256", "cd" * 32)
         (lambda: image_checks.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
         (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
         (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
+        (lambda: image_checks.refuse_other_copy(image(checksum=None), SOURCE, manifest(), OTHER), None),
+        (lambda: image_checks.refuse_namesake(IMAGE, None), None),
+        (lambda: image_checks.refuse_namesake(IMAGE, manifest()), None),
+        (lambda: image_checks.refuse_namesake(image(checksum=None), manifest()), None),
+        (lambda: image_checks.refuse_namesake(IMAGE, manifest(checksum=str(OTHER))), Refused),
         (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=1), None),
         (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=0), Failed),
         (lambda: image_checks.refuse_other_format(IMAGE, "qcow2"), None),
@@ -316,10 +332,10 @@ def test_an_address_that_cannot_be_read_keeps_its_secret() -> None:
         ("https://there:8443/SUMS", "https://there/debian-12.qcow2", False),
         ("http://there/SUMS", "https://there/debian-12.qcow2", False),
         ("https://elsewhere/SUMS", "https://there/debian-12.qcow2", False),
-        ("https://there/SUMS", None, False),
+        ("https://there/SUMS", "", False),
     ],
 )
-def test_only_the_server_of_the_url_is_told_who_the_user_is(location: str, url: str | None, same: bool) -> None:
+def test_only_the_server_of_the_url_is_told_who_the_user_is(location: str, url: str, same: bool) -> None:
     assert is_same_server(location, url) is same
 
 
@@ -352,3 +368,25 @@ def test_what_an_earlier_run_left_of_something_else_is_fetched_anew(
     source = Source(kind, "https://there/debian-12.qcow2")
     image = Image("debian-12.qcow2", "/p", "qcow2", source, checksum)
     assert image_checks.starts_over(image, source, digest) is anew
+
+
+FOREIGN = Present(None, frozenset({IMAGE.name}), foreign=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "expected"),
+    [
+        (image(), FOREIGN, f"cannot manage image {IMAGE.name}: /images/{IMAGE.name} is a regular file"),
+        (image(current=False), FOREIGN, [plans.Fetch(image(current=False))]),
+        (image(source=None), FOREIGN, "cannot manage image"),
+        (image(source=None), Present(None, frozenset()), f"image {IMAGE.name} is not in the pool as {CONTENT}; set"),
+        (image(source=None, checksum=None), Present(None, frozenset()), f"image {IMAGE.name} is not in the pool; set"),
+        (image(source=None), KEPT, [plans.Symlink(image(source=None), CONTENT)]),
+    ],
+)
+def test_what_stands_where_an_image_goes(wanted: Image, found: Present, expected: list[plans.ImageStep] | str) -> None:
+    if isinstance(expected, list):
+        assert plans.present(wanted, found) == expected
+        return
+    with pytest.raises(VirtError, match=expected):
+        plans.present(wanted, found)

@@ -10,6 +10,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 
+NO_OTHER = "use an image without backing file and data file"
 QCOW2, RAW = Header("qcow2"), Header("raw")
 CONTENT = f"/p/debian.{'0' * 12}"
 
@@ -47,6 +48,8 @@ def test_a_content_without_an_ending_is_what_its_first_bytes_say() -> None:
     """virt_image published it."""
     for header in (QCOW2, RAW):
         assert inspect.base("use", CONTENT, header) == header.format
+    with pytest.raises(Refused, match="its name says vmdk"):
+        inspect.base("use", CONTENT, Header("vmdk"))
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,7 @@ def test_a_content_without_an_ending_is_what_its_first_bytes_say() -> None:
     [
         *((f"a.{ending}", form, True) for ending, form in (("vmdk", "vmdk"), ("vdi", "vdi"), ("VHDX", "vhdx"))),
         ("a.vhd", "vpc", True),
+        ("a.1.vmdk", "vmdk", True),
         ("a.vpc", "vpc", True),
         ("a.qcow2", "qcow2", True),
         ("a.img", "raw", True),
@@ -74,7 +78,9 @@ def test_foreign_formats_are_fetched_where_the_name_says_so(source: str, form: s
 
 def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:
     for header in (Header("qcow2", backing="/etc/a"), Header("qcow2", data_file="/etc/a")):
-        with pytest.raises(Refused, match=r"refusing image debian-12: it refers to another file \(/etc/a\)"):
+        with pytest.raises(
+            Refused, match=rf"refusing image debian-12: it refers to another file \(/etc/a\); {NO_OTHER}"
+        ):
             inspect.fetched("debian-12", "a.qcow2", header)
 
 
