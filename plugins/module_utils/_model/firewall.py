@@ -16,6 +16,7 @@ __all__ = [
     "EVERYBODY",
     "IPTABLES",
     "MARK",
+    "OURS",
     "Facts",
     "FirewallSpec",
     "Firewalld",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 MARK = "corral.virt"  # begins the comment of each rule of ours
+OURS = r"corral\.virt(?: nobody| [0-9a-f]{8})?"  # a pattern for that comment, and not for one that only mentions us
 DROP_IN = "/etc/corral-virt/firewall.nft"
 EVERYBODY = "any"
 IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version

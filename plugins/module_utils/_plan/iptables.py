@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
-    MARK,
+    OURS,
     FirewallSpec,
     Iptables,
     IptablesFamily,
@@ -26,6 +27,7 @@ __all__ = ["decide", "rules", "with_rules"]
 
 Draft = tuple[list[HostStep], list[Change]]
 _APPEND = "-A INPUT "
+_OURS = re.compile(rf' --comment "?{OURS}"?(?: |$)')
 _BITS = {4: 32, 6: 128}
 
 
@@ -80,7 +82,7 @@ def _full(source: str, version: int) -> str:
 
 
 def _ours(lines: t.Iterable[str]) -> list[str]:
-    return [line for line in lines if line.startswith(_APPEND) and MARK in line]
+    return [line for line in lines if line.startswith(_APPEND) and _OURS.search(line)]
 
 
 def _running(wanted: FirewallSpec, family: IptablesFamily, new: t.Sequence[str]) -> Draft:

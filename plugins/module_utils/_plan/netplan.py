@@ -75,4 +75,4 @@ def move_to_bridge(network: dict[str, t.Any], port: str, bridge: str, mac: str) 
 def _is_port(key: str, link: t.Mapping[str, t.Any], port: str, mac: str) -> bool:
     match = link.get("match") or {}
     by_name = port in (key, link.get("set-name"), match.get("name"))
-    return by_name or str(match.get("macaddress", "")).lower() == mac
+    return by_name or str(match.get("macaddress")).lower() == mac

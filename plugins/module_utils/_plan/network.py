@@ -115,29 +115,23 @@ def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
     for address in case.stored.after.get("ips", ()):
         ours = _subnet(address)
         for other in _host(case).neighbours:
-            if other.active and ours and any(one and _overlap(ours, one) for one in map(_parsed, other.subnets)):
+            if other.active and ours and any(one and ours.overlaps(one) for one in map(_parsed, other.subnets)):
                 yield Refused(
                     f"cannot use {ours} for network {case.spec.name}: it overlaps with network {other.name}, which is "
                     "active; choose other addresses, or stop that one"
                 )
 
 
-_Subnet = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
-
-
-def _subnet(address: t.Mapping[str, t.Any]) -> _Subnet | None:
+def _subnet(address: t.Mapping[str, t.Any]) -> t.Any:
     return _parsed(f"{address.get('address')}/{address.get('prefix')}")
 
 
-def _parsed(text: str) -> _Subnet | None:
+def _parsed(text: str) -> t.Any:
+    """A network of IPv4 or IPv6, of which one overlaps none of the other; None where it is no network."""
     try:
         return ipaddress.ip_interface(text).network
     except ValueError:
         return None
-
-
-def _overlap(one: _Subnet, other: _Subnet) -> bool:
-    return one.version == other.version and one.overlaps(t.cast(t.Any, other))
 
 
 def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
@@ -267,7 +261,7 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
 def _strangers_cut_off(case: Case, before: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """libvirt puts only guests on the bridge again."""
     bridge = str(before.get("bridge"))
-    strangers = _host(case).strangers().get(bridge, ()) if before["mode"] in OWN else ()
+    strangers = _host(case).strangers().get(bridge) if before["mode"] in OWN else ()
     if strangers:
         again = "; ".join(shlex.join(["ip", "link", "set", port, "master", bridge]) for port in strangers)
         yield (

@@ -296,9 +296,17 @@ def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, 
 @pytest.mark.parametrize(
     ("item", "origin", "said"),
     [
-        ({"size_bytes": GIB}, ORIGIN, "size 1 GiB is smaller than disk system of web1"),
-        ({}, None, "/p/web1-system.qcow2 does not exist"),
-        ({}, dataclasses.replace(ORIGIN, here=False, uri="qemu+ssh://h/system"), "over qemu.ssh://h/system: from here"),
+        (
+            {"size_bytes": GIB},
+            ORIGIN,
+            "disk system of web3: size 1 GiB is smaller than disk system of web1 \\(8 GiB\\)",
+        ),
+        ({}, None, "cannot copy disk system of web1 for web3: /p/web1-system.qcow2 does not exist"),
+        (
+            {},
+            dataclasses.replace(ORIGIN, here=False, uri="qemu+ssh://h/system"),
+            "cannot copy disk system of web1 for web3 over qemu.ssh://h/system: from here",
+        ),
         ({}, dataclasses.replace(ORIGIN, header=Header("raw")), "web1 uses it as qcow2, and its first bytes say raw"),
         (
             {},

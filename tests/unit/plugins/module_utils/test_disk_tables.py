@@ -448,6 +448,12 @@ def test_an_overlay_names_the_format_of_what_it_backing_file() -> None:
     assert (copy.backing_path, copy.backing_format, copy.copy_of) == (None, None, ORIGIN.path)
 
 
+def test_a_file_is_named_only_after_a_guest_whose_name_is_one() -> None:
+    named = "a new file for disk system is named after its guest: 'a/b' is not a valid name"
+    with pytest.raises(BadInput, match=named):
+        new_disk.file_name("a/b", Disk("system"))
+
+
 def test_steps_hold_all_that_their_doers_need() -> None:
     [made] = planned(Disk("data", pool="fast"), Known(), Site(PoolDirectory("fast", "netfs", "/images"))).steps
     assert made == steps.CreateVolume(

@@ -300,8 +300,8 @@ def test_an_empty_configuration_is_only_the_include() -> None:
 def test_rules_of_before_are_replaced_at_once() -> None:
     before, after = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1")
     (insert,) = nftables.rules(after, "inet")
-    stranger = rule("accept", comment="corral.virtual 1", handle=9)
-    facts = found(DROPPED, ours(before, 4), stranger, rule("accept"), drop_in=f"{HEAD}old\n")
+    strangers = [rule("accept", comment=text, handle=9) for text in ("corral.virtual 1", "corral.virt by hand", "")]
+    facts = found(DROPPED, ours(before, 4), *strangers, rule("accept"), drop_in=f"{HEAD}old\n")
     steps, changes = nftables.decide(after, facts)
     delete = "delete rule inet filter input handle 4"
     assert steps[0] == host_steps.ChangeNftables(OPEN, (delete, f"insert rule inet filter input {insert}"))
@@ -395,6 +395,10 @@ def test_a_chain_that_drops_and_is_in_no_file_is_refused(ruleset: list[dict[str,
         firewall.decide(spec("any"), facts)
     for nothing_to_open in (spec("any", ports=[]), spec(), spec(ports=[])):
         assert firewall.decide(nothing_to_open, facts) == ([], [])
+    for_the_other = found(chain(policy="drop", family="ip6"), text="")
+    assert firewall.decide(spec("192.0.2.7"), for_the_other) == ([], [])
+    with pytest.raises(Refused, match="ip6 filter input drops"):
+        firewall.decide(spec("2001:db8::1"), for_the_other)
 
 
 def test_a_step_that_only_removes_rules_says_so() -> None:
@@ -492,7 +496,7 @@ TO_ALL = "allow 16514,49152:49215/tcp comment corral.virt"
 def added(*rules: str) -> Ufw:
     """As ufw prints rules, with one of somebody else's."""
     shown = [f"ufw {one}".replace("corral.virt", "'corral.virt'") for one in rules]
-    return Ufw(("Added user rules:", *shown, "ufw allow 22/tcp"))
+    return Ufw(("Added user rules:", *shown, "ufw allow 22/tcp", "ufw allow 23/tcp comment 'not of corral.virt'"))
 
 
 @pytest.mark.parametrize(
@@ -546,6 +550,7 @@ def test_rules_of_iptables() -> None:
 BY_HAND = (
     "# by hand\n*nat\n-A INPUT -j ACCEPT\nCOMMIT\n*filter\n:INPUT DROP [0:0]\n:A - [0:0]\n# ssh\n"
     "-A A -m comment --comment corral.virt -j DROP\n"
+    '-A INPUT -m comment --comment "for corral.virt" -j DROP\n'
     "-A INPUT -p tcp --dport 22 -j ACCEPT\nCOMMIT\n"
 )
 

@@ -106,7 +106,7 @@ def test_what_is_of_another_kind_is_refused_with_what_may_be(option: str) -> Non
 
 def test_all_of_it_is_told_at_once() -> None:
     apart: list[Said] = [
-        {"name": "a/b"}, {"dest": "a/b"}, {"bandwidth": 0}, {"max_downtime": 0}, {"timeout": 0}, {"disk_storage": {"vda": "half"}},
+        {"name": "a/b"}, {"dest": "a/b"}, {"bandwidth": 0}, {"max_downtime": 0}, {"timeout": 0}, {"reserve": "much"}, {"disk_storage": {"vda": "half"}},
         {"postcopy_after": 5}, {"compression": ["zstd"]}, {"transport": "tunnelled", "storage": "full"},
     ]  # fmt: skip
     together = {option: value for output in apart for option, value in output.items()}
@@ -119,7 +119,9 @@ def test_what_goes_together_is_taken() -> None:
         {"postcopy": True, **dict.fromkeys(POSTCOPY_AFTER, 3)}, {"parallel": 2, "compression": ["zlib"]}, {"compression": ["xbzrle"]},
         {"transport": "tunnelled", "storage": "shared", "disk_storage": {"vda": "shared"}}, {"parallel": 2, "transport": "tls"},
     ]  # fmt: skip
-    for output in ways_out:
+    least: list[Said] = [{option: 1} for option in NUMBERS]
+    least += [{"postcopy": True, option: 1} for option in POSTCOPY_AFTER]
+    for output in (*ways_out, *least):
         assert problems(output) == []
 
 

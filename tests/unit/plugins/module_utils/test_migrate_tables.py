@@ -298,6 +298,10 @@ def test_steps_name_what_they_do() -> None:
     )
     assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta)"
     assert "(no disks)" in str(steps(move())[1])
+    [made] = [step for step in steps(move(based)) if step.verb == "makedisk"]
+    assert str(dataclasses.replace(made, disk=disk(FULL))) == "create an empty /images/vda.qcow2 on hyper2"
+    nowhere = dataclasses.replace(made, disk=dataclasses.replace(based, volume=None))
+    assert str(nowhere) == "create an empty /images/vdb.qcow2 on hyper2"
 
 
 def test_every_step_says_what_it_does_to_which_guest() -> None:

@@ -390,6 +390,28 @@ MOVED = (
 
 
 @pytest.mark.parametrize(
+    ("live", "changed", "after", "running", "at_once"),
+    [
+        ({"mode": "private"}, "interfaces[eth1]", "eth1", True, True),
+        ({"mode": "passthrough"}, "interfaces[eth1]", None, False, True),
+        ({"mode": "passthrough"}, "interfaces[eth1]", None, True, False),
+        ({"mode": "nat"}, "interfaces[eth1]", "eth1", False, False),
+        ({}, "interfaces[eth1]", "eth1", False, False),
+        (None, "interfaces[eth1]", "eth1", False, False),
+        ({"mode": "private"}, "mode", "vepa", False, False),
+    ],
+)
+def test_a_device_joins_a_pool_that_runs(
+    live: Values | None, changed: str, after: str | None, running: bool, at_once: bool
+) -> None:
+    changes = (Change(changed, "x", after),)
+    host = NetworkHost(users=lambda: (User("web1", running),))
+    case = Case(Spec("lab", "active"), Facts(ACTIVE, host), Edited("", changes, {}, {}), None, live)
+    when = network.LIVE["interfaces[]"].when
+    assert when(case, changes) is at_once
+
+
+@pytest.mark.parametrize(
     ("before", "after", "found", "state", "problem"),
     [
         ({}, {"type": "dir"}, None, "active", "path of pool lab: it is required for a new pool"),

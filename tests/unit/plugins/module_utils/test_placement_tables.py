@@ -672,3 +672,65 @@ def test_guests_that_stay_apart_prefer_different_failure_domains() -> None:
     assert set(placed(guests, hosts).values()) == {"a", "b", "c"}
     known = [dataclasses.replace(hosts[0], apart=words("db")), *hosts[1:]]
     assert placed(guests[:1], known) == {"db0": "c"}
+
+
+def test_neighbours_are_counted_in_and_out() -> None:
+    """By host, and by failure domain where the host is in one."""
+    inside, outside = host("a", together=words("shop"), apart=words("db"), domain="rack1"), host("b", apart=words("db"))
+    near = Neighbours([inside, outside], [guest(together=words("shop")), guest("web2", 3, 100, together=words("shop"))])
+    assert (near.together, near.apart) == ({"shop": {"a": 1}}, {("db", "rack1"): 1})
+    assert near.needs == {"shop": (612, 5)}
+    more = guest(together=words("shop"), apart=words("db"))
+    near.count(more, inside, 1)
+    near.count(more, outside, 1)
+    assert (near.together, near.apart) == ({"shop": {"a": 2, "b": 1}}, {("db", "rack1"): 2})
+    for _time in range(2):
+        near.count(more, inside, -1)
+    near.count(more, outside, -1)
+    assert (near.together, near.apart) == ({"shop": {}}, {})
+
+
+def test_what_a_host_has_left() -> None:
+    here = Load(host(disk_left_mib={"fast": 100.0}, devices={"pci 1": 2}), Policy(cpu_overcommit=2.0))
+    some = guest(disks=(("fast", 30),), devices=("pci 1",), apart=words("db"))
+
+    def left() -> tuple[object, ...]:
+        return (
+            here.cpu_left,
+            here.memory_left,
+            here.disk_left("fast"),
+            here.devices_left("pci 1"),
+            here.holds_apart("db"),
+        )
+
+    before = left()
+    assert before == (8.0, 1024.0, 100.0, 2, False)
+    assert (here.disk_left("slow"), here.devices_left("usb 1")) == (None, None)
+    assert Load(host(), TIGHT).devices_left("pci 1") is None
+    here.put(some)
+    assert left() == (6.0, 512.0, 70.0, 1, True)
+    here.put(dataclasses.replace(some, name="web2"))
+    assert left() == (4.0, 0.0, 40.0, 0, True)
+    here.take(some)
+    here.take(dataclasses.replace(some, name="web2"))
+    assert left() == before and not here.batch
+    assert Load(host(), TIGHT, apart=["db"]).holds_apart("db")
+
+
+@pytest.mark.parametrize(
+    ("used", "wish", "skew"),
+    [
+        # (share of memory - share of processors) squared, afterwards less before, times the memory
+        ((0, 0), (1, 256), 0.0),
+        ((0, 0), (1, 512), 1024 * 0.25**2),
+        ((0, 0), (2, 256), 1024 * 0.25**2),
+        ((0, 512), (1, 512), 1024 * (0.75**2 - 0.5**2)),
+        ((2, 0), (0, 512), 1024 * (0.0 - 0.5**2)),
+        ((1, 512), (0, 0), 0.0),
+    ],
+)
+def test_how_far_a_guest_brings_memory_and_processors_apart(
+    used: tuple[int, int], wish: tuple[int, int], skew: float
+) -> None:
+    here = Load(host(vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)
+    assert here.skew(guest(vcpus=wish[0], memory_mib=wish[1])) == pytest.approx(skew)
