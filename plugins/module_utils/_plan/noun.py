@@ -157,7 +157,7 @@ def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
     restart = bool(pending) and spec.allow_restart
     steps: list[NounStep] = [] if restart else [*live]
     if found is None or not found.persistent or stored.changes:
-        detail = made if found is None else _summary(found, stored.changes)
+        detail = made if found is None else _summary(stored.changes)
         steps.append(Define(kind, spec.name, stored.xml, detail))
     before, after = _states(found), _wanted_states(spec, found)
     if after["autostart"] != bool(before["autostart"]):
@@ -201,9 +201,9 @@ def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
     ]
 
 
-def _summary(found: Found, changes: t.Sequence[Change]) -> str:
+def _summary(changes: t.Sequence[Change]) -> str:
     if not changes:
-        return "" if found.persistent else "(kept when it stops)"
+        return "(kept when it stops)"  # it was transient
     return f"({some_of(sorted(change.option for change in changes), 4)})"
 
 

@@ -22,7 +22,7 @@ def foreign(
     seen: t.Mapping[str, t.Any],
     users: t.Mapping[str, str],
     *,
-    begun: t.Callable[[int], bool] = lambda _size: False,
+    begun: t.Callable[[int], bool],
 ) -> str:
     """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other
     guests there.
@@ -33,7 +33,11 @@ def foreign(
     if made.path in users:
         return f"guest {users[made.path]} uses it"
     if made.size_bytes not in (seen["capacity_bytes"], seen["physical_bytes"]):
-        if made.phase == Made.OPEN and 0 < seen["physical_bytes"] < made.size_bytes and begun(seen["physical_bytes"]):
+        if (
+            made.phase == Made.OPEN
+            and seen["physical_bytes"] in range(1, made.size_bytes)
+            and begun(seen["physical_bytes"])
+        ):
             return ""
         return "its size differs from what the migration created"
     if made.phase == Made.MAKING and seen["allocation_bytes"] > _EMPTY_BYTES:

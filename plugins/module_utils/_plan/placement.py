@@ -48,7 +48,7 @@ def place(
     apart: dict[str, set[str]] = {}
     for guest in guests:
         there = fixed[guest.name]
-        if there and there.host and guest.apart:
+        if there and there.host:
             apart.setdefault(there.host, set()).update(guest.apart)
     off = {name for host in hosts for name in host.guests} - {
         name for host in hosts for name, copy in host.guests.items() if copy.active
@@ -68,7 +68,7 @@ def _surviving(
     """Keep placements, the largest guests first, while the loss of `policy.losses` hosts leaves room; refuse others."""
     going = [(guest, host) for guest in guests if (host := placed[guest.name].host)]
     going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
-    count, against = survival.most(hosts, going, policy, policy.losses) if going else (0, None)
+    count, against = survival.most(hosts, going, policy, policy.losses)
     why = f"require_n_plus is {policy.losses}, and with it {against}"
     refused = {guest.name: Placement(guest.name, None, why) for guest, _host in going[count:]}
     return {**placed, **refused}
@@ -156,7 +156,7 @@ def _in_two_places(
             f"it runs on {names} at once; nothing was touched: compare both copies, then destroy the wrong one",
         )
     source, dest = next(
-        ((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), ("", None)
+        ((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), (None, None)
     )
     dest = dest or next((copy.moving for copy in copies.values() if copy.moving), None)
     if source in leave and dest in hosts and dest not in leave:

@@ -24,7 +24,7 @@ class PoolDirectory:
     name: str
     type: str | None
     path: str | None
-    here: bool = False  # whether its path is a directory of this machine
+    here: bool  # whether its path is a directory of this machine
 
 
 def file_in(pool: PoolDirectory, name: str) -> str:

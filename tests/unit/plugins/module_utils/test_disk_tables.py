@@ -455,7 +455,9 @@ def test_a_file_is_named_only_after_a_guest_whose_name_is_one() -> None:
 
 
 def test_steps_hold_all_that_their_doers_need() -> None:
-    [made] = planned(Disk("data", pool="fast"), Known(), Site(PoolDirectory("fast", "netfs", "/images"))).steps
+    [made] = planned(
+        Disk("data", pool="fast"), Known(), Site(PoolDirectory("fast", "netfs", "/images", here=True))
+    ).steps
     assert made == steps.CreateVolume(
         "web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>"
     )
@@ -468,7 +470,9 @@ def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
         planned(Disk("system", image="debian.qcow2"), Known(), Site(IMAGES))
 
 
-@pytest.mark.parametrize("pool", [PoolDirectory("lvm", "logical", "/dev/vg"), PoolDirectory("default", "dir", None)])
+@pytest.mark.parametrize(
+    "pool", [PoolDirectory("lvm", "logical", "/dev/vg", here=True), PoolDirectory("default", "dir", None, here=False)]
+)
 def test_a_disk_is_a_file(pool: PoolDirectory) -> None:
     expected = f"cannot create web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
     with pytest.raises(Refused, match=expected):
@@ -490,13 +494,16 @@ def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves
     if serves:
         assert pool_files.directory(pool, "images") == "/images"
     else:
-        with pytest.raises(Refused, match="cannot keep images in pool default: it is not a directory on this machine"):
+        with pytest.raises(
+            Refused,
+            match=r"cannot keep images in pool default: it is not a directory on this machine; use a dir, fs or netfs pool$",
+        ):
             pool_files.directory(pool, "images")
 
 
 @pytest.mark.parametrize("kind", ["dir", "fs", "netfs", "gluster"])
 def test_which_pools_keep_files(kind: str) -> None:
-    assert pool_files.file_in(PoolDirectory("default", kind, "/images"), "a.img") == "/images/a.img"
+    assert pool_files.file_in(PoolDirectory("default", kind, "/images", here=False), "a.img") == "/images/a.img"
 
 
 def test_several_disks_are_one_plan() -> None:

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
+    MakeDisk,
     MigrateStep,
     aborting,
     finish,
@@ -298,7 +299,7 @@ def test_steps_name_what_they_do() -> None:
     )
     assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta)"
     assert "(no disks)" in str(steps(move())[1])
-    [made] = [step for step in steps(move(based)) if step.verb == "makedisk"]
+    [made] = [step for step in steps(move(based)) if isinstance(step, MakeDisk)]
     assert str(dataclasses.replace(made, disk=disk(FULL))) == "create an empty /images/vda.qcow2 on hyper2"
     nowhere = dataclasses.replace(made, disk=dataclasses.replace(based, volume=None))
     assert str(nowhere) == "create an empty /images/vdb.qcow2 on hyper2"

@@ -8,7 +8,14 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry, Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Case, Live, NounPlan, present
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Case,
+    Define,
+    Live,
+    NounPlan,
+    Update,
+    present,
+)
 
 OFF = Found("u", persistent=True, autostart=False, xml="<network/>")
 ACTIVE = dataclasses.replace(OFF, live_xml="<network/>")
@@ -64,3 +71,8 @@ def test_what_waits_for_a_restart_is_no_change() -> None:
     change = Change("mtu", 1500, 9000)
     plan = planned(ACTIVE, running=Edited("<live/>", (change,)))
     assert (texts(plan), plan.changes, list(plan.pending)) == ([], (), [str(change)])
+
+
+def test_a_step_says_what_it_does_without_its_document() -> None:
+    defined, updated = Define("network", "lab", "<a/>"), Update("network", "lab", "add", "S", "hosts[a]", 0, "<a/>")
+    assert str(defined) == "define network lab" and "<a/>" not in f"{defined!r} {updated!r}"

@@ -23,7 +23,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files impor
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
 KEY = ("(private)", "ssh-ed25519 AAAA")
-SITE = SeedSite(KEY, PoolDirectory("default", "dir", "/images"), exists=False, uri="qemu:///system", here=True)
+SITE = SeedSite(
+    KEY, PoolDirectory("default", "dir", "/images", here=True), exists=False, uri="qemu:///system", here=True
+)
 OVERLAY = steps.CreateVolume(
     "web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>"
 )

@@ -160,3 +160,13 @@ def can_restart(homeless: t.Sequence[Guest], left: t.Sequence[Host]) -> bool:
         ):
             return True
     return False
+
+
+def test_the_largest_are_taken_first() -> None:
+    """By memory, then by processors; each answer is of its guest."""
+    hosts, policy = [host("a"), host("b")], Policy(cpu_overcommit=100.0, losses=1)
+    guests = [Guest("small", 0, 4), Guest("busy", 2, 6), Guest("idle", 1, 6)]
+    found = {one.guest: one.host for one in place(guests, hosts, policy=policy)}
+    assert list(found) == ["small", "busy", "idle"] and found["busy"] and not found["idle"]
+    assert [one.host for one in place(guests[:1], [host("a", 2), host("b", 4)], policy=policy)] == ["a"]
+    assert [one.host for one in place([], [host("a", 6), host("b", 6)], policy=policy)] == []
