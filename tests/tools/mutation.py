@@ -8,8 +8,8 @@ Usage: mutation.py, with the environment variables
 
 Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in
 .cache, and measured again where a test file changed, and for all when a source file did). Then each mutant gets a fork
-of the process, in which the changed statement replaces the original in place, and those tests run, cases of tables
-first, until one fails. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
+of the process, in which the changed statement replaces the original in place, and those tests run, until one fails:
+cases of tables first, and those first that run the fewest lines. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
 test that takes longer than SLOW_S does not count. Seconds are those of the processor, so that a busy machine finds the
 same. No mutant is sampled or left out; survivors that are listed in equivalents.yml count as equivalent. Leaves
 build/mutation.json.
@@ -117,6 +117,7 @@ class Tests:
         self.seconds: dict[str, float] = {}
         self.failed: list[str] = []
         self.lines: Lines = {}
+        self.reach: collections.Counter[str] = collections.Counter()  # how many lines a test runs
 
     def measure(self) -> None:
         """Run what was not run since it, or any source, was last changed."""
@@ -154,6 +155,7 @@ class Tests:
             known = self.lines.setdefault(source, {})
             for line, numbers in lines.items():
                 known.setdefault(int(line), set()).update(names[number] for number in numbers)
+                self.reach.update(names[number] for number in numbers)
 
     def _sources(self) -> str:
         """Hash of all that may change what a test runs, other test files excepted."""
@@ -169,9 +171,8 @@ class Tests:
         return {}
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long.
-
-        Of each kind, one of each function first.
+        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long, and of each those first that
+        run the fewest lines, as these are about little else.
         """
         lines = self.lines.get(mutant.file, {})
         inside = mutant.kind == "function" or len(mutant.names) > 1
@@ -181,16 +182,13 @@ class Tests:
         # A function that only the import calls makes constants of the module, which whatever uses it notices. A module
         # that has nothing else is used by those that import it.
         tests = tests or set().union(*lines.values()) or self._of_users(mutant.file)
-        rounds: dict[str, int] = collections.defaultdict(int)
-        ranked = []
-        for test in sorted(
-            (test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S), key=lambda test: self.seconds[test]
-        ):
-            function = test.partition("[")[0]
-            ranked.append((self.seconds[test] > CASE_S, rounds[function], self.seconds[test], test))
-            rounds[function] += 1
+        ranked = sorted(
+            (self.seconds[test] > CASE_S, self.reach[test], self.seconds[test], test)
+            for test in tests
+            if self.seconds.get(test, SLOW_S) < SLOW_S
+        )
         chosen, total = [], 0.0
-        for _long, _round, seconds, test in sorted(ranked):
+        for _long, _reach, seconds, test in ranked:
             total += seconds
             if total > BUDGET_S:
                 break

@@ -83,7 +83,8 @@ def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None
 def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
     """What brings it into the wanted state; raises Refused."""
     name, state = wanted.name, wanted.state
-    now = found.state if found is not None and found.active else "shutdown"
+    live = found if found is not None and found.active else None
+    now = live.state if live else "shutdown"
     reboot = steps.Reboot(name, timeout_s=wanted.wait_timeout_s, force=wanted.force, wait=wanted.wait)
     table: dict[tuple[str, str], list[GuestStep]] = {
         ("running", "shutdown"): [steps.Start(name)],
@@ -95,17 +96,17 @@ def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
         ("rebooted", "running"): [reboot],
     }
     if state == "reset":
-        if now == "shutdown":
+        if live is None:
             raise Refused(f"cannot reset {name}: it is not running; use state: running")
         return [steps.Reset(name)]
-    if found is None or now == "shutdown":
+    if live is None:
         return table.get((state, "shutdown"), [])
     if state == "destroyed":
         return [steps.Destroy(name)]
     if state == "shutdown":
-        return power_off(wanted, found, wait=wanted.wait)
+        return power_off(wanted, live, wait=wanted.wait)
     if state != "present" and now == "crashed":
-        return [*power_off(wanted, found), *table[state, "shutdown"]]
+        return [*power_off(wanted, live), *table[state, "shutdown"]]
     return table.get((state, now), [])
 
 

@@ -75,12 +75,12 @@ def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestP
 
 
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
-    """Of a host whose files nobody can look for from here."""
+    """Of disks that can be removed: those of a host whose files nobody can look for from here."""
     return [
         f"disk {path} of {guest} is not deleted: no storage pool has its directory, so it is unknown whether it "
         "exists; inspect it on its host"
         for path, disk in disks.items()
-        if not (disk.volume or disk.gone or disk.pool or disk.exists)
+        if not (disk.volume or disk.gone)
     ]
 
 
@@ -104,7 +104,7 @@ def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) 
         if disk.pool and not disk.active and not disk.volume:
             start = shlex.join(["virsh", "--connect", uri, "pool-start", disk.pool])
             problems.append(f"storage pool {disk.pool} of disk {path} is not active (start it: {start})")
-        elif disk.pool is None and disk.exists and not disk.volume:
+        elif disk.exists and not disk.volume:
             problems.append(f"disk {path} is in no storage pool (create one for its directory with virt_pool)")
     if problems:
         raise Refused(

@@ -170,12 +170,10 @@ def lack(load: Load, guest: Guest) -> Reason | None:
 
 def dislikes(load: Load, guest: Guest) -> int:
     """How many soft rules the host breaks: a preferred host, and another failure domain for guests that stay apart."""
-    host, broken = load.host, 0
-    if guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset())):
-        broken += 1
-    if guest.apart and host.domain:
-        broken += any(load.neighbours.apart.get((word, host.domain)) for word in guest.apart)
-    return broken
+    host = load.host
+    elsewhere = guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset()))
+    beside = any(load.neighbours.apart.get((word, host.domain)) for word in guest.apart)
+    return bool(elsewhere) + beside
 
 
 def refusal(guest: Guest, loads: Loads) -> str:

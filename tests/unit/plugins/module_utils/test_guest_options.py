@@ -147,6 +147,8 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
     )
     power.check_state(GuestSpec("web1", state=state), on, moving=True)
     power.check_state(GuestSpec("web1", state=state), off, moving=False)
+    if state not in ("reset", "rebooted"):
+        power.check_state(GuestSpec("web1", state=state), None, moving=True)
     if state == "present":
         power.check_state(GuestSpec("web1", state=state), off, moving=True)
         return

@@ -122,6 +122,17 @@ CASES: dict[str, tuple[Told, list[str]]] = {
             "wait of web1: force requires waiting; omit one of wait: false and force: true",
         ],
     ),
+    "force, and the shortest wait": (state(force=True, wait_timeout=1), []),
+    "a restart that both changes need": (state(apply="both", allow_restart=True), []),
+    "a restart for a change of what runs": (
+        state(apply="live", allow_restart=True),
+        [
+            (
+                "apply of web1: live changes only the running guest, which a restart would undo; choose one of apply "
+                "and allow_restart"
+            )
+        ],
+    ),
     "an address of a guest that runs": (state(state="running", wait_for_ip="any"), []),
     "an address of a guest that is rebooted": (state(state="rebooted", wait_for_ip="any"), []),
     "no address": (state(wait_for_ip="none", wait=False), []),

@@ -96,6 +96,7 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
     ({"versions": {"qemu": "9.0"}}, {"versions": (("qemu", "9.0.0"),)}, TIGHT, ""),
     ({"versions": {"qemu": "10.0"}}, {"versions": (("qemu", "9"),)}, TIGHT, ""),
     ({"versions": {"kernel": "6.1.0-18-amd64"}}, {"versions": (("kernel", "6.1"),)}, TIGHT, ""),
+    ({"versions": {"qemu": "0"}}, {"versions": (("qemu", "0.0"),)}, TIGHT, ""),
     ({"versions": {"libvirt": "9"}}, {"versions": (("qemu", "9"),)}, TIGHT, ""),
     (
         {"versions": {"libvirt": "9", "qemu": "7.2.22"}},
@@ -124,6 +125,7 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
     ({}, {"disks": (("fast", 100),)}, TIGHT, ""),
     ({"together": words("shop")}, {"together": words("shop")}, TIGHT, ""),
     ({}, {"together": words("shop")}, TIGHT, ""),
+    ({"memory_used_mib": 1024, "vcpus_used": 4}, {"together": words("shop"), "vcpus": 0, "memory_mib": 0}, TIGHT, ""),
 ]
 
 
@@ -583,6 +585,10 @@ def test_of_many_hosts_is_told_what_they_lack_not_each() -> None:
         "(most left: 1 GiB on h000); m0, m1, m2: is in maintenance; bare: has no bridge br0; busy: lacks vcpus "
         "(most left: 1 on busy)"
     )
+    [one] = place([guest(vcpus=9)], [*fans, *(host(f"b{cpus}", cpus) for cpus in range(8, 2, -1))], policy=TIGHT)
+    assert one.why.endswith("b3, b4, b5 and 3 more: lacks vcpus (most left: 8 on b8); m0, m1, m2: is in maintenance")
+    for count, each in ((8, "h000: 1 GiB of memory left; h001: 1023 MiB"), (9, "of 9: h000, h001, h002 and 6 more:")):
+        assert each in place([guest(memory_mib=2048)], full[:count])[0].why
     several = place([guest(f"web{number}", memory_mib=900_000) for number in range(20)], [*full, *fans])
     assert sum(len(each.why) for each in several) < 4000
 

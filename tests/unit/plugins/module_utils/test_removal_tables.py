@@ -15,13 +15,14 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import live, ste
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, shared
 
+OFF_STATES = ("shutdown", "crashed and off")
 THERE = OwnedDisk(volume=True, pool="default", active=True)
 
 
 def found(state: str, *, persistent: bool = True, autostart: bool = False) -> FoundGuest:
     """A guest."""
     return FoundGuest(
-        "web1", "u", state, persistent, autostart, "<domain/>", None if state == "shutdown" else "<domain/>"
+        "web1", "u", state, persistent, autostart, "<domain/>", None if state in OFF_STATES else "<domain/>"
     )
 
 
@@ -104,6 +105,7 @@ REMEDY = "; or set remove_storage: false and delete the files by hand"
     [
         (THERE, "deleted"),
         (OwnedDisk(volume=True), "deleted"),  # in a subdirectory that a pool lists
+        (OwnedDisk(volume=True, exists=True), "deleted"),
         (OwnedDisk(pool="default", active=True), "deleted"),  # it is gone, which its doer sees, too
         (OwnedDisk(pool="data"), INACTIVE),
         (OwnedDisk(pool="data", exists=False), INACTIVE),  # its filesystem may not be mounted
@@ -167,6 +169,8 @@ def test_power_states_ask_and_wait_as_told() -> None:
         (GuestSpec("web1", state="paused", force=True), "crashed", "Destroy; Start"),
         (GuestSpec("web1", state="present", force=True), "crashed", ""),
         (GuestSpec("web1", state="rebooted", force=True), "crashed", "Destroy; Start"),
+        (GuestSpec("web1", state="running"), "crashed and off", "Start"),
+        (GuestSpec("web1", state="destroyed"), "crashed and off", ""),
     ]
     texts = ["; ".join(map(shown, planned(wish, found(now)).steps)) for wish, now, _expected in cases]
     assert texts == [expected for _wish, _now, expected in cases]

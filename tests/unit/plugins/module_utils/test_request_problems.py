@@ -99,6 +99,10 @@ def test_many_guests() -> None:
         "at_once: must be at least 1, not 0",
         "domains: guest web1 is given twice",
     ]
+    assert [*contradictions(["web2"], 1, {"web2": "web1"})] == []
+    assert [*contradictions(["web1", "web2"], 1, {"web2": "web1"})] == [
+        "clone_of of web2: this task also describes web1; create the copy in a separate task, afterwards"
+    ]
 
 
 def test_nothing_wrong_refuses_nothing() -> None:
