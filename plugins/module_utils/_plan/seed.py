@@ -64,7 +64,7 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
 
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
-    if not keys and str((_dict(config.get("vendor_data"))).get("enabled", True)).lower() in OFF:
+    if not keys and str((_dict(config.get("vendor_data"))).get("enabled")).lower() in OFF:
         why = "vendor_data.enabled: false also disables the SSH host key; omit it, or set ssh_keys"
         problems.append(f"{where['user_data']}: {why}")
     if problems:
@@ -126,7 +126,9 @@ def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
         parts.append(("cloud-config", f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"))
     if wanted.of_a_copy:
         parts.append(("cloud-boothook", _OWN_MACHINE_ID % wanted.of_a_copy))
-    return _mime(parts) if len(parts) > 1 else "".join(content for _kind, content in parts)
+    if len(parts) > 1:
+        return _mime(parts)
+    return parts[0][1] if parts else ""
 
 
 def _mime(parts: t.Iterable[tuple[str, str]]) -> str:

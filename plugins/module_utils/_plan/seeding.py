@@ -64,7 +64,7 @@ def case_of(seed: Seed, *, first: bool, recorded: str | None) -> str:
         return CUSTOMIZE if seed.method == OFFLINE else WRITE
     if recorded == seed.digest:
         return DONE
-    if seed.method == OFFLINE and recorded is None:
+    if recorded is None:  # a seed disk can be written at any time: this is one that is applied to a disk
         return TOO_LATE
     return _CHANGED[seed.on_change]
 
@@ -112,7 +112,7 @@ def plan(
     if site is not None and isinstance(asked, SeedDisk):
         written = _written(wanted, seed, disks, asked, site)
         return dataclasses.replace(written, rewritten=case.name == REWRITE)
-    if site is not None and isinstance(asked, Customizing):
+    if site is not None:
         return _customized(wanted, seed, disks, site, new_volume)
     return _left(wanted.name, case.name, disks)
 

@@ -53,4 +53,4 @@ def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     if not params["identities"]:
         problems.found.append("identities: name at least one of " + ", ".join(IDENTITIES))
     problems.refuse()
-    return found or ()
+    return t.cast("tuple[str, ...]", found)

@@ -95,7 +95,7 @@ class VerdictRow(t.NamedTuple):
 
 
 def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when: str = "") -> VerdictRow:
-    return VerdictRow(source, dest, when, Verdict(state, action.rstrip("~"), meaning, wait=action.endswith("~")))
+    return VerdictRow(source, dest, when, Verdict(state, action.partition("~")[0], meaning, wait=action.endswith("~")))
 
 
 _IN_DANGER = (

@@ -69,7 +69,7 @@ def progress(figures: t.Mapping[str, t.Any], disks: Disks) -> tuple[str, int, in
         each = [f"{target} {100 * done // total} %" for target, (done, total) in disks.items() if total]
         details = ", ".join(each) if len(each) > 1 else ""
         return "copying disks", figures["disk_processed"], figures["disk_total"], details
-    total = figures.get("memory_total", 0)
+    total = figures.get("memory_total")
     if not total:
         return None
     done = total - figures.get("memory_remaining", 0)
@@ -83,7 +83,8 @@ def sent_bytes(moves: t.Iterable[DiskMove], disks: Disks, completed: t.Mapping[s
     All that had to be sent was, also where libvirt was too busy to tell, or the copy too fast to be seen.
     """
     least = {move.target: move.bytes_to_move for move in moves if move.how in COPIED}
-    sent = {target: max(size, disks.get(target, (0, 0))[0]) for target, size in least.items()}
+    seen = {target: done for target, (done, _total) in disks.items()}
+    sent = {target: max(size, seen.get(target, 0)) for target, size in least.items()}
     disk_bytes = sum(sent.values())
     return {"disks": sent, "disk_bytes": disk_bytes, "bytes_sent": disk_bytes + completed.get("memory_bytes", 0)}
 

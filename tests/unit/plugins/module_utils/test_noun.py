@@ -76,3 +76,7 @@ def test_what_waits_for_a_restart_is_no_change() -> None:
 def test_a_step_says_what_it_does_without_its_document() -> None:
     defined, updated = Define("network", "lab", "<a/>"), Update("network", "lab", "add", "S", "hosts[a]", 0, "<a/>")
     assert str(defined) == "define network lab" and "<a/>" not in f"{defined!r} {updated!r}"
+
+
+def test_a_plan_may_be_empty() -> None:
+    assert (NounPlan().steps, NounPlan().changes, NounPlan().pending, NounPlan().notes) == ((), (), (), ())

@@ -39,7 +39,7 @@ DISK: dict[str, t.Any] = {
         ({}, []),
         ({"renew_before": 364}, []),
         ({"renew_before": 0}, []),
-        ({"renew_before": 365}, ["renew_before (365) must be less than days (365)"]),
+        ({"renew_before": 365}, ["renew_before (365) must be less than days (365), or each run would renew"]),
         ({"renew_before": -1}, ["renew_before (-1) must be less"]),
         ({"days": 900}, []),
         ({"days": 901}, ["days (901) must be at most 900"]),

@@ -8,9 +8,10 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Seed, Volume
+from ansible_collections.corral.virt.plugins.module_utils._plan import customize, seeding, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan import seeding, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Customizing,
@@ -121,6 +122,25 @@ def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: Di
     assert seeding.seed_case(wanted(what), of, disks).question == question
 
 
+@pytest.mark.parametrize(
+    ("what", "of", "disks", "case"),
+    [
+        (None, Known(), NEW, "unspoken"),
+        (NOCLOUD, Known(), NEW, "write"),
+        (ANEW, known("other"), OLD, "rewrite"),
+        (OFFLINE, Known(), NEW, "customize"),
+        (NOCLOUD, known("other"), OLD, "ignored"),
+    ],
+)
+def test_a_case_has_its_name(what: Seed | None, of: Known, disks: DiskPlan, case: str) -> None:
+    assert seeding.seed_case(wanted(what), of, disks).name == case
+
+
+def test_what_may_be_done_about_another_seed() -> None:
+    choices = GUEST_OPTIONS["cloud_init"]["options"]["on_change"]["choices"]
+    assert choices == list(seeds.ON_CHANGE) == ["ignore", "next_boot", "refuse"]
+
+
 def test_a_seed_is_written_before_the_disks_are_made() -> None:
     plan = planned(NOCLOUD, Known(), NEW, SITE)
     first, *rest = plan.disks.steps
@@ -167,6 +187,13 @@ def test_a_seed_is_applied_to_the_disk_under_another_name() -> None:
         and plan.disks.making == NEW.making
         and plan.remember["ssh_host_key"] == KEY[1]
     )
+    assert not applied.replace
+    unnamed = seed(user_data={}, method="virt_customize")
+    again = dataclasses.replace(NEW, steps=(EMPTY, dataclasses.replace(OVERLAY, replace=True)))
+    [*_others, applied] = planned(unnamed, Known(), again, SITE).disks.steps
+    assert isinstance(applied, steps.Customize) and applied.replace
+    assert applied.commands == customize.commands(unnamed, guest="web1", keys={"ed25519": KEY[0]})
+    assert applied.commands != customize.commands(unnamed, guest="web2", keys={"ed25519": KEY[0]})
     own = dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"})
     last = planned(own, Known(), NEW, SITE).disks.steps[-1]
     assert (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
+from ansible_collections.corral.virt.plugins.modules import virt_simulate
 
 
 def host(name: str, *sizes: int, memory_mib: int = 100, cpus: int = 8) -> Host:
@@ -120,3 +122,8 @@ def test_no_more_are_tried_than_there_can_be(
     monkeypatch.setattr(simulation, "_placed", placed)
     simulation.filled(kind, [there, there], Policy(cpu_overcommit=1.0))
     assert tried == [2 * most + 1]
+
+
+def test_no_more_is_tried_than_is_documented() -> None:
+    documented = Path(virt_simulate.__file__).read_text()
+    assert f"at most {simulation._MOST:,} times" in documented

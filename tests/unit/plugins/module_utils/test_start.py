@@ -162,7 +162,10 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
         ),
         (
             Missing(uplinks={"a lan": Uplink("b", is_own=True)}, links=frozenset({"b"})),
-            "network a lan has no bridge b on this host; restart the network .*`virsh net-destroy 'a lan'` and `virsh net-st",
+            (
+                "network a lan has no bridge b on this host; restart the network .*`virsh net-destroy 'a lan'` and "
+                "`virsh net-start 'a lan'` .*output of `virsh net-dumpxml 'a lan'` before"
+            ),
         ),
         (
             Missing(uplinks={"lan": Uplink(interfaces=("x", "y"))}, links=frozenset({"x", "y"})),
@@ -181,6 +184,8 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
             Missing(devices=frozenset({"usb 1.2"})),
             "this host has no device usb 1.2; plug in, .*--cap usb_device` lists",
         ),
+        (Missing(devices=frozenset({"pci 0000:06:00.0"})), "this host has no device pci .*--cap pci` lists"),
+        (Missing(devices=frozenset({"mdev a"})), "this host has no device mdev a; .*--cap mdev` lists"),
         (Missing(paths=frozenset({"/a"})), "/a does not exist; put it there"),
         (Missing(paths=frozenset({"/t", "/v"})), "/t does not exist; put it there"),
         (Missing(volumes={("p", "n"): "gone"}), r"volume n of pool p is not found \(gone\); create .*pool-refresh p`"),
@@ -230,6 +235,7 @@ def test_what_is_made_before_is_not_needed() -> None:
         ("link", False),
         ("link, filterref.name", False),
         ("filterref.parameters[IP], bandwidth.inbound.average", False),
+        ("filterref.parameters[a b]", False),
         ("link, bridge", True),
         ("network", True),
         ("type", True),

@@ -133,6 +133,8 @@ def test_what_was_sent() -> None:
     ]
     sent = sent_bytes(moves, {"vda": (12, 12), "vdb": (3, 12)}, {"memory_bytes": 100})
     assert sent == {"disks": {"vda": 12, "vdb": 10}, "disk_bytes": 22, "bytes_sent": 122}
+    unseen = [DiskMove("vda", "/a", FULL, "", bytes_to_move=0)]
+    assert sent_bytes(unseen, {}, {}) == {"disks": {"vda": 0}, "disk_bytes": 0, "bytes_sent": 0}
     assert sent_bytes([], {}, {}) == {"disks": {}, "disk_bytes": 0, "bytes_sent": 0}
 
 
