@@ -218,9 +218,6 @@ _ORDER = [
     "not_after",
     "key",
     "renewal",
-    "renewed",
-    "requests",
-    "unknown_crls",
     "trusts",
     "refuses",
 ]
