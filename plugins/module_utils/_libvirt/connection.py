@@ -21,10 +21,12 @@ try:
 except ImportError:  # the front says how to install it
     libvirt = None
 
-__all__ = ["Connection", "explained", "libvirt", "opened"]
+__all__ = ["Connection", "explained", "libvirt", "listen", "opened"]
 
 _KEEPALIVE_S, _KEEPALIVES = 5, 3
 _CONNECT_S = 30
+_LISTEN_S = 1.0  # well below the 5 s after which libvirt's daemon wants its first sign of life
+_needed = threading.Event()
 
 Connection = t.Any  # libvirt.virConnect; the binding ships no types
 
@@ -48,6 +50,7 @@ def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: b
     with explained("connect to", uri, _remedy(uri)):
         connection = _open(uri, readonly=readonly)
     if watched:
+        listen()
         connection.setKeepAlive(_KEEPALIVE_S, _KEEPALIVES)
     try:
         yield connection
@@ -100,6 +103,11 @@ def _open(uri: str, *, readonly: bool) -> Connection:
     return outcome[0]
 
 
+def listen() -> None:
+    """From now on events reach their callbacks at once."""
+    _needed.set()
+
+
 @functools.cache  # one loop serves all connections; of two, each would take the other's events
 def _watch() -> None:
     libvirt.virEventRegisterDefaultImpl()
@@ -107,6 +115,8 @@ def _watch() -> None:
 
 
 def _run_events() -> None:
+    """Every call of libvirt wakes a loop that runs, twice: whoever is done in a moment goes without."""
+    _needed.wait(_LISTEN_S)
     while True:
         libvirt.virEventRunDefaultImpl()
 

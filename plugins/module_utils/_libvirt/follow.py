@@ -10,7 +10,12 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import (
+    Connection,
+    explained,
+    libvirt,
+    listen,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = [
@@ -65,6 +70,7 @@ def subscribed(connection: Connection, changed: t.Callable[[str], None]) -> t.It
         changed(domain.UUIDString())
 
     registered = []
+    listen()
     try:
         for name in _EVENTS:
             with contextlib.suppress(libvirt.libvirtError):  # not every driver has every event

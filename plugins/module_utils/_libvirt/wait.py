@@ -16,7 +16,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import (
+    Connection,
+    explained,
+    libvirt,
+    listen,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -122,6 +127,7 @@ def _events(
         return True
 
     callbacks = []
+    listen()
     try:
         with explained("watch guest", domain.name()):
             for kind, counts in kinds.items():
