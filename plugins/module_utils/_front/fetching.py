@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import image as
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
@@ -36,7 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Sums,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, image_checksum, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
@@ -52,25 +53,25 @@ class World:
 
 
 def published(opener: fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
-    """The checksum that is asked for, and why nobody can rely on it (empty: one can).
+    """The requested checksum, and why nobody can rely on it (empty: one can)."""
+    return answered(
+        lambda answers: image_checksum.requested(image_checksum.ChecksumFacts(spec, answers)), _ANSWERS, (opener, spec)
+    )
 
-    One in a list after its signature was checked.
-    """
-    sums, source = spec.checksum, spec.source
-    if not isinstance(sums, Sums):
-        return sums, ""
-    if source is None:
-        return None, ""
-    listed, origin = fetch.read_bytes(opener, sums.url, retries=spec.retries)
-    if spec.signature:
-        beside = (
-            None if spec.signature == "inline" else fetch.read_bytes(opener, spec.signature, retries=spec.retries)[0]
-        )
-        listed = signature.signed(
-            listed, signature=beside, keyring=t.cast(str, spec.keyring), what=without_secrets(sums.url)
-        )
-    found = image_checks.listed(listed.decode(errors="replace"), sums, source)
-    return found, inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)
+
+def _read(who: _Who, question: image_checksum.ReadUrl) -> image_checksum.Downloaded:
+    opener, spec = who
+    return image_checksum.Downloaded(*fetch.read_bytes(opener, question.url, retries=spec.retries))
+
+
+def _verify(who: _Who, question: image_checksum.VerifySignature) -> bytes:
+    _opener, spec = who
+    keyring, what = t.cast(str, spec.keyring), without_secrets(t.cast(Sums, spec.checksum).url)
+    return signature.signed(question.content, signature=question.signature, keyring=keyring, what=what)
+
+
+_Who = tuple[fetch.Opener, ImageSpec]
+_ANSWERS: Table[_Who] = {image_checksum.ReadUrl: _read, image_checksum.VerifySignature: _verify}
 
 
 class Fetching:
