@@ -218,13 +218,9 @@ class _Search:
                         self._claim(uuid, ip_addresses.claims(item, source))
             if search.asks("agent") and uuid in self.connected:
                 self.agents.ask(uuid)
-        for (device, address), mac in self.links.neighbours.items():
-            if (device, address) not in self.links.live:
-                continue
-            for uuid, guest in self.guests.items():
-                is_its_own = any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics)
-                if is_its_own and self._counts(uuid, "arp"):
-                    self._claim(uuid, [AddressClaim(mac, address, "arp")])
+        for uuid, claim in plans.neighbours(self.guests.values(), self.links):
+            if self._counts(uuid, "arp"):
+                self._claim(uuid, [claim])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)
 
@@ -239,8 +235,7 @@ class _Search:
     def _claim(self, uuid: str, claims: t.Iterable[AddressClaim]) -> None:
         known = self.claims.setdefault(uuid, {})
         for claim in claims:
-            before = known.get((claim.mac, claim.address))
-            if before is None or before.rank < claim.rank:
+            if claim.outranks(known.get((claim.mac, claim.address))):
                 known[claim.mac, claim.address] = claim
 
     def _heard(self) -> list[AddressedGuest]:

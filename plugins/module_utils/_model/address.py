@@ -57,6 +57,10 @@ class AddressClaim:
         """How much it is believed."""
         return RANKS[self.source]
 
+    def outranks(self, known: AddressClaim | None) -> bool:
+        """Whether it counts instead of what was known before."""
+        return known is None or known.rank < self.rank
+
 
 @dataclasses.dataclass(frozen=True)
 class Sighting(AddressClaim):

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
-__all__ = ["AddressVerdict", "addresses", "judge", "questions", "recorded"]
+__all__ = ["AddressVerdict", "addresses", "judge", "neighbours", "questions", "recorded"]
 
 _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 
@@ -122,6 +122,16 @@ def questions(
                         yield nic.device, frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac)
 
 
+def neighbours(guests: t.Collection[AddressedGuest], links: HostLinks) -> t.Iterator[tuple[str, AddressClaim]]:
+    """What the host's neighbour table says of guests, by UUID: a live neighbour on the bridge of an interface."""
+    for (device, address), mac in links.neighbours.items():
+        if (device, address) not in links.live:
+            continue
+        for guest in guests:
+            if any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics):
+                yield guest.uuid, AddressClaim(mac, address, "arp")
+
+
 def _best(guest: AddressedGuest) -> list[AddressClaim]:
     """Each address of each interface once, by its best claim.
 
@@ -129,8 +139,7 @@ def _best(guest: AddressedGuest) -> list[AddressClaim]:
     """
     best: dict[tuple[str, str], AddressClaim] = {}
     for claim in guest.claims if guest.running else ():
-        known = best.get((claim.mac, claim.address))
-        if claim.mac in guest.macs and (known is None or known.rank < claim.rank):
+        if claim.mac in guest.macs and claim.outranks(best.get((claim.mac, claim.address))):
             best[claim.mac, claim.address] = claim
     return sorted(best.values(), key=lambda claim: -claim.rank)
 

@@ -322,3 +322,42 @@ def test_both_ends_of_the_smallest_network_are_hosts() -> None:
     assert believed(web((X, "packets")), links=links) == {"web1": [X]}
     links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("192.0.2.6/30"),)})
     assert believed(web((X, "packets")), links=links) == {"web1": []}, "the broadcast address"
+
+
+AT_X = ("br0", X)
+
+
+@pytest.mark.parametrize(
+    ("guests", "table", "live", "claims"),
+    [
+        ([web()], {AT_X: WEB}, [AT_X], [("1", WEB)]),
+        ([web()], {AT_X: WEB}, [], []),  # it answered long ago
+        ([web()], {AT_X: DB}, [AT_X], []),
+        ([web(bridge="br1")], {AT_X: WEB}, [AT_X], []),  # another machine with that MAC address
+        ([web(), db()], {AT_X: DB}, [AT_X], [("2", DB)]),
+        ([web(), dataclasses.replace(web(), uuid="3")], {AT_X: WEB}, [AT_X], [("1", WEB), ("3", WEB)]),
+        ([], {AT_X: WEB}, [AT_X], []),
+    ],
+)
+def test_what_the_neighbour_table_tells(
+    guests: list[AddressedGuest],
+    table: dict[tuple[str, str], str],
+    live: list[tuple[str, str]],
+    claims: list[tuple[str, str]],
+) -> None:
+    links = HostLinks(neighbours=table, live=frozenset(live))
+    assert [*plans.neighbours(guests, links)] == [(uuid, AddressClaim(mac, X, "arp")) for uuid, mac in claims]
+
+
+@pytest.mark.parametrize(
+    ("source", "known", "counts"),
+    [
+        ("agent", None, True),
+        ("agent", "agent", False),
+        ("lease", "agent", True),
+        ("dhcp", "lease", False),
+        ("packets", "arp", False),  # one's word is as good as the other's
+    ],
+)
+def test_which_claim_of_an_address_counts(source: str, known: str | None, counts: bool) -> None:
+    assert AddressClaim(WEB, X, source).outranks(AddressClaim(WEB, X, known) if known else None) is counts
