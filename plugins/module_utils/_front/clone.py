@@ -210,8 +210,8 @@ def _copy(work: _Work, step: plans.Copy) -> None:
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             tell = work.progress(step, base.size_bytes)
             qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=tell)
-        if step.size_bytes != base.size_bytes:
-            qemu_img.resize(unfinished, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)
+        if resize := step.resize(unfinished):
+            work.do(resize)
 
 
 def _rebase(work: _Work, step: plans.RebaseDisk) -> None:

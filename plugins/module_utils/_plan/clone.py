@@ -72,6 +72,12 @@ class Copy(Overlay):
     template = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
     doing = "copying"
 
+    def resize(self, path: str) -> Grow | None:
+        """What gives a copy of all of the image its size; None: it has it."""
+        if self.size_bytes == self.base.size_bytes:
+            return None
+        return (Shrink if self.size_bytes < self.base.size_bytes else Grow)(path, self.size_bytes, self.format)
+
 
 @dataclasses.dataclass(frozen=True)
 class Grow(_Sized):
