@@ -23,7 +23,7 @@ __all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
 def pool_at(connection: t.Any, directory: str) -> str | None:
     """The active pool that is this directory."""
     found = holder(_pools(transfer.active_pools(connection), active=True), directory)
-    return found and found.name
+    return found.name if found else None
 
 
 def inactive_at(connection: t.Any, directory: str) -> str | None:
