@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.tests.tools import payload
@@ -77,7 +77,7 @@ def _tables(module: t.Any) -> t.Iterator[t.Mapping[t.Any, object]]:
     for value in vars(module).values():
         if _is_table(value):
             yield value
-        if isinstance(value, Library) and value.own:
+        if isinstance(value, ObjectApi) and value.own:
             yield value.own
 
 
