@@ -100,7 +100,7 @@ def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[steps.RecordAddres
 
 
 def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
-    """Record with each guest, given by its UUID, the addresses it was seen at; a guest that is gone has none."""
+    """Record with each guest, named by its UUID, the addresses it was seen at; a guest that is gone has none."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
             metadata.set_addresses(query.by_uuid(connection, uuid), step.xml)
@@ -199,7 +199,7 @@ class _Search:
                     summary.nics(root),
                     tuple(kept["addresses"]),
                     seen,
-                    kept=summary.is_kept(root),
+                    managed=summary.is_managed(root),
                 )
                 (self.connected.add if summary.has_agent(root) else self.connected.discard)(uuid)
         if self.listener:

@@ -188,7 +188,7 @@ def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 
         claim = step.claim
-        with metadata.claimed(connection, uuid, step.guest, with_it=claim.with_it, without=claim.without):
+        with metadata.claimed(connection, uuid, step.guest, with_file=claim.with_file, without_file=claim.without_file):
             return _do(connection, uuid, dataclasses.replace(step, claim=None))
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds

@@ -73,9 +73,9 @@ def recorded(
     """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
     is.
 
-    With somebody else's guest nothing is kept unless the user has `named` it.
+    With somebody else's guest nothing is recorded unless the user has `named` it.
     """
-    if not (guest.kept or named):
+    if not (guest.managed or named):
         return guest.seen
     record = []
     for mac in sorted(guest.macs):
@@ -86,7 +86,7 @@ def recorded(
                 for claim in believed
                 if claim.mac == mac
                 and _version(claim.address) == version
-                and claim.address not in _spellings(guest.given)
+                and claim.address not in _spellings(guest.assigned)
             ]
             record += _entry(old[:1], new, now_s)
     return tuple(record)
@@ -153,7 +153,7 @@ def _why_not(
         return "it is not a host address"
     nic = next(nic for nic in guest.nics if nic.mac == claim.mac)
     reasons = [_of_the_host(address, nic, links)]
-    if claim.address not in _spellings(guest.given):
+    if claim.address not in _spellings(guest.assigned):
         reasons += [_of_no_network(address, nic, links), _of_a_neighbour(claim, guest, nic, links)]
         reasons += [_of_another(claim, guest, other, settled=settled) for other in guests if other.uuid != guest.uuid]
     return next(filter(None, reasons), "")
@@ -193,7 +193,7 @@ def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links:
 
 
 def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
-    if claim.address in _spellings(other.given):
+    if claim.address in _spellings(other.assigned):
         return f"it is assigned to {other.name}"
     if not other.running:
         return ""
@@ -243,5 +243,5 @@ def _version(address: str) -> int:
     return 6 if ":" in address else 4
 
 
-def _spellings(given: t.Iterable[str]) -> set[str]:
-    return {str(host_address(text)) for text in given}
+def _spellings(addresses: t.Iterable[str]) -> set[str]:
+    return {str(host_address(text)) for text in addresses}

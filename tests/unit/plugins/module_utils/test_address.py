@@ -130,15 +130,15 @@ def test_both_ends_of_an_ipv6_network_are_hosts() -> None:
 
 
 def test_what_the_operator_gave_needs_no_network() -> None:
-    assert believed(web(("203.0.113.7", "packets"), given=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
-    assert believed(web(("192.0.2.1", "packets"), given=("192.0.2.1",))) == {"web1": []}
+    assert believed(web(("203.0.113.7", "packets"), assigned=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
+    assert believed(web(("192.0.2.1", "packets"), assigned=("192.0.2.1",))) == {"web1": []}
 
 
 @pytest.mark.parametrize(
     ("mine", "other", "settled", "expected"),
     [
-        pytest.param("packets", db(given=(X,)), True, [], id="given to another one"),
-        pytest.param("lease", db(given=(X,), running=False), True, [], id="given to one that is off"),
+        pytest.param("packets", db(assigned=(X,)), True, [], id="assigned to another one"),
+        pytest.param("lease", db(assigned=(X,), running=False), True, [], id="assigned to one that is off"),
         pytest.param("packets", db((X, "packets")), True, [], id="both claim it"),
         pytest.param("dhcp", db((X, "packets")), True, [X], id="a DHCP server speaks for this one"),
         pytest.param("packets", db((X, "dhcp")), True, [], id="a DHCP server speaks for the other one"),
@@ -229,13 +229,13 @@ def test_what_is_recorded(
 
 
 def test_with_a_guest_of_others_nothing_is_recorded_until_it_is_named() -> None:
-    guest = web((X, "packets"), seen=seen(WEB, Y), kept=False)
+    guest = web((X, "packets"), seen=seen(WEB, Y), managed=False)
     assert plans.recorded(guest, guest.claims, (), now_s=200) == guest.seen
     assert [one.address for one in plans.recorded(guest, guest.claims, (), now_s=200, named=True)] == [X]
 
 
-def test_a_given_address_is_not_recorded_twice() -> None:
-    guest = web((X, "packets"), given=(X,))
+def test_an_assigned_address_is_not_recorded_twice() -> None:
+    guest = web((X, "packets"), assigned=(X,))
     assert plans.recorded(guest, guest.claims, (), now_s=200) == ()
     assert plans.addresses(guest, guest.claims) == [X]
 
