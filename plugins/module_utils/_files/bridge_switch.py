@@ -18,7 +18,7 @@ import subprocess
 import time
 import typing as t
 
-__all__ = ["main", "switch", "rollback"]
+__all__ = ["main", "rollback", "switch"]
 
 STATE = "/run/corral-bridge"
 COMMAND_S = 60

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files.progress import
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, query, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
@@ -104,7 +104,7 @@ def _done(
     return plan
 
 
-def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> Origin:
+def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> BaseImage:
     """What the disk is made from. It stays until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), locks)
@@ -148,7 +148,7 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
 
 
-def _copied_bytes(base: Origin) -> int:
+def _copied_bytes(base: BaseImage) -> int:
     return sum(map(free_space.allocated, base.chain))
 
 

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, image_of_content
@@ -62,7 +62,7 @@ class Overlay(_Sized):
     """Make the disk: what is written goes into it, the rest is read from the image."""
 
     template = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
-    base: Origin
+    base: BaseImage
     format: str
 
 
@@ -120,7 +120,7 @@ class RebaseDisk(CloneStep):
 
     template = "rebase disk {0.path} on {0.base.path}"
     doing = "rebasing"
-    base: Origin
+    base: BaseImage
 
 
 class Flatten(CloneStep):
@@ -194,7 +194,7 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, backing_file=below)
 
 
-def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
+def _refuse_taken(wanted: CloneSpec, base: BaseImage) -> None:
     """A disk on somebody's disk breaks when that one is written; a copy of one that is being written is torn."""
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
@@ -229,7 +229,7 @@ def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     return dataclasses.replace(now, steps=(step,), changes=(change,), size_bytes=size)
 
 
-def _same_image(path: str, base: Origin) -> bool:
+def _same_image(path: str, base: BaseImage) -> bool:
     """Whether a disk stands on this image; an older content of it counts."""
     name = os.path.basename(path)
     return path == base.path or base.name in (name, image_of_content(name))
@@ -259,7 +259,7 @@ def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
 
 
 def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
-    base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
+    base, verb = t.cast(BaseImage, wanted.base), f"rebase disk {wanted.name}"
     if found.format != "qcow2":
         raise Refused(
             f"cannot {verb}: it is {found.format}, and only qcow2 can have a backing file; create a new disk "

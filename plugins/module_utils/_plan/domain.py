@@ -185,8 +185,9 @@ def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[Guest
 def awaited(
     wanted: GuestSpec, result: GuestPlan, *, assigned: t.Collection[str], seen: t.Collection[str]
 ) -> steps.WaitForAddress | None:
-    """Whether an address of the guest is waited for, and from where. One that is `assigned` to it is known; so is one at
-    which it was `seen`, unless it starts only now.
+    """Whether an address of the guest is waited for, and from where.
+
+    One that is `assigned` to it is known; so is one at which it was `seen`, unless it starts only now.
     """
     source = wanted.wait_for_ip or "none"
     if source == "unknown":

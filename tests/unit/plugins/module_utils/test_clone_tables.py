@@ -9,7 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan.clone import CloneStep, Copy, Grow, Shrink, plan
 
 GIB = 1024**3
@@ -21,7 +21,7 @@ SAVED, OFF = Use("web1", "u1", "saved"), Use("web1", "u1", "off")
 DEFINED = Use("web1", "u1", "off", forget_xml="<domain/>")
 
 
-def image(**more: t.Any) -> Origin:
+def image(**more: t.Any) -> BaseImage:
     """An image of 2 GiB."""
     known: dict[str, t.Any] = {
         "name": "debian.qcow2",
@@ -30,7 +30,7 @@ def image(**more: t.Any) -> Origin:
         "size_bytes": 2 * GIB,
         "chain": (BASE,),
     }
-    return Origin(**{**known, **more})
+    return BaseImage(**{**known, **more})
 
 
 def wanted(state: str, **more: t.Any) -> CloneSpec:
