@@ -13,7 +13,13 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, free_space, header, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    content,
+    durable,
+    free_space,
+    header,
+    work_directory,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
@@ -63,7 +69,7 @@ def converge(
             timeout_s=params["job_timeout"],
             reserve_bytes=reserve_of(params["reserve"]),
         )
-        left = workplace.wait(wanted)
+        left = work_directory.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
         if not plan.steps and not left:
             return _result(wanted, plan)
@@ -87,17 +93,17 @@ def _result(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, t.Any]:
 
 def _progress(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, str]:
     """Where long work tells how far it is."""
-    return {"progress": workplace.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
+    return {"progress": work_directory.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
 
 
 def _done(
     connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
 ) -> plans.ClonePlan:
     """What was done: another run may have been at it, so wait for that, and look again."""
-    locks.enter_context(workplace.locked(wanted))
-    workplace.tidy(wanted)
+    locks.enter_context(work_directory.locked(wanted))
+    work_directory.tidy(wanted)
     plan = plans.plan(wanted, _found(connection, wanted))
-    tell = progress or locks.enter_context(Progress(workplace.path(wanted, "progress")))
+    tell = progress or locks.enter_context(Progress(work_directory.path(wanted, "progress")))
     gate.run(plan.steps, _Work(connection, wanted, plan.size_bytes or 0, tell).do)
     if plan.steps:
         storage.refresh(connection, pool)

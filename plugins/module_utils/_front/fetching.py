@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
     free_space,
     header,
     signature,
-    workplace,
+    work_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
@@ -92,7 +92,7 @@ class Fetching:
         """Where what is fetched grows: another place for each source, so that nothing goes on with another's bytes."""
         source = self.source
         origin = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
-        return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
+        return work_directory.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
 
     def left(self) -> dict[str, int]:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
@@ -106,7 +106,7 @@ class Fetching:
     def fetch(self, tell: Tell) -> Manifest:
         """Bring it here, and publish it under its content's name."""
         path = self.part
-        workplace.tidy(self.image, but=path)
+        work_directory.tidy(self.image, but=path)
         if self.offered:
             self._receive(self.offered, path, tell)
             self._inspect(path)

@@ -67,7 +67,7 @@ class Users:
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
-    def standing_on(self, name: str) -> str | None:
+    def based_on(self, name: str) -> str | None:
         """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
         return self._bases.get(self._spelled(name))
 

@@ -117,7 +117,7 @@ class _Host:
             return None
         if is_system(self.uri):
             self._gate.hold(self._locks, lambda: local.locked(_STARTING))
-        memory_mib, vcpus = query.promised(self._connection, but=uuid)
+        memory_mib, vcpus = query.committed(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
     @_once

@@ -327,7 +327,7 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
 def with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     """Give new interfaces a stable MAC address; existing ones keep theirs."""
     named = [
-        item if ":" in item.name else dataclasses.replace(item, when_made={"mac": _units.derived_mac(uuid, item.name)})
+        item if ":" in item.name else dataclasses.replace(item, initial={"mac": _units.derived_mac(uuid, item.name)})
         for item in wanted.interfaces or ()
     ]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
