@@ -19,8 +19,8 @@ ROOMS = ("module_utils", "modules", "plugin_utils", "action")
 
 # What several steps have in common; nobody plans one.
 BASES = {
-    "_plan.clone.CloneStep",
-    "_plan.clone._Sized",
+    "_plan.clone_steps.CloneStep",
+    "_plan.clone_steps._Sized",
     "_plan.host_steps.HostStep",
     "_plan.image.ImageStep",
     "_plan.migrate.MigrateStep",

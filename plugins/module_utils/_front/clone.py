@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import chain, host_xml
@@ -192,23 +193,23 @@ class _Work:
     size_bytes: int  # of the disk afterwards
     tell: Tell
 
-    def progress(self, step: plans.CloneStep, whole: int | None = None) -> qemu_img.Progress:
+    def progress(self, step: steps.CloneStep, whole: int | None = None) -> qemu_img.Progress:
         """Passes on the percents of qemu-img as bytes, by default of the disk."""
         total = self.size_bytes if whole is None else whole
         return lambda percent: self.tell(step.doing, int(total * percent / 100), total)
 
-    def do(self, step: plans.CloneStep) -> None:
+    def do(self, step: steps.CloneStep) -> None:
         """Hand a step to its doer."""
         _DOERS[type(step)](self, step)
 
 
-def _overlay(_work: _Work, step: plans.Overlay) -> None:
+def _overlay(_work: _Work, step: steps.Overlay) -> None:
     base = step.base
     with files.new(step.path) as unfinished:
         qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
 
 
-def _copy(work: _Work, step: plans.Copy) -> None:
+def _copy(work: _Work, step: steps.Copy) -> None:
     base, wanted = step.base, work.wanted
     with files.new(step.path) as unfinished:
         if not stages.may_share(base, step.format) or not files.reflink(base.path, unfinished):
@@ -220,32 +221,32 @@ def _copy(work: _Work, step: plans.Copy) -> None:
             work.do(resize)
 
 
-def _rebase(work: _Work, step: plans.RebaseDisk) -> None:
+def _rebase(work: _Work, step: steps.RebaseDisk) -> None:
     base = step.base
     qemu_img.rebase(step.path, base.path, base_format=base.format, progress=work.progress(step))
 
 
-def _pull(work: _Work, step: plans.Pull) -> None:
+def _pull(work: _Work, step: steps.Pull) -> None:
     tell = functools.partial(work.tell, step.doing)
     blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
 
 
-def _remove(_work: _Work, step: plans.Remove) -> None:
+def _remove(_work: _Work, step: steps.Remove) -> None:
     durable.remove(step.path)
     durable.fsync(os.path.dirname(step.path))
 
 
-_DOERS: dict[type[plans.CloneStep], t.Callable[[_Work, t.Any], None]] = {
-    plans.Overlay: _overlay,
-    plans.Copy: _copy,
-    plans.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
-    plans.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
-    plans.GrowLive: lambda work, step: blockjob.grow(
+_DOERS: dict[type[steps.CloneStep], t.Callable[[_Work, t.Any], None]] = {
+    steps.Overlay: _overlay,
+    steps.Copy: _copy,
+    steps.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
+    steps.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
+    steps.GrowLive: lambda work, step: blockjob.grow(
         query.by_uuid(work.connection, step.uuid), step.target, step.size_bytes
     ),
-    plans.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
-    plans.RebaseDisk: _rebase,
-    plans.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
-    plans.Pull: _pull,
-    plans.Remove: _remove,
+    steps.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
+    steps.RebaseDisk: _rebase,
+    steps.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
+    steps.Pull: _pull,
+    steps.Remove: _remove,
 }

@@ -10,7 +10,8 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
-from ansible_collections.corral.virt.plugins.module_utils._plan.clone import CloneStep, Copy, Grow, Shrink, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone import plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone_steps import CloneStep, Copy, Grow, Shrink
 
 GIB = 1024**3
 BASE = "/images/debian.1a2b3c4d5e6f.qcow2"
