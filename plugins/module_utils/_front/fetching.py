@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
-from ansible_collections.corral.virt.plugins.module_utils._files.fetch import Part
+from ansible_collections.corral.virt.plugins.module_utils._files.part import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
@@ -153,7 +153,7 @@ class Fetching:
         """The source's bytes in `path`, verified; returns their digest."""
         wanted = self.image.checksum
         algorithm = wanted.algorithm if wanted else "sha256"
-        with fetch.Part(path, algorithm, self.bounds) as part:
+        with Part(path, algorithm, self.bounds) as part:
             part.expect(part.size)
             begun = part.size > 0
             if not (wanted and part.digest() == wanted.hex):  # else an earlier run had all of it
@@ -206,7 +206,7 @@ class Fetching:
         """
         wanted, pool = t.cast(Checksum, self.image.checksum), self.origin_pool
         with (
-            fetch.Part(path, wanted.algorithm, self.bounds) as part,
+            Part(path, wanted.algorithm, self.bounds) as part,
             self.world.open_libvirt(self.source.location) as origin,
         ):
             if part.size > offered.bytes:
