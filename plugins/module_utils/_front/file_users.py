@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._plan.file_use import DefinedFiles, trust
+from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import (
