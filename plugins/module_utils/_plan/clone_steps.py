@@ -67,9 +67,9 @@ class Copy(Overlay):
 
     def resize(self, path: str) -> Grow | None:
         """What gives a copy of all of the image its size; None: it has it."""
-        if self.size_bytes == self.base.size_bytes:
-            return None
-        return (Shrink if self.size_bytes < self.base.size_bytes else Grow)(path, self.size_bytes, self.format)
+        if self.size_bytes > self.base.size_bytes:
+            return Grow(path, self.size_bytes, self.format)
+        return Shrink(path, self.size_bytes, self.format) if self.size_bytes < self.base.size_bytes else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,10 +98,10 @@ class DefinedFiles(t.NamedTuple):
     """Paths of files in one document, such as the definition of a guest; `user` is whose it is."""
 
     user: str
-    disks: t.Sequence[str] = ()
-    raw_disks: t.Collection[str] = ()
-    below: t.Collection[str] = ()  # backing files of the disks
-    others: t.Sequence[str] = ()  # not of disks
+    disks: t.Sequence[str]
+    raw_disks: t.Collection[str]
+    below: t.Collection[str]  # backing files of the disks
+    others: t.Sequence[str]  # not of disks
 
 
 class HeaderTrust(t.NamedTuple):

@@ -49,7 +49,7 @@ def sorted_out(
     seen: t.Mapping[str, t.Mapping[str, t.Any]],
     users: t.Mapping[str, str],
     *,
-    begun: t.Callable[[str, int], bool] = lambda _path, _size: False,
+    begun: t.Callable[[str, int], bool],
 ) -> tuple[set[str], list[str]]:
     """Paths of recorded files that are there and still those, and why others stay; `seen` are volumes by path."""
     ours, others = set(), []

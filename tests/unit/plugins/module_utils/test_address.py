@@ -335,6 +335,7 @@ AT_X = ("br0", X)
         ([web()], {AT_X: DB}, [AT_X], []),
         ([web(bridge="br1")], {AT_X: WEB}, [AT_X], []),  # another machine with that MAC address
         ([web(), db()], {AT_X: DB}, [AT_X], [("2", DB)]),
+        ([web()], {("br1", X): WEB, AT_X: WEB}, [AT_X], [("1", WEB)]),
         ([web(), dataclasses.replace(web(), uuid="3")], {AT_X: WEB}, [AT_X], [("1", WEB), ("3", WEB)]),
         ([], {AT_X: WEB}, [AT_X], []),
     ],

@@ -14,7 +14,7 @@ def volume(path: str, backing: str | None = None, form: str | None = None) -> di
 
 
 def guest(*disks: str, raw: t.Collection[str] = ()) -> DefinedFiles:
-    return DefinedFiles("guest web1", (*disks, *raw), raw)
+    return DefinedFiles("guest web1", (*disks, *raw), raw, below=(), others=())
 
 
 @pytest.mark.parametrize(

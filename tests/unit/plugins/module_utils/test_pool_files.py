@@ -22,6 +22,7 @@ def pool(name: str, path: str | None, *, active: bool = True) -> PoolDirectory:
         # An active one tells what is there.
         ([pool("old", "/images", active=False), pool("new", "/images")], "new"),
         ([pool("new", "/images"), pool("old", "/images", active=False)], "new"),
+        ([pool("old", "/images", active=False), PoolDirectory("new", "dir", "/images")], "new"),
         ([pool("older", "/images", active=False), pool("old", "/images", active=False)], "older"),
         ([pool("other", "/other"), pool("old", "/images", active=False)], "old"),
     ],
