@@ -16,7 +16,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.module_utils._plan import balance
+from ansible_collections.corral.virt.plugins.module_utils._plan import balance, imbalance
 from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
@@ -30,7 +30,7 @@ OPTIONS: dict[str, t.Any] = {
         "type": "list",
         "elements": "str",
         "choices": ["memory", "vcpus", "cpu_use", "guests"],
-        "default": list(balance.BY),
+        "default": list(imbalance.BY),
     },
 }
 
@@ -78,7 +78,7 @@ def _check_by(by: t.Sequence[str], infos: t.Mapping[str, _reported.Info]) -> Non
 
 def _planned(
     hosts: t.Sequence[placement.Host],
-    residents: t.Sequence[balance.Resident],
+    residents: t.Sequence[imbalance.Resident],
     policy: placement.Policy,
     options: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
@@ -87,8 +87,8 @@ def _planned(
     moves = balance.plan(hosts, residents, policy=policy, by=by, **chosen)
     homes = {move.guest: move.dest for move in moves}
     then = [dataclasses.replace(one, host=homes.get(one.guest.name, one.host)) for one in residents]
-    before = balance.imbalance(hosts, policy, by=by, residents=residents)
-    after = balance.imbalance(balance.moved(hosts, residents, moves), policy, by=by, residents=then)
+    before = imbalance.imbalance(hosts, policy, by=by, residents=residents)
+    after = imbalance.imbalance(balance.moved(hosts, residents, moves), policy, by=by, residents=then)
     broken = [
         printable(f"{' and '.join(names)} are both on {host}, and guests of group {word} stay apart")
         for (host, word), names in balance.broken(residents).items()
@@ -112,11 +112,11 @@ def _described(move: balance.SuggestedMove) -> dict[str, t.Any]:
     }
 
 
-def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counting) -> list[balance.Resident]:
+def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counting) -> list[imbalance.Resident]:
     """Guests that run; those on their way are left alone."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
-        balance.Resident(
+        imbalance.Resident(
             _reported.guest(found, counting, host_name=name), name, found["disk_mib"], found.get("cpu_use") or 0.0
         )
         for name, info in infos.items()

@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils import _hosted_guests as hosted
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
@@ -38,9 +39,9 @@ class ActionModule(ActionBase):
         options = taken(self, OPTIONS, "results")
         action, arguments = _actions.action(options["action"]), options["arguments"]
         try:
-            answers = selection.answers(options["results"])
+            answers = hosted.answers(options["results"])
             hosts = _hosts(arguments, answers, task_vars or {})
-            there = selection.copies(answers)
+            there = hosted.copies(answers)
             hit = selection.found(action, arguments, there, hosts)
             if options["expected"] is not None:
                 selection.check_expected(action, hit, options["expected"])
@@ -56,12 +57,12 @@ class ActionModule(ActionBase):
         }
 
 
-def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> selection.Hosts:
+def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted.Hosts:
     """The hypervisors, by what became of them in this play."""
     group = arguments.get("virt_group", "hyper")
     asked = variables.get("ansible_play_hosts_all") or []
     every = set((variables.get("groups") or {}).get(group) or asked) - set(arguments.get("gone") or ())
-    return selection.Hosts(
+    return hosted.Hosts(
         group=group,
         answered=tuple(sorted(answers)),
         silent=tuple(host for host in asked if host not in answers),
@@ -72,7 +73,7 @@ def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Argu
 
 
 def _domains(
-    action: PlaybookAction, arguments: Arguments, hit: t.Sequence[selection.HostedGuest]
+    action: PlaybookAction, arguments: Arguments, hit: t.Sequence[hosted.HostedGuest]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:

@@ -293,6 +293,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _credential_files,
+    _guest_addresses,
     _hypervisors,
     _inventory,
     _known_hosts,
@@ -517,7 +518,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         name_of = self._named_by if self.get_option("hostnames") else _inventory.own_name
         guests, warnings = _inventory.chosen(answers, name_of)
         through = self.get_option("connection") == "jump"
-        addresses, disputes = _inventory.reached_at(guests, strangers, self.get_option("prefer"), through=through)
+        addresses, disputes = _guest_addresses.reached_at(guests, strangers, self.get_option("prefer"), through=through)
         for warning in (*warnings, *disputes):
             self._warn(warning)
         self._recorded = _inventory.host_keys(answers, name_of)

@@ -593,7 +593,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import API
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -606,7 +606,7 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
-            result = noun.converge(connection, NETWORK, LIBRARY, module.params, gate)
+            result = noun.converge(connection, NETWORK, API, module.params, gate)
     module.exit_json(**result)
 
 

@@ -88,8 +88,8 @@ networks:
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments, describe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORKS, leases, networks
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import found
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORK_TYPE, leases, networks
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_type import found
 from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
 
 OPTIONS = {
@@ -106,7 +106,7 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
             for network in networks(connection, module.params["name"]):
-                name, there = network.name(), found(network, NETWORKS)
+                name, there = network.name(), found(network, NETWORK_TYPE)
                 row = {**describe(NETWORK_SCHEMA, name, there), "leases": leases(network)}
                 if module.params["arguments"]:
                     row["arguments"] = arguments(NETWORK_SCHEMA, name, there)

@@ -80,7 +80,7 @@ notes: {description: Additional notes., returned: success, type: list, elements:
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
-from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -94,7 +94,7 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
-            result = noun.converge(connection, POOL, LIBRARY, module.params, gate)
+            result = noun.converge(connection, POOL, API, module.params, gate)
     module.exit_json(**result)
 
 

@@ -25,28 +25,26 @@ import re
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import read_trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec, Trust
-from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder, due, lacking, trusted
+from ansible_collections.corral.virt.plugins.module_utils._plan.authority import due, lacking, trusted
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import ANEW, Pair, Pairs
 from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke
+from ansible_collections.corral.virt.plugins.plugin_utils._signed import Clock, SignedCertificates
 
 try:
     from cryptography import x509
-    from cryptography.x509.oid import NameOID
 except ImportError:
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["Authorities", "Clock", "MakeAuthority", "ProtectKey", "Revoke", "given", "now"]
-
-Clock = t.Callable[[], datetime.datetime]
+__all__ = ["Authorities", "MakeAuthority", "ProtectKey", "Revoke", "now"]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -100,6 +98,7 @@ class Authorities:
         self._clock = clock
         self._records = Records(self._directory)
         self._cas = Pairs(self._directory, given, passphrase)
+        self._signed = SignedCertificates(self._records, self._cas, clock)
 
     # What is there ---------------------------------------------------------------------------------------------------
 
@@ -112,14 +111,15 @@ class Authorities:
         if not pairs:
             return Trust()
         with self._records.steady():
-            by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._issued()
+            by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._signed.unrevoked()
             chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
             chosen[0].key()  # a CA that cannot sign is told of before it is needed
             text = "".join(pair.certificate for pair in chosen)
             gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
             crl = "".join(self._crl(authority, pair, issued, gate) for pair in chosen)
             moment = self._clock()
-            off = {one.serial: one.subject for one in self._off(authority, pairs, issued) if one.not_after > moment}
+            distrusted = self._signed.distrusted(authority, pairs, issued)
+            off = {one.serial: one.subject for one in distrusted if one.not_after > moment}
             off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
         return read_trust(text, crl, retired=gone, revoked=off)
 
@@ -131,7 +131,7 @@ class Authorities:
             return []
         moment = self._clock()
         holders = sorted(
-            {one.holder for one in self._issued() if one.authority == authority and one.not_after > moment}
+            {one.holder for one in self._signed.unrevoked() if one.authority == authority and one.not_after > moment}
         )
         if holders and not self._cas.generations(authority):
             raise Refused(
@@ -163,13 +163,13 @@ class Authorities:
         """
         found: dict[str, list[str]] = {}
         with self._records.steady():
-            issued = self._issued()
+            issued = self._signed.unrevoked()
         for authority in AUTHORITIES:
             pairs = self._cas.of(authority) if self._given is None else []
             generations = [pair.generation for pair in pairs]
             if len(generations) < 2 or len(self._chosen(authority, pairs, issued, name)) == 1:
                 continue
-            holders = self._holders(authority, issued)
+            holders = self._signed.holders(authority, issued)
             # Those who trust it are not late: they wait for the others, too.
             late = lacking(generations[-1], holders, name="")
             found[authority] = sorted(
@@ -222,8 +222,8 @@ class Authorities:
         """
         authority = wanted.identity.authority
         with self._records.locked():
-            issued = self._issued()
-            self._refuse_taken(wanted, issued)
+            issued = self._signed.unrevoked()
+            self._signed.refuse_taken(wanted, issued)
             pairs = self._cas.of(authority)
             first = self._chosen(authority, pairs, issued, wanted.common_name)[0]
             (pair,) = [pair for pair in pairs if pair.generation.digest == first]
@@ -231,7 +231,7 @@ class Authorities:
             for serial, text in texts:
                 # What was never written down can never be revoked.
                 path = self._directory / f"issued/{serial}.pem"
-                self._records.write(f"issued/{path.name}", self._parsed(path, text).line().encode() + text)
+                self._records.write(f"issued/{path.name}", self._signed.read(path, text).line().encode() + text)
         return "".join(text.decode() for _serial, text in texts)
 
     def learn(self, name: str, certificates: t.Iterable[str]) -> None:
@@ -239,11 +239,11 @@ class Authorities:
         be revoked.
         """
         with self._records.locked():
-            revoked, known = self._records.revoked(), {one.serial for one in self._issued()}
+            revoked, known = self._records.revoked(), {one.serial for one in self._signed.unrevoked()}
             for text in certificates:
                 if parsed(text.encode()) is None:
                     continue
-                certificate = self._parsed(self._directory / "issued/fresh.pem", text.encode())
+                certificate = self._signed.read(self._directory / "issued/fresh.pem", text.encode())
                 if certificate.issuer and certificate.holder == name and certificate.serial not in {*known, *revoked}:
                     self._records.write(f"issued/{certificate.serial}.pem", certificate.line().encode() + text.encode())
 
@@ -259,7 +259,7 @@ class Authorities:
         with self._records.locked():
             before = self._records.host(name)
             ends: dict[str, str] = {}
-            for one in self._issued():
+            for one in self._signed.unrevoked():
                 if one.holder != name or one.authority not in serials:
                     continue
                 used = one.serial in serials[one.authority]
@@ -285,13 +285,13 @@ class Authorities:
         """The valid certificates of these holders."""
         with self._records.steady():
             moment = self._clock()
-            return [Revoke(one) for one in self._issued() if one.holder in names and one.not_after > moment]
+            return [Revoke(one) for one in self._signed.unrevoked() if one.holder in names and one.not_after > moment]
 
     def knows(self, name: str) -> bool:
         """Whether anything that was issued to somebody is known here, valid or not."""
         with self._records.steady():
             subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._records.revoked().values()}
-            return name in subjects or any(one.holder == name for one in self._issued())
+            return name in subjects or any(one.holder == name for one in self._signed.unrevoked())
 
     def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
         """Who was in one of these inventories, and is not any more.
@@ -309,7 +309,7 @@ class Authorities:
 
     def _all_valid(self) -> list[Revoke]:
         with self._records.steady():
-            return self.to_revoke(names={one.holder for one in self._issued()})
+            return self.to_revoke(names={one.holder for one in self._signed.unrevoked()})
 
     def revoke(self, step: Revoke) -> None:
         """Let a certificate be refused by all who read the list after this."""
@@ -325,9 +325,12 @@ class Authorities:
         controller.
         """
         with self._records.locked():
-            pairs, issued = self._cas.of(authority), self._issued()
+            pairs, issued = self._cas.of(authority), self._signed.unrevoked()
             subjects = {one.serial: one.subject for one in issued}
-            here = {*self._records.revoked(), *(one.serial for one in self._off(authority, pairs, issued))}
+            here = {
+                *self._records.revoked(),
+                *(one.serial for one in self._signed.distrusted(authority, pairs, issued)),
+            }
             adopted = False
             for text in each(crl, "X509 CRL"):
                 found = x509.load_pem_x509_crl(text.encode())
@@ -358,57 +361,7 @@ class Authorities:
         generations = [pair.generation for pair in pairs]
         if self._given is not None:
             return tuple(generation.digest for generation in reversed(generations))
-        return trusted(generations, self._holders(authority, issued), name=name, now=self._clock())
-
-    def _holders(self, authority: str, issued: t.Sequence[Issued]) -> list[Holder]:
-        """Who holds valid certificates. Of whom no more is known, trusts who signed these."""
-        moment, uses = self._clock(), t.cast(dict[str, set[str]], {})
-        for one in issued:
-            if one.authority == authority and one.not_after > moment and not one.superseded:
-                uses.setdefault(one.holder, set()).add(one.issuer)
-        return [Holder(name, self._recorded_trust(name, authority) or used, used) for name, used in uses.items()]
-
-    def _recorded_trust(self, name: str, authority: str) -> set[str]:
-        return {*self._records.host(name).get("trusts", {}).get(authority, [])}
-
-    def _issued(self) -> list[Issued]:
-        """Everything that was signed here and not revoked."""
-        return self._records.issued(self._parsed)
-
-    def _parsed(self, path: Path, text: bytes) -> Issued:
-        certificate = parsed(text)
-        if certificate is None:
-            raise Refused(
-                f"cannot read {path}, a certificate that was signed here; restore it, or remove it if its holder is "
-                "gone"
-            )
-        description = files.describe(certificate)
-        holder, unit = (
-            str(certificate.subject.get_attributes_for_oid(oid)[0].value)
-            for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME)
-        )
-        cas = {
-            pair.certificate: pair.generation.digest for authority in AUTHORITIES for pair in self._cas.of(authority)
-        }
-        issuer = next((digest for pem, digest in cas.items() if signed(certificate, pem)), "")
-        return Issued(
-            path,
-            description.serial,
-            holder,
-            unit,
-            issuer,
-            description.subject,
-            description.names,
-            description.not_after,
-        )
-
-    @staticmethod
-    def _off(authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued]) -> list[Issued]:
-        """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as
-        servers too.
-        """
-        own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
-        return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
+        return trusted(generations, self._signed.holders(authority, issued), name=name, now=self._clock())
 
     def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], gate: Gate) -> str:
         """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
@@ -416,7 +369,7 @@ class Authorities:
         entries = {
             serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest
         }
-        off = self._off(authority, [pair], issued)
+        off = self._signed.distrusted(authority, [pair], issued)
         entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
         path = self._directory / f"crl/{digest}.pem"
         if path.exists() and refused(path.read_text()) == sorted(entries, key=lambda serial: int(serial, 16)):
@@ -434,59 +387,7 @@ class Authorities:
         with self._records.locked():
             self._records.write(name, content)
 
-    def _refuse_taken(self, wanted: TlsSpec, issued: t.Sequence[Issued]) -> None:
-        """Raises Refused with every name that another one has."""
-        moment, taken = self._clock(), []
-        for one in issued:
-            both = sorted({*one.names} & {*wanted.names})
-            if one.holder != wanted.common_name and both and one.not_after > moment:
-                taken.append(f"{', '.join(both)} belongs to {one.holder} until {one.not_after:%Y-%m-%d} ({one.path})")
-        if taken:
-            raise Refused(
-                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could "
-                "impersonate each other: correct the names, or revoke the other one's certificates if that host is "
-                "gone (virt_tls with state: revoked)"
-            )
-
 
 def _is_open(path: Path) -> bool:
     """Whether a private key has no passphrase."""
     return b"ENCRYPTED" not in path.read_bytes()
-
-
-def _missing_halves(name: str, certificate: str, key: str, *, needed: bool) -> list[str]:
-    """Options that are missing of an authority that is needed, or that is given in part."""
-    prefix = "qemu_" if name == "qemu" else ""
-    halves = {f"{prefix}ca_certificate": certificate, f"{prefix}ca_key": key}
-    return [option for option, text in halves.items() if not text and (needed or any(halves.values()))]
-
-
-def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
-    """The authorities whose certificates and keys the options hold; None: those of the directory.
-
-    Raises BadInput for half of one.
-    """
-    texts = {
-        "libvirt": (params["ca_certificate"] or "", params["ca_key"] or ""),
-        "qemu": (params["qemu_ca_certificate"] or "", params["qemu_ca_key"] or ""),
-    }
-    if not any(key for _certificate, key in texts.values()):
-        return None
-    needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
-    problems = [
-        f"{option} is missing: the authority of {name} requires both its certificate and its key"
-        for name in texts
-        for option in _missing_halves(name, *texts[name], needed=name in needed)
-    ]
-    problems += [
-        f"{option}: with ca_key, the list of revoked certificates is created here"
-        for option in ("ca_crl", "qemu_ca_crl")
-        if params[option]
-    ]
-    if params["new_authority"]:
-        problems.append(
-            "new_authority: with ca_key, add the new CA to the old one in ca_certificate, and set ca_key to its key"
-        )
-    if problems:
-        raise BadInput(problems)
-    return texts

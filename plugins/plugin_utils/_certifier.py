@@ -24,8 +24,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import decide
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Request, SetMode, SetTrust
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, Clock, given, now
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, now
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees
+from ansible_collections.corral.virt.plugins.plugin_utils._pairs import given
+from ansible_collections.corral.virt.plugins.plugin_utils._signed import Clock
 
 __all__ = ["CONTROLLER_NAME", "Certifier"]
 

@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import p
 from ansible_collections.corral.virt.plugins.plugin_utils._host_keys import is_key
 
 __all__ = [
+    "ADDRESSES",
     "GROUP",
     "PREFIX",
     "STALE_GROUP",
@@ -36,10 +37,10 @@ __all__ = [
     "host_name",
     "in_uri",
     "ip",
+    "is_active",
     "is_destination",
     "lost",
     "own_name",
-    "reached_at",
     "ssh_args",
     "ssh_args_of_key",
     "strangers",
@@ -60,8 +61,7 @@ Namer = t.Callable[[str, Facts], str]  # of a hypervisor and the facts of its gu
 # Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
 _ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
-_ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
-_TOLD = 3  # addresses in one warning
+ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
 _LOST = 10  # hypervisors of one reason in one warning
 _FIRST = ("running", "paused")
 _PORTS = {
@@ -144,6 +144,11 @@ def _rank(facts: Facts) -> int:
     return _FIRST.index(facts["state"]) if facts["state"] in _FIRST else len(_FIRST)
 
 
+def is_active(facts: Facts) -> bool:
+    """Whether it was just seen running or paused."""
+    return _rank(facts) < len(_FIRST)
+
+
 def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
     running = [
         (hypervisor, facts) for hypervisor, facts in found if facts["state"] == "running" and not facts.get("stale")
@@ -214,101 +219,7 @@ def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:
     return problems
 
 
-def reached_at(
-    guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str], *, through: bool = False
-) -> tuple[dict[str, str], list[str]]:
-    """The address of every guest that has one for itself, and why others have none.
-
-    `foreign` addresses belong to hosts that are no guests: address -> host. With connections `through`
-    the hypervisors, each of them may have a guest with the same address.
-    """
-    claims: dict[tuple[str, str], list[str]] = {}
-    for name, (hypervisor, facts) in guests.items():
-        for address in _usable(facts["addresses"]):
-            claims.setdefault((hypervisor if through else "", address), []).append(name)
-    owner: dict[tuple[str, str], str] = {}
-    taken, disputed, older = list[str](), list[str](), list[str]()
-    for (network, address), names in claims.items():
-        running = [name for name in names if _rank(guests[name][1]) < len(_FIRST)]
-        if address in foreign:
-            taken.append(f"{address}, claimed by {_places(guests, names)}, belongs to {foreign[address]}")
-            continue
-        believed = _worthiest(address, {name: guests[name][1] for name in running or names})
-        if len(believed) > 1:
-            disputed.append(f"{address} is claimed by {_places(guests, running or names)}")
-            continue
-        owner[network, address] = believed[0]
-        beaten = [name for name in running if name != believed[0]]
-        if beaten:
-            older.append(f"{address} of {_places(guests, beaten)} now belongs to {believed[0]}")
-    found = {}
-    for name, (hypervisor, facts) in guests.items():
-        network = hypervisor if through else ""
-        own = [address for address in _usable(facts["addresses"]) if owner.get((network, address)) == name]
-        best = _preferred(own, prefer)
-        if best:
-            found[name] = best
-    not_used = "not used as ansible_host; to reach these guests set it in host_vars"
-    warnings = [f"{_some(taken)}; {not_used}"] if taken else []
-    warnings += [f"{_some(disputed)}; {not_used}"] if disputed else []
-    warnings += [f"{_some(older)}; look for these guests again: ansible-playbook corral.virt.query"] if older else []
-    return found, warnings
-
-
-def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
-    """Who is believed to have an address that several claim: the best witness, and of equal ones the last.
-
-    More than one when in doubt.
-    """
-    worth = {name: _witness_worth(address, facts) for name, facts in claimants.items()}
-    best = max(worth.values())
-    return [name for name in worth if worth[name] == best]
-
-
-def _witness_worth(address: str, facts: Facts) -> tuple[int, ...]:
-    """Of the witness for that address, as `_hypervisors.facts` tells it."""
-    return next((tuple(worth) for text, worth in facts.get("worth", {}).items() if str(ip(text)) == address), ())
-
-
-def _places(guests: Guests, names: t.Sequence[str]) -> str:
-    more = f" and {len(names) - _TOLD} more" if names[_TOLD:] else ""
-    return " and ".join(f"{name} on {guests[name][0]}" for name in names[:_TOLD]) + more
-
-
-def _some(addresses: t.Sequence[str]) -> str:
-    return "; ".join(addresses[:_TOLD]) + (
-        f"; and {len(addresses) - _TOLD} more such addresses" if addresses[_TOLD:] else ""
-    )
-
-
-def _usable(known: t.Iterable[str]) -> list[str]:
-    """Addresses that can be a guest's own."""
-    return list(dict.fromkeys(filter(None, map(_guest_address, known))))
-
-
-@functools.lru_cache(maxsize=_ADDRESSES)
-def _guest_address(text: str) -> str | None:
-    """The one spelling of an address that can be a guest's own."""
-    address = ip(text)
-    return None if address is None or _is_special(address) else str(address)
-
-
-def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    kinds = ("is_loopback", "is_multicast", "is_unspecified", "is_link_local", "is_reserved")
-    return any(getattr(address, kind) for kind in kinds)
-
-
-def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
-    """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
-    valid = [address for address in map(ip, usable) if address]
-    for kind in prefer:
-        for item in valid:
-            if kind == f"ipv{item.version}" or ("/" in kind and item in ipaddress.ip_network(kind, strict=False)):
-                return str(item)
-    return str(valid[0]) if valid else None
-
-
-@functools.lru_cache(maxsize=_ADDRESSES)
+@functools.lru_cache(maxsize=ADDRESSES)
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
     try:

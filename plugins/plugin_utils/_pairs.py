@@ -9,14 +9,14 @@ import stat
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, fingerprint
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Generation
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 
-__all__ = ["ANEW", "Pair", "Pairs"]
+__all__ = ["ANEW", "Pair", "Pairs", "given"]
 
 ANEW = "move the directory away to start over (replace_authority: true then issues new certificates to every host)"
 
@@ -110,3 +110,41 @@ class Pairs:
     def open(self, pair: Pair) -> _ca.CertificateAuthority:
         """One that can sign; raises Refused where its key cannot be used."""
         return _ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)
+
+
+def _missing_halves(name: str, certificate: str, key: str, *, needed: bool) -> list[str]:
+    """Options that are missing of an authority that is needed, or that is given in part."""
+    prefix = "qemu_" if name == "qemu" else ""
+    halves = {f"{prefix}ca_certificate": certificate, f"{prefix}ca_key": key}
+    return [option for option, text in halves.items() if not text and (needed or any(halves.values()))]
+
+
+def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
+    """The authorities whose certificates and keys the options hold; None: those of the directory.
+
+    Raises BadInput for half of one.
+    """
+    texts = {
+        "libvirt": (params["ca_certificate"] or "", params["ca_key"] or ""),
+        "qemu": (params["qemu_ca_certificate"] or "", params["qemu_ca_key"] or ""),
+    }
+    if not any(key for _certificate, key in texts.values()):
+        return None
+    needed = {*params["identities"], *(["libvirt"] if params["controller"] else [])}
+    problems = [
+        f"{option} is missing: the authority of {name} requires both its certificate and its key"
+        for name in texts
+        for option in _missing_halves(name, *texts[name], needed=name in needed)
+    ]
+    problems += [
+        f"{option}: with ca_key, the list of revoked certificates is created here"
+        for option in ("ca_crl", "qemu_ca_crl")
+        if params[option]
+    ]
+    if params["new_authority"]:
+        problems.append(
+            "new_authority: with ca_key, add the new CA to the old one in ca_certificate, and set ca_key to its key"
+        )
+    if problems:
+        raise BadInput(problems)
+    return texts

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, noun, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.plugin_utils import _salt_guest, _salt_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils import _salt_guest, _salt_hosts, _salt_states
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltNote, SaltPart, merged
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_top import EVERYWHERE, Hosts
@@ -25,33 +25,6 @@ __all__ = ["REPORT", "Converted", "SaltSource", "convert"]
 REPORT = "from_salt.txt"  # no inventory plugin reads a file with this ending
 
 _DEFAULT_POOL = {"name": POOL, "path": "/var/lib/libvirt/images"}
-_ORDER = "the roles and playbooks run in their own order"
-_CONDITION = "states have no conditions here; use `when` in a playbook"
-_REQUISITES = frozenset(
-    f"{word}{end}"
-    for word in ("require", "watch", "prereq", "use", "onchanges", "onfail", "listen")
-    for end in ("", "_in", "_any", "_all")
-) | {"failhard", "fire_event", "parallel", "reload_modules", "retry", "timeout"}
-_CONDITIONS = ("onlyif", "unless", "check_cmd")
-_HINTS = {
-    "pkg": "the role hypervisor installs libvirt and QEMU; add others to hypervisor_extra_packages",
-    "service": "the role hypervisor enables libvirt's daemons",
-    "file": "the role hypervisor writes hypervisor_libvirtd_conf and hypervisor_qemu_conf; use ansible.builtin.copy",
-    "mount": "use ansible.posix.mount, and name the directory in storage_pools",
-    "sysctl": "use ansible.posix.sysctl; the role bridge sets those of bridges",
-    "iptables": "the role firewall opens the ports of libvirt and of migration",
-    "firewalld": "the role firewall opens the ports of libvirt and of migration",
-}
-_COMMANDS = {
-    "stopped": "ansible-playbook corral.virt.shutdown -e guest={name}",
-    "powered_off": "ansible-playbook corral.virt.force_off -e guest={name}",
-    "rebooted": "ansible-playbook corral.virt.reboot -e guest={name}",
-    "snapshot": "virsh snapshot-create-as {name}",
-    "saved": "virsh snapshot-create-as {name}",
-    "reverted": "virsh snapshot-revert {name} SNAPSHOT",
-    "unpowered": "ansible-playbook corral.virt.shutdown -e guest={name}",
-    "volume_defined": "virsh vol-create-as; a guest's disk is created with the guest",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,59 +196,14 @@ def _states(source: SaltSource, found: _Variables) -> None:
             if identity in ("extend", "exclude"):
                 found.notes.append(SaltNote(source.file, identity, "it changes other files; render the states"))
             continue
-        for module, function, arguments in _calls(body):
+        for module, function, arguments in _salt_states.calls(body):
             if module is None:
                 found.notes.append(SaltNote(source.file, identity, "it is not a state, and is left out"))
                 continue
-            for name, values in _instances(identity, arguments):
+            for name, values in _salt_states.instances(identity, arguments):
                 part = SaltPart(found.notes, source.file, f"{identity}:{module}.{function}", values)
-                _requisites(part)
+                _salt_states.requisites(part)
                 _state(part, module, function, name, source.hosts, found)
-
-
-def _calls(body: t.Any) -> t.Iterator[tuple[str | None, str, list[t.Any]]]:
-    """Module, function and arguments of a state: `virt.running: [...]`, `virt: [running, ...]`, or `virt.keys`."""
-    if isinstance(body, str):
-        body = {body: []}
-    if not isinstance(body, dict):
-        yield None, "", []
-        return
-    for key, arguments in body.items():
-        if key.startswith("__"):
-            continue
-        entries = [arguments] if isinstance(arguments, dict) else arguments
-        listed = entries if isinstance(entries, list) else []
-        module, dot, function = key.partition(".")
-        if not dot:
-            function = next((one for one in listed if isinstance(one, str)), "")
-        yield (module, function, listed) if function else (None, "", [])
-
-
-def _instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
-    """A state for each of `names`."""
-    shared: dict[str, t.Any] = {}
-    for one in arguments:
-        if isinstance(one, dict):
-            shared.update(one)
-    names = shared.pop("names", None)
-    name = shared.pop("name", None)
-    if not isinstance(names, list):
-        yield str(name if name is not None else identity), shared
-        return
-    for one in names:
-        key, own = one, None
-        if isinstance(one, dict) and one:
-            key = [*one][0]  # noqa: RUF015 - pylint takes no next() in a generator
-            own = merged(one[key]) if len(one) == 1 else None
-        yield str(key), {**shared, **(own if isinstance(own, dict) else {})}
-
-
-def _requisites(part: SaltPart) -> None:
-    part.raw("order")
-    for key in part.untaken():
-        if key in _REQUISITES:
-            part.skip(_ORDER, key)
-    part.skip(_CONDITION, *_CONDITIONS)
 
 
 def _state(part: SaltPart, module: str, function: str, name: str, hosts: Hosts, found: _Variables) -> None:
@@ -302,13 +230,7 @@ def _state(part: SaltPart, module: str, function: str, name: str, hosts: Hosts, 
     elif what == "module.run":
         _module_run(part, name, hosts, found)
     else:
-        _elsewhere(part, module, function, name)
-
-
-def _elsewhere(part: SaltPart, module: str, function: str, name: str) -> None:
-    """A state of which no variable tells."""
-    command = _COMMANDS.get(function) if module == "virt" else None
-    part.note("", command.format(name=name) if command else _HINTS.get(module, "it does not belong to Salt Virt"))
+        _salt_states.elsewhere(part, module, function, name)
 
 
 def _module_run(part: SaltPart, name: str, hosts: Hosts, found: _Variables) -> None:

@@ -30,7 +30,7 @@ OLD: dict[str, t.Any] = {
 }
 STARTS = {"name": "new", "state": "running", "autostart": True}
 NIC = {"name": "eth1", "network": "lan"}
-QUESTIONS = ("find", "managed_state", "capabilities", "promised", "links", "filters")
+QUESTIONS = ("find", "managed_state", "capabilities", "committed", "links", "filters")
 
 Asked = t.Counter[tuple[t.Any, ...]]
 
@@ -69,7 +69,7 @@ def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) 
         (
             {**OLD, **STARTS},
             False,
-            {"find", "capabilities", "links", "promised", "inactive_networks", "networks_without_autostart"},
+            {"find", "capabilities", "links", "committed", "inactive_networks", "networks_without_autostart"},
         ),
         (OLD, False, {"find"}),
         ({**OLD, "autostart": True}, False, {"find", "inactive_networks", "networks_without_autostart"}),

@@ -171,7 +171,7 @@ def test_a_guest_that_stays_starts_by_itself_as_before(
     source.add("web1", UUID, state, **memory, **({"moving_autostart": "yes"} if autostart else {}))
     domain = source.lookupByUUIDString(UUID)
     domain.setAutostart(autostart)
-    reconcile.hold_back(source, UUID)
+    reconcile.disable_autostart(source, UUID)
     assert not domain.autostart() and synced == ["/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart"]
     assert reconcile.clean_up(ends(source, dest), UUID) == []
     assert bool(domain.autostart()) is autostart
@@ -247,6 +247,6 @@ def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monk
         raise Failed("the host is gone")
 
     monkeypatch.setattr(migration_files, "clear", fail)
-    assert reconcile.cleaned_up(ends(*hosts), UUID) == [
+    assert reconcile.try_clean_up(ends(*hosts), UUID) == [
         "what it left was not cleaned up: the host is gone; run again",
     ]

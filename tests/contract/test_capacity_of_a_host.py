@@ -136,5 +136,5 @@ def test_what_counts_as_promised(connection: t.Any) -> None:
     made(connection, "off", memory=200, state="present")
     made(connection, "soon", memory=100, state="present", autostart=True)
     [one] = [found for found in connection.listAllDomains() if found.name() == "one"]
-    assert query.promised(connection, but="") == (400, 2)
-    assert query.promised(connection, but=one.UUIDString()) == (100, 1)
+    assert query.committed(connection, but="") == (400, 2)
+    assert query.committed(connection, but=one.UUIDString()) == (100, 1)

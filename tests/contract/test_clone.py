@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
-from ansible_collections.corral.virt.plugins.module_utils._files import workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
 from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec
@@ -533,7 +533,7 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
             answers.append(Place(connection, place.pool).converge(check_mode=True, image="tiny.qcow2"))
 
     asking = threading.Thread(target=ask)
-    with workplace.locked(disk):
+    with work_directory.locked(disk):
         asking.start()
         asking.join(0.5)
         assert asking.is_alive() and not answers

@@ -296,7 +296,7 @@ def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
     connection.defineXML(GUEST.format(form=form, path=pool / "web1.img"))
     users = file_users.users(connection)
     assert ("base.qcow2" in users.inside(str(pool))) is believed
-    assert (users.standing_on(f"{pool}/base.qcow2") is not None) is believed
+    assert (users.based_on(f"{pool}/base.qcow2") is not None) is believed
     other = GUEST.format(form="qcow2", path=pool / "web1.img").replace("web1<", "web2<")
     connection.defineXML(other)
     assert "base.qcow2" in file_users.users(connection).inside(str(pool)), "somebody reads it as an image"

@@ -141,13 +141,13 @@ def test_what_nobody_can_look_for_stays_recorded(
             pool.destroy()
         else:
             patch.setattr(storage, "_refresh", raising(BUSY))
-        (told,) = reconcile.cleaned_up(ends, UUID)
+        (told,) = reconcile.try_clean_up(ends, UUID)
     assert f"for files that the migration created there: {PATH}: {reason}" in told and told.endswith("; run again")
     recorded = record.read(ends.source.lookupByUUIDString(UUID).XMLDesc())
     assert (recorded["moving"], made(ends)) == ("hyper2", entered)
     if kind == "inactive":
         return  # the test driver forgets the volumes of a pool that stops
-    assert reconcile.cleaned_up(ends, UUID) == [] and made(ends) == ()
+    assert reconcile.try_clean_up(ends, UUID) == [] and made(ends) == ()
     assert storage.volume_at(ends.dest, PATH) is None
 
 
@@ -195,7 +195,7 @@ def test_files_go_with_their_directory_and_not_with_the_right_to_look(
         raise error
 
     monkeypatch.setattr(ends.dest, "storagePoolCreateXML", create, raising=False)
-    told = reconcile.cleaned_up(ends, UUID)
+    told = reconcile.try_clean_up(ends, UUID)
     assert flags == [0], "to look makes no directory"
     assert (told == [] and made(ends) == ()) if gone else (str(tmp_path) in told[0] and made(ends) == (entry,))
 

@@ -15,9 +15,9 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import library, query, stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import object_api, object_type, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import API
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._plan import network
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
@@ -49,7 +49,7 @@ def run(host: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, 
     result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages, result.error_messages
     gate = Gate(check_mode=check_mode)
-    return noun.converge(host, NETWORK, LIBRARY, result.validated_parameters, gate)
+    return noun.converge(host, NETWORK, API, result.validated_parameters, gate)
 
 
 def values(host: t.Any, path: str, name: str = "default") -> list[str]:
@@ -207,7 +207,7 @@ def test_a_guest_on_another_bridge_is_not_on_the_network(alone: t.Any) -> None:
 def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:
     run(host, **{**EVERYTHING, "state": "active"})
     for name in ("default", "lab"):
-        found = stored.find(host, LIBRARY.stored, name)
+        found = object_type.find(host, API.of, name)
         assert found is not None
         output = arguments(NETWORK.schema, name, found)
         assert output["ips"] and output["bridge"]
@@ -230,7 +230,7 @@ def test_modules() -> None:
     ids=lambda step: type(step).__name__,
 )
 def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: NounStep) -> None:
-    do = library.doer(host, LIBRARY, stored.find(host, LIBRARY.stored, "default"))
+    do = object_api.doer(host, API, object_type.find(host, API.of, "default"))
     host.networkLookupByName("default").destroy()
     host.networkLookupByName("default").undefine()
     host.networkDefineXML("<network><name>default</name><ip address='192.0.2.1' prefix='24'/></network>").create()
@@ -241,7 +241,7 @@ def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, 
 
 
 def test_steps_act_on_what_they_defined(host: t.Any) -> None:
-    do = library.doer(host, LIBRARY, None)
+    do = object_api.doer(host, API, None)
     do(Define("network", "new", "<network><name>new</name></network>"))
     uuid = host.networkLookupByName("new").UUIDString()
     host.networkLookupByName("new").undefine()
@@ -260,4 +260,4 @@ def test_ports_of_bridges_are_those_of_the_same_machine(
     monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, set()))
     monkeypatch.setattr(query, "ports", lambda _bridges: ports)
     there = types.SimpleNamespace(getURI=lambda: uri, listAllNetworks=list, getLibVersion=lambda: 9000000)
-    assert LIBRARY.host(there, "lan").ports == (ports if asked else {})
+    assert API.host(there, "lan").ports == (ports if asked else {})

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.corral.virt.plugins.action.virt_image import ActionModule
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import content, local, private, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import content, local, private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
 from ansible_collections.corral.virt.tests.contract import two_hosts
@@ -78,10 +78,10 @@ def test_a_pipe_or_link_in_a_pool_neither_stops_a_run_nor_empties_a_file(
     work.mkdir(mode=0o700)
     (work / "victim").write_text("root's")
     bait(work / "lock")
-    with pytest.raises(Refused, match="not a regular file"), workplace.locked(image):
+    with pytest.raises(Refused, match="not a regular file"), work_directory.locked(image):
         pass
     with pytest.raises(Refused, match="not a regular file"):
-        workplace.wait(image)
+        work_directory.wait(image)
     assert (work / "victim").read_text() == "root's"
 
 
@@ -127,7 +127,10 @@ def test_a_folder_that_others_prepared_is_refused(
     prepared(tmp_path / ".corral") if prepared is not elsewhere else (tmp_path / ".corral").symlink_to(
         tmp_path / "elsewhere"
     )
-    with pytest.raises(Refused, match=r"cannot keep work files in .*\.corral: .*remove it"), workplace.locked(image):
+    with (
+        pytest.raises(Refused, match=r"cannot keep work files in .*\.corral: .*remove it"),
+        work_directory.locked(image),
+    ):
         pass
 
 
@@ -140,7 +143,7 @@ def test_the_folder_is_private_from_the_beginning(place: Path) -> None:
 def test_a_pool_that_is_gone_does_not_make_a_run_wait_for_ever(tmp_path: Path) -> None:
     with (
         pytest.raises(Failed, match="cannot write to the pool's directory"),
-        workplace.locked(Image("a.raw", str(tmp_path / "x"), "raw", None, None)),
+        work_directory.locked(Image("a.raw", str(tmp_path / "x"), "raw", None, None)),
     ):
         pass
 
@@ -217,10 +220,10 @@ def test_nothing_is_uploaded_into_a_folder_that_others_prepared(
     prepared(tmp_path / ".corral")
     before = sorted(tmp_path.rglob("*"))
     if prepared is nothing_prepared:
-        workplace.check(image)
+        work_directory.check(image)
     else:
         with pytest.raises(Refused, match=r"cannot keep work files in .*\.corral: .*remove it"):
-            workplace.check(image)
+            work_directory.check(image)
     assert sorted(tmp_path.rglob("*")) == before
 
 

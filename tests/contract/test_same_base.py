@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
-from ansible_collections.corral.virt.plugins.module_utils._files import workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
 from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
@@ -29,8 +29,8 @@ BESIDE = f".{CONTENT}.json"
 def pool(tmp_path: Path) -> Path:
     """A pool with a content that virt_image brought there."""
     image = Image("debian-12.qcow2", str(tmp_path), "qcow2")
-    with workplace.locked(image):
-        new = Path(workplace.path(image, "new"))
+    with work_directory.locked(image):
+        new = Path(work_directory.path(image, "new"))
         new.write_bytes(DATA)
         result = Manifest(
             CONTENT,

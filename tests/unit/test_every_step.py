@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.tests.tools import payload
@@ -19,8 +19,8 @@ ROOMS = ("module_utils", "modules", "plugin_utils", "action")
 
 # What several steps have in common; nobody plans one.
 BASES = {
-    "_plan.clone.CloneStep",
-    "_plan.clone._Sized",
+    "_plan.clone_steps.CloneStep",
+    "_plan.clone_steps._Sized",
     "_plan.host_steps.HostStep",
     "_plan.image.ImageStep",
     "_plan.migrate.MigrateStep",
@@ -77,7 +77,7 @@ def _tables(module: t.Any) -> t.Iterator[t.Mapping[t.Any, object]]:
     for value in vars(module).values():
         if _is_table(value):
             yield value
-        if isinstance(value, Library) and value.own:
+        if isinstance(value, ObjectApi) and value.own:
             yield value.own
 
 

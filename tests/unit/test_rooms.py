@@ -219,9 +219,9 @@ REMEDY_PASSED_ON = {
     "module_utils/_files/command.py:run": "what the program itself says",
     "module_utils/_files/local.py:locked": "the text is the caller's, a plan",
     "module_utils/_files/systemd.py:_start": "the error of `systemctl`, with the end of the unit's log",
-    "module_utils/_libvirt/power.py:_obeys": "`Shutdown.too_late` says it",
-    "module_utils/_libvirt/power.py:_resume": "`Resume.stuck` says it",
-    "module_utils/_libvirt/power.py:_shutdown": "`Shutdown.stuck` says it",
+    "module_utils/_libvirt/power.py:_obeys": "`Shutdown.timeout_message` says it",
+    "module_utils/_libvirt/power.py:_resume": "`Resume.io_error_message` says it",
+    "module_utils/_libvirt/power.py:_shutdown": "`Shutdown.io_error_message` says it",
     "module_utils/_libvirt/storage.py:create": "it passes an error on as one of another kind",
 }
 

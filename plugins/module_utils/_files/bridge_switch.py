@@ -18,7 +18,7 @@ import subprocess
 import time
 import typing as t
 
-__all__ = ["main", "switch", "take_back"]
+__all__ = ["main", "rollback", "switch"]
 
 STATE = "/run/corral-bridge"
 COMMAND_S = 60
@@ -44,7 +44,7 @@ def main() -> None:
     try:
         switch(change, log, replaced)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
-        take_back(change, log, replaced)
+        rollback(change, log, replaced)
         result = {"ok": False, "why": str(problem) or repr(problem)}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
@@ -75,7 +75,7 @@ def switch(change: Change, log: Log, replaced: Texts) -> None:
     wait_for(taken_over, deadline, f"{bridge} lost its addresses again")
 
 
-def take_back(change: Change, log: Log, replaced: Texts) -> None:
+def rollback(change: Change, log: Log, replaced: Texts) -> None:
     """Leave the host as it was before; goes on whatever fails."""
     for path, text in replaced.items():
         with contextlib.suppress(OSError):

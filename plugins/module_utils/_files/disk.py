@@ -20,7 +20,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 
-__all__ = ["appear", "hidden", "is_opened", "keep_unwritten", "kind", "locked", "new", "reflink"]
+__all__ = ["hidden", "is_opened", "keep_unwritten", "kind", "locked", "new", "publish", "reflink"]
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -118,7 +118,7 @@ def new(path: str) -> t.Iterator[str]:
         yield unfinished
         os.chmod(unfinished, 0o600)
         fsync(unfinished)
-        appear(unfinished, path)
+        publish(unfinished, path)
         fsync(os.path.dirname(path))
     except FileExistsError as error:
         raise Failed(
@@ -133,7 +133,7 @@ def new(path: str) -> t.Iterator[str]:
         remove(unfinished)
 
 
-def appear(unfinished: str, path: str) -> None:
+def publish(unfinished: str, path: str) -> None:
     """Give a file a name that nothing has, in one step; raises FileExistsError."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
     arguments = (_HERE, os.fsencode(unfinished), _HERE, os.fsencode(path), _RENAME_NOREPLACE)
@@ -142,10 +142,10 @@ def appear(unfinished: str, path: str) -> None:
     code = ctypes.get_errno() if rename is not None else errno.ENOSYS
     if code not in _NO_RENAME:
         raise OSError(code, os.strerror(code), path)
-    _appear_by_link(unfinished, path)
+    _publish_by_link(unfinished, path)
 
 
-def _appear_by_link(unfinished: str, path: str) -> None:
+def _publish_by_link(unfinished: str, path: str) -> None:
     """The same for NFS, which cannot rename so.
 
     A power cut in between leaves both names; who removes the disk removes the hidden one with it. Where there are no

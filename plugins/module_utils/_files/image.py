@@ -21,7 +21,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import private, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
@@ -105,7 +105,7 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
     os.chmod(path, 0o444)
     fsync(path)
     beside = os.path.join(image.directory, manifest_name(manifest.content))
-    aside = workplace.path(image, "manifest")
+    aside = work_directory.path(image, "manifest")
     with open(aside, "w") as out:
         json.dump(dataclasses.asdict(manifest), out, sort_keys=True)
         out.flush()
@@ -170,7 +170,7 @@ def vouch(directory: str, manifest: Manifest) -> None:
 def point(image: Image, content: str) -> None:
     """Switch the stable name to a content file; the manifest's goes first, so that a name that stands is whole."""
     for name, target in ((manifest_name(image.name), manifest_name(content)), (image.name, content)):
-        temporary = workplace.path(image, "link")
+        temporary = work_directory.path(image, "link")
         remove(temporary)
         os.symlink(target, temporary)
         os.rename(temporary, os.path.join(image.directory, name))

@@ -157,16 +157,16 @@ def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str, repl
             ) from None
     if done.returncode:
         raise Failed(f"cannot customize disk {to}: {' '.join(done.stderr.split())[-500:]}; see libguestfs-test-tool")
-    _appear(path, to, replace=replace)
+    _publish(path, to, replace=replace)
 
 
-def _appear(path: str, to: str, *, replace: bool) -> None:
+def _publish(path: str, to: str, *, replace: bool) -> None:
     try:
         if replace:
             durable.replace(path, to)
         else:
             durable.fsync(path)
-            disk.appear(path, to)
+            disk.publish(path, to)
             durable.fsync(os.path.dirname(to))
     except FileExistsError as error:
         raise NotMade(

@@ -13,9 +13,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.command import answer, run
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import Due, Unit
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import DueRestart, Unit
 
-__all__ = ["changed", "enable", "start_again", "units"]
+__all__ = ["changed", "enable", "restart", "units"]
 
 _STOP_ATTEMPTS = 5
 _LOG_LINES = 8
@@ -45,7 +45,7 @@ def enable(names: t.Sequence[str]) -> None:
     run("systemctl", "enable", "--", *names)
 
 
-def start_again(each: Due) -> None:
+def restart(each: DueRestart) -> None:
     """One daemon, and the sockets that it lacks."""
     for path in each.files:
         if (changed(path) or 0) > time.time():  # the clock was set back: it would be due until then

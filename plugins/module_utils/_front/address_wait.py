@@ -28,7 +28,7 @@ def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[d
         outcomes = addresses.find(connection, searches, named=True) if searches else {}
     except VirtError as error:  # the connection was lost, say; what was done before is told with each guest
         return [
-            _failed(one, _awaited(one)[1].too_late(steps.Seen(unseen=str(error)))) if "awaits" in one else one
+            _failed(one, _awaited(one)[1].timeout_message(steps.Seen(unseen=str(error)))) if "awaits" in one else one
             for one in results
         ]
     addresses.do(connection, addresses.changes(outcomes))
@@ -51,7 +51,7 @@ def _result(connection: t.Any, one: dict[str, t.Any], outcomes: t.Mapping[str, A
             "notes": [*one["notes"], *notes(outcomes, outcome.name)],
         }
     seen = wait.observe(connection, step.guest, uuid)
-    return _failed(one, step.too_late(seen, tried=outcome.tried, refused=outcome.refused))
+    return _failed(one, step.timeout_message(seen, tried=outcome.tried, refused=outcome.refused))
 
 
 def _without_wait(one: dict[str, t.Any]) -> dict[str, t.Any]:

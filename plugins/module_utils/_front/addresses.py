@@ -100,7 +100,7 @@ def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[steps.RecordAddres
 
 
 def do(connection: t.Any, todo: t.Mapping[steps.RecordAddresses, str]) -> None:
-    """Record with each guest, given by its UUID, the addresses it was seen at; a guest that is gone has none."""
+    """Record with each guest, named by its UUID, the addresses it was seen at; a guest that is gone has none."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
             metadata.set_addresses(query.by_uuid(connection, uuid), step.xml)
@@ -199,7 +199,7 @@ class _Search:
                     summary.nics(root),
                     tuple(kept["addresses"]),
                     seen,
-                    kept=summary.is_kept(root),
+                    managed=summary.is_managed(root),
                 )
                 (self.connected.add if summary.has_agent(root) else self.connected.discard)(uuid)
         if self.listener:
@@ -218,13 +218,9 @@ class _Search:
                         self._claim(uuid, ip_addresses.claims(item, source))
             if search.asks("agent") and uuid in self.connected:
                 self.agents.ask(uuid)
-        for (device, address), mac in self.links.neighbours.items():
-            if (device, address) not in self.links.live:
-                continue
-            for uuid, guest in self.guests.items():
-                is_its_own = any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics)
-                if is_its_own and self._counts(uuid, "arp"):
-                    self._claim(uuid, [AddressClaim(mac, address, "arp")])
+        for uuid, claim in plans.neighbours(self.guests.values(), self.links):
+            if self._counts(uuid, "arp"):
+                self._claim(uuid, [claim])
         for uuid, claims in self.agents.answers().items():
             self._claim(uuid, claims)
 
@@ -239,8 +235,7 @@ class _Search:
     def _claim(self, uuid: str, claims: t.Iterable[AddressClaim]) -> None:
         known = self.claims.setdefault(uuid, {})
         for claim in claims:
-            before = known.get((claim.mac, claim.address))
-            if before is None or before.rank < claim.rank:
+            if claim.outranks(known.get((claim.mac, claim.address))):
                 known[claim.mac, claim.address] = claim
 
     def _heard(self) -> list[AddressedGuest]:

@@ -13,17 +13,24 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._files import content, durable, free_space, header, workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import (
+    content,
+    durable,
+    free_space,
+    header,
+    work_directory,
+)
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, query, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
+from ansible_collections.corral.virt.plugins.module_utils._plan import clone_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import chain, host_xml
@@ -63,7 +70,7 @@ def converge(
             timeout_s=params["job_timeout"],
             reserve_bytes=reserve_of(params["reserve"]),
         )
-        left = workplace.wait(wanted)
+        left = work_directory.wait(wanted)
         plan = plans.plan(wanted, _found(connection, wanted))
         if not plan.steps and not left:
             return _result(wanted, plan)
@@ -87,24 +94,24 @@ def _result(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, t.Any]:
 
 def _progress(wanted: CloneSpec, plan: plans.ClonePlan) -> dict[str, str]:
     """Where long work tells how far it is."""
-    return {"progress": workplace.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
+    return {"progress": work_directory.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
 
 
 def _done(
     connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
 ) -> plans.ClonePlan:
     """What was done: another run may have been at it, so wait for that, and look again."""
-    locks.enter_context(workplace.locked(wanted))
-    workplace.tidy(wanted)
+    locks.enter_context(work_directory.locked(wanted))
+    work_directory.tidy(wanted)
     plan = plans.plan(wanted, _found(connection, wanted))
-    tell = progress or locks.enter_context(Progress(workplace.path(wanted, "progress")))
+    tell = progress or locks.enter_context(Progress(work_directory.path(wanted, "progress")))
     gate.run(plan.steps, _Work(connection, wanted, plan.size_bytes or 0, tell).do)
     if plan.steps:
         storage.refresh(connection, pool)
     return plan
 
 
-def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> Origin:
+def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> BaseImage:
     """What the disk is made from. It stays until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = content.hold(os.path.join(pool_directory.directory(connection, pool, "disks"), name), locks)
@@ -148,7 +155,7 @@ def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
 
 
-def _copied_bytes(base: Origin) -> int:
+def _copied_bytes(base: BaseImage) -> int:
     return sum(map(free_space.allocated, base.chain))
 
 
@@ -186,23 +193,23 @@ class _Work:
     size_bytes: int  # of the disk afterwards
     tell: Tell
 
-    def progress(self, step: plans.CloneStep, whole: int | None = None) -> qemu_img.Progress:
+    def progress(self, step: steps.CloneStep, whole: int | None = None) -> qemu_img.Progress:
         """Passes on the percents of qemu-img as bytes, by default of the disk."""
         total = self.size_bytes if whole is None else whole
         return lambda percent: self.tell(step.doing, int(total * percent / 100), total)
 
-    def do(self, step: plans.CloneStep) -> None:
+    def do(self, step: steps.CloneStep) -> None:
         """Hand a step to its doer."""
         _DOERS[type(step)](self, step)
 
 
-def _overlay(_work: _Work, step: plans.Overlay) -> None:
+def _overlay(_work: _Work, step: steps.Overlay) -> None:
     base = step.base
     with files.new(step.path) as unfinished:
         qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
 
 
-def _copy(work: _Work, step: plans.Copy) -> None:
+def _copy(work: _Work, step: steps.Copy) -> None:
     base, wanted = step.base, work.wanted
     with files.new(step.path) as unfinished:
         if not stages.may_share(base, step.format) or not files.reflink(base.path, unfinished):
@@ -210,36 +217,36 @@ def _copy(work: _Work, step: plans.Copy) -> None:
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             tell = work.progress(step, base.size_bytes)
             qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=tell)
-        if step.size_bytes != base.size_bytes:
-            qemu_img.resize(unfinished, step.format, step.size_bytes, shrink=step.size_bytes < base.size_bytes)
+        if resize := step.resize(unfinished):
+            work.do(resize)
 
 
-def _rebase(work: _Work, step: plans.RebaseDisk) -> None:
+def _rebase(work: _Work, step: steps.RebaseDisk) -> None:
     base = step.base
     qemu_img.rebase(step.path, base.path, base_format=base.format, progress=work.progress(step))
 
 
-def _pull(work: _Work, step: plans.Pull) -> None:
+def _pull(work: _Work, step: steps.Pull) -> None:
     tell = functools.partial(work.tell, step.doing)
     blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
 
 
-def _remove(_work: _Work, step: plans.Remove) -> None:
+def _remove(_work: _Work, step: steps.Remove) -> None:
     durable.remove(step.path)
     durable.fsync(os.path.dirname(step.path))
 
 
-_DOERS: dict[type[plans.CloneStep], t.Callable[[_Work, t.Any], None]] = {
-    plans.Overlay: _overlay,
-    plans.Copy: _copy,
-    plans.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
-    plans.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
-    plans.GrowLive: lambda work, step: blockjob.grow(
+_DOERS: dict[type[steps.CloneStep], t.Callable[[_Work, t.Any], None]] = {
+    steps.Overlay: _overlay,
+    steps.Copy: _copy,
+    steps.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
+    steps.Shrink: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes, shrink=True),
+    steps.GrowLive: lambda work, step: blockjob.grow(
         query.by_uuid(work.connection, step.uuid), step.target, step.size_bytes
     ),
-    plans.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
-    plans.RebaseDisk: _rebase,
-    plans.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
-    plans.Pull: _pull,
-    plans.Remove: _remove,
+    steps.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
+    steps.RebaseDisk: _rebase,
+    steps.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
+    steps.Pull: _pull,
+    steps.Remove: _remove,
 }

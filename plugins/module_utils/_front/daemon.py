@@ -114,7 +114,7 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
                 following = plan.ahead(step, jobs, locked=True, left_s=end - time.monotonic())
             if following == "restart":
                 for each in step.due:
-                    systemd.start_again(each)
+                    systemd.restart(each)
         if following != "wait":
             return jobs
         time.sleep(_POLL_S)

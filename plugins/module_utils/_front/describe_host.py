@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._front import overview
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
-from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
+from ansible_collections.corral.virt.plugins.module_utils._model import defaults
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices, host_xml
 
 __all__ = ["describe_host", "with_cpu_use"]
@@ -43,7 +43,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     found_networks = figures.networks(connection) if networks else []
     pools = [_without_xml(item, host_xml.pool(item["xml"])) for item in query.pools(connection)]
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
-    virt_type = "kvm" if "kvm" in kinds else "qemu"
+    virt_type = defaults.virt_type(kinds)
     details = figures.domain_capabilities(connection, virt_type)
     capable = host_xml.domain_capabilities(details) if details else {}
     own = [capable["host_model_xml"]] if capable.get("host_model_xml") else []
@@ -59,9 +59,9 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "virt_types": kinds,
         "machines": capabilities["machines"].get(capabilities["arch"]) or [],
         "domain_capabilities": capable,
-        "memory_reserved_mib": RESERVED_MIB,
+        "memory_reserved_mib": defaults.RESERVED_MIB,
         "memory_used_mib": used_mib,
-        "memory_free_mib": max(0, node["memory_mib"] - RESERVED_MIB - used_mib),
+        "memory_free_mib": max(0, node["memory_mib"] - defaults.RESERVED_MIB - used_mib),
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in overview.active(found)),
         "bridges": None if bridges is None else sorted(bridges),
         "devices": host_devices.offered(figures.devices(connection)),

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import contextlib
-import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._plan.directory import access_there
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory, holder
 from ansible_collections.corral.virt.plugins.module_utils._xml import directory as xml
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
@@ -22,19 +22,20 @@ __all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
 
 def pool_at(connection: t.Any, directory: str) -> str | None:
     """The active pool that is this directory."""
-    return _at(directory, transfer.active_pools(connection))
+    found = holder(_pools(transfer.active_pools(connection), active=True), directory)
+    return found.name if found else None
 
 
 def inactive_at(connection: t.Any, directory: str) -> str | None:
-    """The inactive pool that is this directory: what is there may not be what the pool holds when it is mounted."""
-    return _at(directory, transfer.inactive_pools(connection))
+    """The pool that is this directory, where no active one is: nobody sees what it holds when it is mounted."""
+    active = _pools(transfer.active_pools(connection), active=True)
+    found = holder([*active, *_pools(transfer.inactive_pools(connection), active=False)], directory)
+    return found.name if found and not found.active else None
 
 
-def _at(directory: str, pools: t.Mapping[str, str]) -> str | None:
-    paths = {host_xml.pool(document)["path"]: name for name, document in pools.items()}
-    return next(
-        (name for path, name in paths.items() if path and os.path.normpath(path) == os.path.normpath(directory)), None
-    )
+def _pools(documents: t.Mapping[str, str], *, active: bool) -> list[PoolDirectory]:
+    known = {name: host_xml.pool(document) for name, document in documents.items()}
+    return [PoolDirectory(name, pool["type"], pool["path"], active=active) for name, pool in known.items()]
 
 
 @contextlib.contextmanager

@@ -120,8 +120,8 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
     problems.found += plans.conflicts(fields, params.get("stop_on_reboot"), name, most_vcpus=_MOST_VCPUS)
     fields, graphics = plans.implied(fields, params.get("stop_on_reboot")), plans.implied_graphics(graphics)
     problems.found += [*plans.limit_problems(fields, name), *state_problems(params, name)]
-    misfits = [*constraints.misfits(DOMAIN, fields), *constraints.misfits(GRAPHICS, graphics or {}, where="graphics.")]
-    problems.found += [f"{place} of {name}: {reason}" for place, reason in (*misfits, *check(graphics or {}))]
+    misplaced = [*constraints.violations(DOMAIN, fields), *_of_graphics(graphics or {})]
+    problems.found += [f"{place} of {name}: {reason}" for place, reason in misplaced]
     Problems(printable(problems.found)).refuse()
     guest = GuestSpec(
         name=name,
@@ -139,6 +139,10 @@ def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
         **{key: params[key] for key in _SAME if params.get(key) is not None},
     )
     return plans.with_image(guest)
+
+
+def _of_graphics(graphics: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    return [*constraints.violations(GRAPHICS, graphics, where="graphics."), *check(graphics)]
 
 
 def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> dict[str, t.Any] | None:

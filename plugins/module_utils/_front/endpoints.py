@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.move import MigratingGuest, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_bindings, host_xml
 
-__all__ = ["Endpoints", "cpu_misfit", "guest", "host", "pools"]
+__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
 
 
 class Endpoints:
@@ -102,7 +102,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
     )
 
 
-def cpu_misfit(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
+def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
     """Why the destination cannot give the guest its processor, or None."""
     cpu, machine, virt_type = host_bindings.cpu(xml)
-    return cpu and endpoint.cpu_misfit(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)
+    return cpu and endpoint.cpu_incompatibility(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)

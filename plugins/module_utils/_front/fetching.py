@@ -20,12 +20,13 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
     free_space,
     header,
     signature,
-    workplace,
+    work_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
-from ansible_collections.corral.virt.plugins.module_utils._files.fetch import Part
+from ansible_collections.corral.virt.plugins.module_utils._files.part import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
@@ -36,7 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Sums,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, inspect
+from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, image_checksum, inspect
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
@@ -52,25 +53,25 @@ class World:
 
 
 def published(opener: fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
-    """The checksum that is asked for, and why nobody can rely on it (empty: one can).
+    """The requested checksum, and why nobody can rely on it (empty: one can)."""
+    return answered(
+        lambda answers: image_checksum.requested(image_checksum.ChecksumFacts(spec, answers)), _ANSWERS, (opener, spec)
+    )
 
-    One in a list after its signature was checked.
-    """
-    sums, source = spec.checksum, spec.source
-    if not isinstance(sums, Sums):
-        return sums, ""
-    if source is None:
-        return None, ""
-    listed, origin = fetch.read_bytes(opener, sums.url, retries=spec.retries)
-    if spec.signature:
-        beside = (
-            None if spec.signature == "inline" else fetch.read_bytes(opener, spec.signature, retries=spec.retries)[0]
-        )
-        listed = signature.signed(
-            listed, signature=beside, keyring=t.cast(str, spec.keyring), what=without_secrets(sums.url)
-        )
-    found = image_checks.listed(listed.decode(errors="replace"), sums, source)
-    return found, inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)
+
+def _read(who: _Who, question: image_checksum.ReadUrl) -> image_checksum.Downloaded:
+    opener, spec = who
+    return image_checksum.Downloaded(*fetch.read_bytes(opener, question.url, retries=spec.retries))
+
+
+def _verify(who: _Who, question: image_checksum.VerifySignature) -> bytes:
+    _opener, spec = who
+    keyring, what = t.cast(str, spec.keyring), without_secrets(t.cast(Sums, spec.checksum).url)
+    return signature.signed(question.content, signature=question.signature, keyring=keyring, what=what)
+
+
+_Who = tuple[fetch.Opener, ImageSpec]
+_ANSWERS: Table[_Who] = {image_checksum.ReadUrl: _read, image_checksum.VerifySignature: _verify}
 
 
 class Fetching:
@@ -91,7 +92,7 @@ class Fetching:
         """Where what is fetched grows: another place for each source, so that nothing goes on with another's bytes."""
         source = self.source
         origin = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
-        return workplace.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
+        return work_directory.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
 
     def left(self) -> dict[str, int]:
         """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
@@ -105,7 +106,7 @@ class Fetching:
     def fetch(self, tell: Tell) -> Manifest:
         """Bring it here, and publish it under its content's name."""
         path = self.part
-        workplace.tidy(self.image, but=path)
+        work_directory.tidy(self.image, but=path)
         if self.offered:
             self._receive(self.offered, path, tell)
             self._inspect(path)
@@ -152,7 +153,7 @@ class Fetching:
         """The source's bytes in `path`, verified; returns their digest."""
         wanted = self.image.checksum
         algorithm = wanted.algorithm if wanted else "sha256"
-        with fetch.Part(path, algorithm, self.bounds) as part:
+        with Part(path, algorithm, self.bounds) as part:
             part.expect(part.size)
             begun = part.size > 0
             if not (wanted and part.digest() == wanted.hex):  # else an earlier run had all of it
@@ -205,7 +206,7 @@ class Fetching:
         """
         wanted, pool = t.cast(Checksum, self.image.checksum), self.origin_pool
         with (
-            fetch.Part(path, wanted.algorithm, self.bounds) as part,
+            Part(path, wanted.algorithm, self.bounds) as part,
             self.world.open_libvirt(self.source.location) as origin,
         ):
             if part.size > offered.bytes:

@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import (
@@ -37,8 +38,8 @@ class Users:
         self._folders: dict[str, str] = {}
         self._first: dict[tuple[int, int], str] = {}
         self._files: dict[tuple[int, int], str] = {}
-        self.raw: set[str] = set()  # what their first bytes say, a guest may have written
-        self.known: set[str] = set()  # files of which libvirt tells what they stand on
+        self.untrusted: t.AbstractSet[str] = frozenset()  # files whose first bytes a guest may have written
+        self.known: t.AbstractSet[str] = frozenset()  # files whose backing files libvirt tells
 
     def add(self, path: str, user: str) -> None:
         """It uses that file; of a volume whose pool nobody knows only the name is known."""
@@ -66,7 +67,7 @@ class Users:
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
-    def standing_on(self, name: str) -> str | None:
+    def based_on(self, name: str) -> str | None:
         """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
         return self._bases.get(self._spelled(name))
 
@@ -82,12 +83,12 @@ class Users:
             self.add(data, user)
 
     def _is_read(self, path: str) -> bool:
-        return self._here and os.path.isabs(path) and path not in self.raw
+        return self._here and os.path.isabs(path) and path not in self.untrusted
 
     def add_chain(self, path: str, user: str) -> None:
         """It uses that file, and all that this says it stands on, in whatever words: what is in use must not be missed.
 
-        Files of another machine, and those that are `raw`, are not read.
+        Files of another machine, and `untrusted` ones, are not read.
         """
         seen, waiting = set(), [path]
         while waiting:
@@ -132,37 +133,41 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
     """
     found = Users(here=is_here(connection.getURI()))
-    ignored = set(map(found.real, without))
     volumes = [host_xml.volume(xml) for xml in storage.all_volumes(connection)]
-    guests = query.of_all(connection, _documents)
-    documents = [one for uuid, its in guests if uuid != but for one in its]
+    documents = _documents(connection, but)
+    trusted = trust(volumes, documents, without=without, real=found.real)
+    found.untrusted, found.known = trusted.untrusted, trusted.known
+    for volume in trusted.volumes:
+        _add_volume(found, volume)
+    for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
+        found.add(path, device)
+    for document in documents:
+        for path in document.others:
+            found.add(path, document.user)
+        for path in document.disks:
+            found.add_chain(path, document.user)
+        for path in document.below:
+            found.add_base(path, document.user)
+    return found
+
+
+def _documents(connection: t.Any, but: str) -> list[DefinedFiles]:
+    """The files of all documents of all guests, but for one with that UUID."""
 
     def located(pool: str, volume: str) -> str:
         return storage.path_in(connection, pool, volume) or volume
 
-    # What a guest writes into a raw disk says nothing of what that stands on, though libvirt believes it of a volume.
-    raw = _only_raw([xml for _user, xml in documents], located)
-    ignored.update(map(found.real, raw))
-    # What a volume stands on is known.
-    found.raw = raw | {volume["backing_path"] for volume in volumes if volume["backing_format"] == "raw"}
-    found.known = {volume["path"] for volume in volumes}
-    for volume in volumes:
-        if found.real(volume["path"]) not in ignored:
-            _add_volume(found, volume)
-    for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
-        found.add(path, device)
-    for user, xml in documents:
-        for path in files(xml):
-            found.add(path, user)
-        disks = sources(xml, located)
-        for path in disks:
-            found.add_chain(path, user)
-        for path in set(sources(xml, located, below=True)).difference(disks):
-            found.add_base(path, user)
-    return found
+    guests = query.of_all(connection, _of_guest)
+    return [_files_in(user, xml, located) for uuid, its in guests if uuid != but for user, xml in its]
 
 
-def _documents(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:
+def _files_in(user: str, xml: str, located: Located) -> DefinedFiles:
+    disks = sources(xml, located)
+    below = set(sources(xml, located, below=True)).difference(disks)
+    return DefinedFiles(user, disks, raw_sources(xml, located), below, files(xml))
+
+
+def _of_guest(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:
     """UUID of a guest, and all documents that name its files, each with whose it is."""
     seen, backup = query.found(domain), query.backup_xml(domain)
     guest = f"guest {seen.name}"
@@ -178,10 +183,3 @@ def _add_volume(found: Users, volume: t.Mapping[str, t.Any]) -> None:
         found.add_base(volume["backing_path"], volume["path"])
     if volume["format"] == "qcow2":
         found.add_data(volume["path"], volume["path"])
-
-
-def _only_raw(documents: t.Sequence[str], located: Located) -> set[str]:
-    """Disks that guests have as raw ones, and none of them as anything else."""
-    raw = [raw_sources(xml, located) for xml in documents]
-    other = {path for xml, its in zip(documents, raw) for path in sources(xml, located) if path not in its}
-    return set().union(*raw) - other

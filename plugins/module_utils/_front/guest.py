@@ -117,7 +117,7 @@ class _Host:
             return None
         if is_system(self.uri):
             self._gate.hold(self._locks, lambda: local.locked(_STARTING))
-        memory_mib, vcpus = query.promised(self._connection, but=uuid)
+        memory_mib, vcpus = query.committed(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
     @_once
@@ -188,7 +188,7 @@ def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 
         claim = step.claim
-        with metadata.claimed(connection, uuid, step.guest, with_it=claim.with_it, without=claim.without):
+        with metadata.claimed(connection, uuid, step.guest, with_file=claim.with_file, without_file=claim.without_file):
             return _do(connection, uuid, dataclasses.replace(step, claim=None))
     if isinstance(step, (steps.WriteSeed, steps.Customize)):
         from ansible_collections.corral.virt.plugins.module_utils._front import seeds

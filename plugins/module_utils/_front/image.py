@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
-from ansible_collections.corral.virt.plugins.module_utils._files import workplace
+from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._front import file_users, pool_directory
@@ -88,7 +88,7 @@ class _Work:
 
     def plan(self) -> list[plans.ImageStep]:
         """The steps from what is there now."""
-        workplace.check(self.image)  # before the action uploads anything there
+        work_directory.check(self.image)  # before the action uploads anything there
         steps = self.bringing()
         if any(isinstance(step, plans.Fetch) for step in steps):
             self.fetching.check()
@@ -100,12 +100,12 @@ class _Work:
         Nobody begins to stand on what is removed until the stack is closed.
         """
         with contextlib.ExitStack() as self.locks:
-            self.locks.enter_context(workplace.locked(self.image))
+            self.locks.enter_context(work_directory.locked(self.image))
             steps = self.bringing()
             self.gate.run(steps, self.do)
             gone = self.removing([])
             self.gate.after(steps).run(gone, self.do)
-            workplace.tidy(self.image)
+            work_directory.tidy(self.image)
         storage.refresh(self.connection, self.spec.pool)
         return [*steps, *gone]
 
@@ -158,11 +158,11 @@ class _Work:
     def fetch(self) -> None:
         """Bring the content, and tell how far that is; a part that another run could go on with stays."""
         try:
-            with Progress(workplace.path(self.image, "progress")) as tell:
+            with Progress(work_directory.path(self.image, "progress")) as tell:
                 self.fetched = self.fetching.fetch(tell)
         except VirtError:
             if not os.path.exists(self.fetching.part):
-                workplace.tidy(self.image)
+                work_directory.tidy(self.image)
             raise
 
     def result(self, steps: t.Sequence[plans.ImageStep]) -> dict[str, t.Any]:
@@ -208,7 +208,7 @@ _ANSWERS: Table[_Work] = {
     stages.LookInPool: lambda work, _question: files.look(work.image),
     stages.ReadManifest: lambda work, question: files.manifest_of(work.image.directory, question.content),
     stages.AskOrigin: lambda work, _question: work.asked_origin(),
-    stages.UsersOfName: lambda work, question: file_users.users(work.connection).standing_on(question.path),
+    stages.UsersOfName: lambda work, question: file_users.users(work.connection).based_on(question.path),
     stages.UsersInside: lambda work, question: file_users.users(work.connection).inside(question.directory),
     stages.DigestContent: lambda work, question: files.digest_of(
         work.path(question.content), question.algorithm, lambda _done: None

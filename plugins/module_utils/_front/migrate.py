@@ -208,7 +208,7 @@ class _Run:
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=looks.pools(self.endpoints.dest))
         guest = looks.guest(self.endpoints.source, found)
-        lacks = looks.cpu_misfit(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
+        lacks = looks.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
         ports_filtered = ports.filtered(move.dest) if preflight.uses_ports(move) else None
         preflight.check(move, guest, source, dest, lacks=lacks, ports_filtered=ports_filtered)
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
@@ -299,7 +299,7 @@ class _Run:
         try:
             work()
         except VirtError:
-            self.notes += reconcile.cleaned_up(self.endpoints, move.uuid)
+            self.notes += reconcile.try_clean_up(self.endpoints, move.uuid)
             raise
 
 
@@ -310,7 +310,9 @@ def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
 
 _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], object]] = {
     plans.Record: lambda _run, endpoints, move, _step: reconcile.begin(endpoints.source, move),
-    plans.HoldBack: _guarded(lambda _run, endpoints, move, _step: reconcile.hold_back(endpoints.source, move.uuid)),
+    plans.DisableAutostart: _guarded(
+        lambda _run, endpoints, move, _step: reconcile.disable_autostart(endpoints.source, move.uuid)
+    ),
     plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
     plans.CopyDisk: _guarded(
         lambda run, endpoints, move, step: copy_offline.copy_disk(endpoints, move.uuid, step.disk, run.tell)

@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.endpoints impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
-from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import check_seen, foreign, stopped
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import check_seen, sorted_out, stopped
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
@@ -54,7 +54,7 @@ def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[s
     entries = _entries(recorded)
     for pool in filter(None, (directories.pool_at(dest, directory) for directory in _directories(entries))):
         storage.refresh(dest, pool)
-    return _judged(dest, uuid, entries)
+    return _sorted_out(dest, uuid, entries)
 
 
 def _directories(entries: t.Iterable[Made]) -> list[str]:
@@ -65,19 +65,11 @@ def _entries(recorded: t.Mapping[str, t.Any]) -> list[Made]:
     return [Made.parse(text) for text in recorded.get("moving_made") or ()]
 
 
-def _judged(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str], list[str]]:
+def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str], list[str]]:
     taken = users(dest, uuid) if entries else {}
-    known, strange = set(), []
-    for made in entries:
-        xml = storage.volume_at(dest, made.path)
-        why = (
-            foreign(made, host_xml.volume(xml), taken, begun=functools.partial(_begun, dest, made.path)) if xml else ""
-        )
-        if xml and not why:
-            known.add(made.path)
-        elif why:
-            strange.append(f"{made.path} stays on the destination: {why}")
-    return known, strange
+    found = {made.path: storage.volume_at(dest, made.path) for made in entries}
+    seen = {path: host_xml.volume(xml) for path, xml in found.items() if xml}
+    return sorted_out(entries, seen, taken, begun=functools.partial(_begun, dest))
 
 
 def _begun(dest: t.Any, path: str, size: int) -> bool:
@@ -93,8 +85,7 @@ def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
     they.
     """
     try:
-        inactive = None if directories.pool_at(dest, directory) else directories.inactive_at(dest, directory)
-        if inactive:
+        if inactive := directories.inactive_at(dest, directory):
             return stopped(inactive)
         try:
             pool = stack.enter_context(directories.pool_for(dest, directory))
@@ -108,13 +99,9 @@ def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
 
 def check_visible(dest: t.Any, recorded: t.Mapping[str, t.Any]) -> None:
     """Raise Failed, as `clear` would, with files that nobody can look for now; a look that makes nothing."""
-    unseen = {}
-    for made in _entries(recorded) if dest else ():
-        directory = os.path.dirname(made.path)
-        inactive = None if directories.pool_at(dest, directory) else directories.inactive_at(dest, directory)
-        if inactive:
-            unseen[made.path] = stopped(inactive)
-    check_seen(unseen)
+    paths = [made.path for made in _entries(recorded)] if dest else []
+    inactive = {path: directories.inactive_at(dest, os.path.dirname(path)) for path in paths}
+    check_seen({path: stopped(pool) for path, pool in inactive.items() if pool})
 
 
 def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
@@ -127,7 +114,7 @@ def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = Non
     with contextlib.ExitStack() as stack:
         reasons = {directory: _list(endpoints.dest, directory, stack) for directory in _directories(entries)}
         unseen = {made.path: reasons[os.path.dirname(made.path)] for made in entries}
-        known, strange = _judged(endpoints.dest, uuid, [made for made in entries if not unseen[made.path]])
+        known, strange = _sorted_out(endpoints.dest, uuid, [made for made in entries if not unseen[made.path]])
         for path in sorted(known):
             storage.delete(endpoints.dest, path)
     check_seen({path: reason for path, reason in unseen.items() if reason})

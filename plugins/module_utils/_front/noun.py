@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
 from ansible_collections.corral.virt.plugins.module_utils._front import noun_options
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import object_type
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library, doer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi, doer
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
@@ -45,16 +45,16 @@ def _extras(noun: Noun, params: t.Mapping[str, t.Any], problems: Problems) -> di
 def converge(
     connection: Connection,
     noun: Noun,
-    library: Library,
+    api: ObjectApi,
     params: t.Mapping[str, t.Any],
     gate: Gate,
 ) -> dict[str, t.Any]:
     """Bring one object to what the parameters say, and return the result."""
     wanted = spec(noun, params)
-    found = stored.find(connection, library.stored, wanted.name)
-    host = noun.host(library.host(connection, wanted.name), wanted.name, found)
+    found = object_type.find(connection, api.of, wanted.name)
+    host = noun.host(api.host(connection, wanted.name), wanted.name, found)
     done = plan(noun, wanted, Facts(found, host))
-    gate.run(done.steps, doer(connection, library, found))
+    gate.run(done.steps, doer(connection, api, found))
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,

@@ -42,5 +42,5 @@ def fields(schema: Schema, params: t.Mapping[str, t.Any], problems: Problems) ->
     stated = {key: value for key, value in params.items() if key not in ("name", "xml")}
     problems.found += control_characters(stated, what)
     found = options.fields_of(schema.options, params, what, problems.found)
-    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.misfits(schema.options, found)]
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.violations(schema.options, found)]
     return found

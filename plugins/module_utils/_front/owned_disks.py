@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory, holder
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["look"]
@@ -23,18 +24,22 @@ def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
     """Ask the host, by path; pools are looked at anew for what libvirt does not know."""
     if any(storage.volume_at(connection, path) is None for path in paths):
         storage.all_volumes(connection)
-    pools = {}
-    for pool in query.pools(connection):
-        directory = host_xml.pool(pool["xml"])["path"]
-        if directory and (pool["active"] or os.path.normpath(directory) not in pools):
-            pools[os.path.normpath(directory)] = pool["name"], pool["active"]
+    pools = [_pool(pool) for pool in query.pools(connection)]
     here = is_here(connection.getURI())
     return {path: _look(connection, path, pools, here=here) for path in paths}
 
 
-def _look(connection: t.Any, path: str, pools: t.Mapping[str, tuple[str, bool]], *, here: bool) -> OwnedDisk:
-    pool, active = pools.get(os.path.normpath(os.path.dirname(path)), (None, False))
-    opened = here and files.is_opened(path)
-    if storage.volume_at(connection, path) is not None:
-        return OwnedDisk(True, pool, active, opened=opened)
-    return OwnedDisk(False, pool, active, local.exists(path) if here and pool is None else None, opened)
+def _pool(pool: t.Mapping[str, t.Any]) -> PoolDirectory:
+    known = host_xml.pool(pool["xml"])
+    return PoolDirectory(pool["name"], known["type"], known["path"], active=pool["active"])
+
+
+def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, here: bool) -> OwnedDisk:
+    pool = holder(pools, os.path.dirname(path))
+    return OwnedDisk(
+        volume=storage.volume_at(connection, path) is not None,
+        pool=pool.name if pool else None,
+        active=pool is not None and pool.active,
+        exists=local.exists(path) if here else None,
+        opened=here and files.is_opened(path),
+    )

@@ -14,12 +14,12 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
-__all__ = ["LIBRARY"]
+__all__ = ["API"]
 
 
 def _host(connection: t.Any, name: str) -> RawPoolHost:
-    raw: RawPoolHost = pool.LIBRARY.host(connection, name)
+    raw: RawPoolHost = pool.API.host(connection, name)
     return dataclasses.replace(raw, obstacle=obstacle) if has_files_here(connection.getURI()) else raw
 
 
-LIBRARY = dataclasses.replace(pool.LIBRARY, host=_host)
+API = dataclasses.replace(pool.API, host=_host)

@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, record
 
-__all__ = ["begin", "clean_up", "cleaned_up", "forget", "hold_back", "observe", "reconcile", "resume_guest"]
+__all__ = ["begin", "clean_up", "disable_autostart", "forget", "observe", "reconcile", "resume_guest", "try_clean_up"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone, and ends a migration that is complete
 _LOOK_S = 0.5
@@ -48,7 +48,7 @@ def begin(source: t.Any, move: Move) -> None:
     migration_files.remember(query.by_uuid(source, move.uuid), record_of_move(move))
 
 
-def hold_back(source: t.Any, uuid: str) -> None:
+def disable_autostart(source: t.Any, uuid: str) -> None:
     """The source does not start it by itself any more, not even after a power cut; the record tells that it did."""
     definition.set_autostart(query.by_uuid(source, uuid), on=False)
     for directory in _DEFINITIONS:
@@ -63,7 +63,7 @@ def _forget_migration(source: t.Any, uuid: str) -> None:
     forget(source, uuid)
 
 
-def cleaned_up(endpoints: Endpoints, uuid: str) -> list[str]:
+def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     """The same after a failure, whose reason stays the one that is told when this fails too."""
     try:
         return clean_up(endpoints, uuid)

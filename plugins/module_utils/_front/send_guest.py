@@ -52,7 +52,7 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
         verdict = reconcile.reconcile(endpoints, dataclasses.replace(move, paused=paused.is_set()))
     except VirtError as unsettled:
         raise verdicts.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
-    left = reconcile.cleaned_up(endpoints, move.uuid) if verdict.end == verdicts.STAYED else []
+    left = reconcile.try_clean_up(endpoints, move.uuid) if verdict.end == verdicts.STAYED else []
     verdicts.check_arrived(verdict, move.guest, move.dest, reason, left)
     return {"seconds": seconds, **_figures(endpoints.or_none("dest"), move, seen)}
 

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["cpu_misfit", "facts", "job"]
+__all__ = ["cpu_incompatibility", "facts", "job"]
 
 
 def facts(connection: Connection) -> dict[str, t.Any]:
@@ -47,7 +47,9 @@ def job(domain: t.Any, targets: t.Iterable[str]) -> str:
     return f"a block job on {', '.join(blocks)}" if blocks else ""
 
 
-def cpu_misfit(connection: Connection, *, arch: str, machine: str | None, virt_type: str, cpu: str) -> str | None:
+def cpu_incompatibility(
+    connection: Connection, *, arch: str, machine: str | None, virt_type: str, cpu: str
+) -> str | None:
     """Why a host cannot give a guest this processor, or None; libvirt compares feature by feature."""
     flags = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:

@@ -24,18 +24,18 @@ def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
 
 
 @contextlib.contextmanager
-def claimed(connection: Connection, uuid: str, guest: str, *, with_it: str, without: str) -> t.Iterator[None]:
+def claimed(connection: Connection, uuid: str, guest: str, *, with_file: str, without_file: str) -> t.Iterator[None]:
     """Around the making of a file: the guest's record names it before it exists, and does not when nothing was made.
 
     What an interrupted run left is replaced by the next one only where the record names it: a file that appeared
     under that name is somebody else's.
     """
-    _store(connection, uuid, guest, with_it)
+    _store(connection, uuid, guest, with_file)
     try:
         yield
     except NotMade:
         with contextlib.suppress(VirtError):  # without libvirt nobody can tell whether it was made
-            _store(connection, uuid, guest, without)
+            _store(connection, uuid, guest, without_file)
         raise
 
 

@@ -10,13 +10,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORKS
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORK_TYPE
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._model.network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Update
 
-__all__ = ["LIBRARY"]
+__all__ = ["API"]
 
 _COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
 
@@ -54,4 +54,4 @@ def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
     return found.name, found.active, (found.xml, *live)
 
 
-LIBRARY = Library(NETWORKS, define="networkDefineXML", own={Update: _update}, host=_host)
+API = ObjectApi(NETWORK_TYPE, define="networkDefineXML", own={Update: _update}, host=_host)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_type import ObjectType
 
-__all__ = ["NETWORKS", "leases", "networks"]
+__all__ = ["NETWORK_TYPE", "leases", "networks"]
 
-NETWORKS = Stored(
+NETWORK_TYPE = ObjectType(
     what="network",
     lookup="networkLookup",
     missing="VIR_ERR_NO_NETWORK",

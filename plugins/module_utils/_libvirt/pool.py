@@ -10,12 +10,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.library import Library
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import NounStep, Start
 
-__all__ = ["LIBRARY"]
+__all__ = ["API"]
 
 
 def _start(pool: t.Any, _step: NounStep) -> None:
@@ -39,10 +39,10 @@ def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
     return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
-_POOLS = Stored(
+_POOL_TYPE = ObjectType(
     what="storage pool",
     lookup="storagePoolLookup",
     missing="VIR_ERR_NO_STORAGE_POOL",
     flag="VIR_STORAGE_XML_INACTIVE",
 )
-LIBRARY = Library(_POOLS, define="storagePoolDefineXML", own={Start: _start}, host=_host)
+API = ObjectApi(_POOL_TYPE, define="storagePoolDefineXML", own={Start: _start}, host=_host)

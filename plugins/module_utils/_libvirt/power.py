@@ -75,7 +75,7 @@ def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
     with explained("shut down", step.guest):
         if _has_failed_io(domain):  # it would hear nothing
             if not step.force:
-                raise Failed(step.stuck())
+                raise Failed(step.io_error_message())
             _switch_off(domain)
             return
         try:
@@ -117,7 +117,7 @@ def _resume(domain: t.Any, step: steps.Resume) -> None:
         failed = _has_failed_io(domain)
         domain.resume()
         if failed and _fails_again(domain) and not step.to_shut_down:
-            raise Failed(step.stuck())
+            raise Failed(step.io_error_message())
 
 
 def _has_failed_io(domain: t.Any) -> bool:
@@ -140,7 +140,7 @@ def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> boo
         wait.ask(domain.connect(), domain, verb)
     elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
         if not step.force:
-            raise Timeout(step.too_late(wait.observe(domain.connect(), step.guest, domain.UUIDString())))
+            raise Timeout(step.timeout_message(wait.observe(domain.connect(), step.guest, domain.UUIDString())))
         return False
     return True
 

@@ -22,6 +22,7 @@ __all__ = [
     "backup_xml",
     "by_uuid",
     "capabilities",
+    "committed",
     "definition",
     "filters",
     "find",
@@ -34,7 +35,6 @@ __all__ = [
     "of_all",
     "pools",
     "ports",
-    "promised",
     "saved_xml",
     "snapshots",
 ]
@@ -161,7 +161,7 @@ def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def promised(connection: Connection, *, but: str) -> tuple[int, int]:
+def committed(connection: Connection, *, but: str) -> tuple[int, int]:
     """MiB and vCPUs of all guests but one that hold memory, or start with the host."""
 
     def held(domain: t.Any) -> tuple[int, int]:

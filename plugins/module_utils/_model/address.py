@@ -57,6 +57,10 @@ class AddressClaim:
         """How much it is believed."""
         return RANKS[self.source]
 
+    def outranks(self, known: AddressClaim | None) -> bool:
+        """Whether it counts instead of what was known before."""
+        return known is None or known.rank < self.rank
+
 
 @dataclasses.dataclass(frozen=True)
 class Sighting(AddressClaim):
@@ -79,16 +83,16 @@ class Sighting(AddressClaim):
 
 @dataclasses.dataclass(frozen=True)
 class AddressedGuest:
-    """A guest as far as addresses go. `given` are those of its seed; who is not `running` has no claims."""
+    """A guest as far as addresses go. `assigned` are those of its seed; who is not `running` has no claims."""
 
     uuid: str
     name: str
     running: bool = True
     nics: tuple[Nic, ...] = ()
-    given: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
     seen: tuple[Sighting, ...] = ()
     claims: tuple[AddressClaim, ...] = ()
-    kept: bool = True  # whether the collection keeps anything with it
+    managed: bool = True  # whether the collection has recorded anything with it
 
     @property
     def macs(self) -> frozenset[str]:

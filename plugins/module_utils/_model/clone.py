@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import os.path
 
-__all__ = ["CloneSpec", "FoundDisk", "Origin", "Use"]
+__all__ = ["BaseImage", "CloneSpec", "FoundDisk", "Use"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Origin:
+class BaseImage:
     """An image: `path` is its content, never the link that will point elsewhere one day."""
 
     name: str
@@ -50,7 +50,7 @@ class CloneSpec:
     state: str
     directory: str
     format: str
-    base: Origin | None = None
+    base: BaseImage | None = None
     copy: bool = False
     size_bytes: int | None = None
     allow_shrink: bool = False

@@ -21,7 +21,7 @@ __all__ = [
     "DaemonFacts",
     "DaemonSpec",
     "Daemons",
-    "Due",
+    "DueRestart",
     "Unit",
 ]
 
@@ -141,7 +141,7 @@ class DaemonFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Due:
+class DueRestart:
     """A daemon that is to start again, why, and the sockets that it is to have from then on."""
 
     unit: str

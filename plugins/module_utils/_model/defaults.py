@@ -6,8 +6,17 @@
 
 from __future__ import annotations
 
-__all__ = ["BRIDGE", "POOL", "RESERVED_MIB"]
+import typing as t
+
+__all__ = ["BRIDGE", "POOL", "RESERVED_MIB", "virt_type"]
 
 BRIDGE = "br0"
 POOL = "default"
 RESERVED_MIB = 512  # of a host's memory; what placement may give away is less than what is there
+
+_VIRT_TYPES = ("kvm", "qemu")  # the best first
+
+
+def virt_type(offered: t.Sequence[str]) -> str:
+    """How guests are run: the best that the host offers."""
+    return next((kind for kind in _VIRT_TYPES if kind in offered), offered[0] if offered else "qemu")

@@ -64,7 +64,7 @@ class OwnedDisk:
     volume: bool = False  # an active pool has it
     pool: str | None = None  # whose directory it is in
     active: bool = False  # the pool
-    exists: bool | None = None  # of one in no pool, as a file of this machine; None: nobody can tell
+    exists: bool | None = None  # as a file of this machine; None: nobody can tell
     opened: bool = False  # a process of this machine has it open as an image
 
     @property

@@ -20,7 +20,7 @@ class Item:
     state: str = "present"
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # rows of its table, by path
     # for one that is made now; one that exists keeps its own
-    when_made: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    initial: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     template: str = dataclasses.field(default="", repr=False)  # the XML that one that is made now begins with
 
     def with_fields(self, **more: t.Any) -> Item:

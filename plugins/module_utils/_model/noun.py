@@ -71,4 +71,4 @@ class Edited:
     before: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     after: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     entries: t.Mapping[str, Entry] = dataclasses.field(default_factory=dict)  # that changed
-    misfits: tuple[tuple[str, str], ...] = ()  # place and reason
+    violations: tuple[tuple[str, str], ...] = ()  # place and reason

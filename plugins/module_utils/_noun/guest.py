@@ -115,7 +115,7 @@ def _plan_present(
     _check_capacity(subject, definition, result, host)
     notes += [*_check_prerequisites(definition, result, found, host)]
     recorded = subject.recorded
-    given = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
+    assigned = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
     return dataclasses.replace(
         result,
         uuid=subject.uuid,
@@ -123,7 +123,7 @@ def _plan_present(
             definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
         ),
         notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes),
-        wait=plans.awaited(wanted, result, given=given, seen=recorded.get("seen", ())),
+        wait=plans.awaited(wanted, result, assigned=assigned, seen=recorded.get("seen", ())),
         ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
     )
 

@@ -263,9 +263,9 @@ def _fitting(given: Given, root: Element, options: OptionCheck) -> Given:
     """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
     while True:
         guest, bare = options.spec(given), text(_bare(given, root))
-        misfits = validate.misfits(bare, guest, domain.graft(bare, completed(guest, {})))
+        violations = validate.violations(bare, guest, domain.graft(bare, completed(guest, {})))
         fewer = given
-        for place, _reason in misfits:
+        for place, _reason in violations:
             fewer = less(fewer, place)
         if fewer == given:
             return given

@@ -47,7 +47,9 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     else:
         result = plans.present(noun.schema.kind, case, noun.live, noun.made(case.stored.after))
     findings = [one for rule in noun.rules for one in rule(case, result)]
-    _refuse([*_identity(noun, case), *_misfits(noun, case), *(one for one in findings if isinstance(one, VirtError))])
+    _refuse(
+        [*_identity(noun, case), *_violations(noun, case), *(one for one in findings if isinstance(one, VirtError))]
+    )
     return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
 
 
@@ -85,8 +87,8 @@ def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
         )
 
 
-def _misfits(noun: Noun, case: Case) -> t.Iterator[VirtError]:
-    for place, reason in case.stored.misfits:
+def _violations(noun: Noun, case: Case) -> t.Iterator[VirtError]:
+    for place, reason in case.stored.violations:
         yield BadInput(f"{place} of {noun.schema.kind} {case.spec.name}: {reason}")
 
 

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
-__all__ = ["AddressVerdict", "addresses", "judge", "questions", "recorded"]
+__all__ = ["AddressVerdict", "addresses", "judge", "neighbours", "questions", "recorded"]
 
 _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 
@@ -73,9 +73,9 @@ def recorded(
     """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
     is.
 
-    With somebody else's guest nothing is kept unless the user has `named` it.
+    With somebody else's guest nothing is recorded unless the user has `named` it.
     """
-    if not (guest.kept or named):
+    if not (guest.managed or named):
         return guest.seen
     record = []
     for mac in sorted(guest.macs):
@@ -86,7 +86,7 @@ def recorded(
                 for claim in believed
                 if claim.mac == mac
                 and _version(claim.address) == version
-                and claim.address not in _spellings(guest.given)
+                and claim.address not in _spellings(guest.assigned)
             ]
             record += _entry(old[:1], new, now_s)
     return tuple(record)
@@ -122,6 +122,16 @@ def questions(
                         yield nic.device, frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac)
 
 
+def neighbours(guests: t.Collection[AddressedGuest], links: HostLinks) -> t.Iterator[tuple[str, AddressClaim]]:
+    """What the host's neighbour table says of guests, by UUID: a live neighbour on the bridge of an interface."""
+    for (device, address), mac in links.neighbours.items():
+        if (device, address) not in links.live:
+            continue
+        for guest in guests:
+            if any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics):
+                yield guest.uuid, AddressClaim(mac, address, "arp")
+
+
 def _best(guest: AddressedGuest) -> list[AddressClaim]:
     """Each address of each interface once, by its best claim.
 
@@ -129,8 +139,7 @@ def _best(guest: AddressedGuest) -> list[AddressClaim]:
     """
     best: dict[tuple[str, str], AddressClaim] = {}
     for claim in guest.claims if guest.running else ():
-        known = best.get((claim.mac, claim.address))
-        if claim.mac in guest.macs and (known is None or known.rank < claim.rank):
+        if claim.mac in guest.macs and claim.outranks(best.get((claim.mac, claim.address))):
             best[claim.mac, claim.address] = claim
     return sorted(best.values(), key=lambda claim: -claim.rank)
 
@@ -144,7 +153,7 @@ def _why_not(
         return "it is not a host address"
     nic = next(nic for nic in guest.nics if nic.mac == claim.mac)
     reasons = [_of_the_host(address, nic, links)]
-    if claim.address not in _spellings(guest.given):
+    if claim.address not in _spellings(guest.assigned):
         reasons += [_of_no_network(address, nic, links), _of_a_neighbour(claim, guest, nic, links)]
         reasons += [_of_another(claim, guest, other, settled=settled) for other in guests if other.uuid != guest.uuid]
     return next(filter(None, reasons), "")
@@ -184,7 +193,7 @@ def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links:
 
 
 def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
-    if claim.address in _spellings(other.given):
+    if claim.address in _spellings(other.assigned):
         return f"it is assigned to {other.name}"
     if not other.running:
         return ""
@@ -234,5 +243,5 @@ def _version(address: str) -> int:
     return 6 if ":" in address else 4
 
 
-def _spellings(given: t.Iterable[str]) -> set[str]:
-    return {str(host_address(text)) for text in given}
+def _spellings(addresses: t.Iterable[str]) -> set[str]:
+    return {str(host_address(text)) for text in addresses}

@@ -29,7 +29,7 @@ class WaitForAddress:
         """Whether that source is asked."""
         return self.source in ("any", source)
 
-    def too_late(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
+    def timeout_message(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
         """What to say when it has none: where it was looked for, and which addresses were seen there and are not
         believed.
         """

@@ -4,43 +4,29 @@
 # This file is private to the collection and may change at any time.
 """Which running guests should move so that hosts are loaded evenly. Pure.
 
-Each move is judged by the two hosts that it changes, so that a cluster of any size is balanced alike. Of the moves that
-gain most, the one that copies least for it comes first. No move relies on another: what leaves a host makes no room
-there before the next plan, so they can be done in any order, and some of them not at all.
+Of the moves that gain most, the one that copies least for it comes first. No move relies on another: what leaves a host
+makes no room there before the next plan, so they can be done in any order, and some of them not at all.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
+from ansible_collections.corral.virt.plugins.module_utils._plan.imbalance import (
+    BY,
+    Candidate,
+    Cluster,
+    Resident,
+    counted,
+)
 
-__all__ = ["BY", "Resident", "SuggestedMove", "broken", "imbalance", "moved", "plan"]
+__all__ = ["SuggestedMove", "broken", "moved", "plan"]
 
-_WEIGHTS = {"memory": 1.0, "cpu": 0.5, "guests": 0.5}  # the first two as in placement
 _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
 _LEAST_MOVES = 10
-BY = ("memory", "vcpus")  # the default measures of load
-
-
-@dataclasses.dataclass(frozen=True)
-class Resident:
-    """A running guest, where it is, and how much its disks take."""
-
-    guest: Guest
-    host: str
-    disk_mib: int = 0
-    cpu_use: float = 0.0  # processors that it keeps busy
-
-    @property
-    def cost_mib(self) -> int:
-        """What would be copied at most: disks on shared storage are not."""
-        return self.guest.memory_mib + self.disk_mib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,180 +42,6 @@ class SuggestedMove:
     gain: float
     cost_mib: int
     mends: str = ""
-
-
-class _Scale:
-    """What counts as load: memory, allotted or used processors, and guests, each with its weight.
-
-    A guest counts as a mean one: as much as the memory of all divided by their number.
-    """
-
-    def __init__(self, by: t.Collection[str], residents: t.Sequence[Resident]) -> None:
-        self.guest_mib = sum(one.guest.memory_mib for one in residents) / max(1, len(residents))
-        self.use = "cpu_use" in by
-        self.memory = self.cpu = self.guests = 0.0
-        # What alone counts weighs 1.
-        if "memory" in by:
-            self.memory = _WEIGHTS["memory"]
-        if self.use or "vcpus" in by:
-            self.cpu = _WEIGHTS["cpu"] if self.memory else 1.0
-        if "guests" in by:
-            self.guests = _WEIGHTS["guests"] if self.memory or self.cpu else 1.0
-
-    def weighted(self, memory: float, cpu: float, guests: float) -> float:
-        """The weighted sum of these shares of a host, squared."""
-        return self.memory * memory * memory + self.cpu * cpu * cpu + self.guests * guests * guests
-
-    def cpu_of(self, one: Resident) -> float:
-        """Of a guest: processors that it keeps busy, or that it may."""
-        return one.cpu_use if self.use else one.guest.vcpus
-
-
-class _WeighedHost:
-    """A host while moves are chosen: what it has, what is used, and its share of the squared imbalance."""
-
-    def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float, guests: int) -> None:
-        self.load, self._scale = Load(host, policy), scale
-        self.memory_capacity = self.load.memory_capacity
-        self.cpu_capacity = float(host.cpus) if scale.use else self.load.cpu_capacity
-        self.share = self.memory_capacity / all_memory
-        self.cpu, self.memory_mib, self.guests = cpu, host.memory_used_mib, guests
-        self.weight = 0.0
-
-    def add(self, one: Resident, sign: int) -> None:
-        """Count a guest in, or out."""
-        self.cpu += sign * self._scale.cpu_of(one)
-        self.memory_mib += sign * one.guest.memory_mib
-        self.guests += sign
-
-    def size(self, one: Resident) -> float:
-        """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
-        memory, cpu = one.guest.memory_mib / self.memory_capacity, self._scale.cpu_of(one) / self.cpu_capacity
-        guests = self._scale.guest_mib / self.memory_capacity
-        return self.share * self._scale.weighted(memory, cpu, guests)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Candidate:
-    """The best that can be done with a guest. `less` is what the squared imbalance of all hosts loses."""
-
-    less: float
-    dest: str
-
-
-class _Cluster:
-    """The hosts that count, weighed against the mean load of all."""
-
-    def __init__(
-        self,
-        hosts: t.Sequence[Host],
-        policy: Policy,
-        tolerance: float,
-        scale: _Scale,
-        residents: t.Sequence[Resident],
-    ) -> None:
-        memory = sum(host.memory_mib * policy.memory_overcommit for host in hosts)
-        used, counts = _used(residents), collections.Counter(one.host for one in residents)
-        cpu = {host.name: used.get(host.name, 0.0) if scale.use else float(host.vcpus_used) for host in hosts}
-        self._scale = scale
-        self.hosts = {
-            host.name: _WeighedHost(host, policy, memory, scale, cpu[host.name], counts[host.name]) for host in hosts
-        }
-        self._guests_mean = sum(counts[name] for name in self.hosts) * scale.guest_mib / memory
-        self._memory_mean = sum(host.memory_used_mib for host in hosts) / memory
-        self._cpu_mean = sum(cpu.values()) / sum(host.cpu_capacity for host in self.hosts.values())
-        self._tolerance = (tolerance / 100) ** 2
-        for host in self.hosts.values():
-            host.weight = self._weigh(host, 0, 0, 0)
-
-    def _weigh(self, host: _WeighedHost, cpu: float, memory_mib: int, guests: int) -> float:
-        """The host's share of the squared imbalance, with that much more used."""
-        memory = (host.memory_mib + memory_mib) / host.memory_capacity - self._memory_mean
-        cpu = (host.cpu + cpu) / host.cpu_capacity - self._cpu_mean
-        count = (host.guests + guests) * self._scale.guest_mib / host.memory_capacity - self._guests_mean
-        return host.share * self._scale.weighted(memory, cpu, count)
-
-    def imbalance(self) -> float:
-        """In percent points."""
-        return _percent(sum(host.weight for host in self.hosts.values()))
-
-    def best(self, one: Resident, dests: t.Iterable[str]) -> _Candidate | None:
-        """The host in `dests` with the largest gain, if a move there is worth it."""
-        found: _Candidate | None = None
-        source, left = self.hosts[one.host], self._left(one)
-        cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
-        for name in dests:
-            if name == one.host:
-                continue
-            dest = self.hosts[name]
-            less = left + dest.weight - self._weigh(dest, cpu, memory_mib, 1)
-            if less <= (found.less if found else 0.0) or not self._is_worthwhile(one, source, dest, less):
-                continue
-            if against(dest.load, one.guest) is None:
-                found = _Candidate(less, name)
-        return found
-
-    def least_bad(self, one: Resident) -> _Candidate | None:
-        """The host whose balance suffers least, of all that can take the guest."""
-        cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
-        found = [
-            _Candidate(left + host.weight - self._weigh(host, cpu, memory_mib, 1), name)
-            for name, host in self.hosts.items()
-            if name != one.host and not against(host.load, one.guest)
-        ]
-        return min(found, key=_rank, default=None)
-
-    def _left(self, one: Resident) -> float:
-        """How much the squared imbalance of the source falls without the guest."""
-        source = self.hosts[one.host]
-        return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib, -1)
-
-    def _is_worthwhile(self, one: Resident, source: _WeighedHost, dest: _WeighedHost, less: float) -> bool:
-        """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
-
-        A move that only exchanges their loads, or that evens one resource at the cost of the other, does not.
-        """
-        before, share = source.weight + dest.weight, source.share + dest.share
-        if before < self._tolerance * share:
-            return False
-        size = source.size(one) + dest.size(one)
-        after = max(0.0, before - less)
-        overshoots = less < size * (1 - 1e-9)
-        return not overshoots and before**0.5 - after**0.5 >= 0.5 * size**0.5
-
-    def move(self, one: Resident, dest: str) -> float:
-        """Move the guest; return by how many percent points the imbalance of the two hosts falls."""
-        pair = (self.hosts[one.host], self.hosts[dest])
-        share, before = sum(host.share for host in pair), sum(host.weight for host in pair)
-        pair[1].load.put(one.guest)
-        for host, sign in zip(pair, (-1, 1)):
-            host.add(one, sign)
-            host.weight = self._weigh(host, 0, 0, 0)
-        return _percent(before / share) - _percent(sum(host.weight for host in pair) / share)
-
-
-def imbalance(
-    hosts: t.Iterable[Host],
-    policy: Policy | None = None,
-    *,
-    by: t.Collection[str] = BY,
-    residents: t.Iterable[Resident] = (),
-) -> float:
-    """How far the load of hosts is from their mean, in percent points (a weighted standard deviation).
-
-    0 when all are loaded alike. The `residents` are needed where what they use counts, or their number.
-    """
-    counted, known = _counted(hosts), list(residents)
-    if not counted:
-        return 0.0
-    return _Cluster(counted, policy or Policy(), 0.0, _Scale(by, known), known).imbalance()
-
-
-def _used(residents: t.Iterable[Resident]) -> dict[str, float]:
-    used: dict[str, float] = {}
-    for one in residents:
-        used[one.host] = used.get(one.host, 0.0) + one.cpu_use
-    return used
 
 
 def broken(residents: t.Iterable[Resident]) -> dict[tuple[str, str], list[str]]:
@@ -258,12 +70,12 @@ def plan(
     even. Guests that `stay`, run in two places, use a device of their host, or belong to a group that stays together
     are left alone. Without `max_moves`, as many moves as hosts, and at least ten.
     """
-    counted = _counted(hosts)
+    usable = counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
-    if not counted:
+    if not usable:
         return []
-    cluster = _Cluster(counted, policy or Policy(), tolerance, _Scale(by, known), known)
-    limit = max(_LEAST_MOVES, len(counted)) if max_moves is None else max_moves
+    cluster = Cluster(usable, policy or Policy(), tolerance, by, known)
+    limit = max(_LEAST_MOVES, len(usable)) if max_moves is None else max_moves
     movable = _movable(known, cluster.hosts, stay)
     moves = _parted(cluster, known, movable, limit)
     gone = {move.guest for move in moves}
@@ -274,7 +86,7 @@ def plan(
 
 
 def _parted(
-    cluster: _Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int
+    cluster: Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int
 ) -> list[SuggestedMove]:
     """Moves that leave one guest of each group on a host; the guests that are cheapest to copy move."""
     free = {one.guest.name: one for one in movable}
@@ -316,7 +128,7 @@ class _Search:
     could come next.
     """
 
-    def __init__(self, cluster: _Cluster, residents: t.Iterable[Resident]) -> None:
+    def __init__(self, cluster: Cluster, residents: t.Iterable[Resident]) -> None:
         self._cluster, self._names = cluster, sorted(cluster.hosts)
         self._free = {one.guest.name: one for one in residents}
         found = {name: self._weighed(one, self._names) for name, one in self._free.items()}
@@ -365,24 +177,20 @@ class _Search:
                 self._weigh_exactly(name)
                 continue
             best, other = self._best.get(name), self._weighed(one, changed)
-            if other and (best is None or _rank(other) < _rank(best)):
+            if other and (best is None or other.rank < best.rank):
                 self._best[name] = other
                 self._bounds.discard(name)
             elif best and best.dest in changed:
                 self._bounds.add(name)
 
-    def _weighed(self, one: Resident, dests: t.Sequence[str]) -> _Candidate | None:
+    def _weighed(self, one: Resident, dests: t.Sequence[str]) -> Candidate | None:
         return self._cluster.best(one, dests)
 
 
-def _gain_per_mib(best: _Candidate, one: Resident) -> float:
+def _gain_per_mib(best: Candidate, one: Resident) -> float:
     """The gain for each MiB that is copied, to six digits: of nearly equal moves, the cheaper one comes first."""
     gain = best.less / max(1, one.cost_mib)  # above zero, as each candidate's
     return round(gain, 5 - math.floor(math.log10(gain)))
-
-
-def _rank(candidate: _Candidate) -> tuple[float, str]:
-    return -candidate.less, candidate.dest
 
 
 def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Iterable[SuggestedMove]) -> list[Host]:
@@ -396,12 +204,3 @@ def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Ite
             vcpus, memory_mib = host.vcpus_used + sign * guest.vcpus, host.memory_used_mib + sign * guest.memory_mib
             now[name] = dataclasses.replace(host, vcpus_used=vcpus, memory_used_mib=memory_mib)
     return list(now.values())
-
-
-def _counted(hosts: t.Iterable[Host]) -> list[Host]:
-    usable = [host for host in hosts if host.maintenance is None and host.has_capacity]
-    return sorted(usable, key=lambda host: host.name)
-
-
-def _percent(squares: float) -> float:
-    return 100 * float(squares**0.5)

@@ -13,133 +13,24 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone_steps import (
+    CloneStep,
+    Copy,
+    Flatten,
+    Forget,
+    Grow,
+    GrowLive,
+    Overlay,
+    Pull,
+    RebaseDisk,
+    Remove,
+    Shrink,
+)
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text, image_of_content
 
-__all__ = [
-    "ClonePlan",
-    "CloneStep",
-    "Copy",
-    "Flatten",
-    "Forget",
-    "Grow",
-    "GrowLive",
-    "Overlay",
-    "Pull",
-    "RebaseDisk",
-    "Remove",
-    "Shrink",
-    "plan",
-]
-
-
-@dataclasses.dataclass(frozen=True)
-class CloneStep(Step):
-    """One change of one disk."""
-
-    template: t.ClassVar[str]
-    doing: t.ClassVar[str] = ""  # what is told of work that may take long
-    path: str
-
-    def __str__(self) -> str:
-        return self.template.format(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Sized(CloneStep):
-    size_bytes: int
-
-    @property
-    def size(self) -> str:
-        """For people."""
-        return bytes_text(self.size_bytes)
-
-
-@dataclasses.dataclass(frozen=True)
-class Overlay(_Sized):
-    """Make the disk: what is written goes into it, the rest is read from the image."""
-
-    template = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
-    base: Origin
-    format: str
-
-
-class Copy(Overlay):
-    """Make the disk: all of the image, and nothing below."""
-
-    template = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
-    doing = "copying"
-
-
-@dataclasses.dataclass(frozen=True)
-class Grow(_Sized):
-    """Enlarge a disk that nobody has open."""
-
-    template = "grow disk {0.path} to {0.size}"
-    format: str
-
-
-class Shrink(Grow):
-    """Cut off its end."""
-
-    template = "shrink disk {0.path} to {0.size}"
-
-
-@dataclasses.dataclass(frozen=True)
-class GrowLive(_Sized):
-    """Enlarge the disk of a running guest, which sees it at once."""
-
-    template = "grow disk {0.path} to {0.size} while {0.guest} runs"
-    guest: str
-    uuid: str
-    target: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Forget(CloneStep):
-    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something
-    else.
-    """
-
-    template = "define {0.guest} (the backing file of {0.path} is read from the disk)"
-    guest: str
-    xml: str = dataclasses.field(repr=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class RebaseDisk(CloneStep):
-    """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
-
-    template = "rebase disk {0.path} on {0.base.path}"
-    doing = "rebasing"
-    base: Origin
-
-
-class Flatten(CloneStep):
-    """Copy all the disk reads from below into it."""
-
-    template = "flatten disk {0.path}"
-    doing = "flattening"
-
-
-@dataclasses.dataclass(frozen=True)
-class Pull(CloneStep):
-    """The same, by the running guest."""
-
-    template = "flatten disk {0.path} while {0.guest} runs"
-    doing = "flattening"
-    guest: str
-    uuid: str
-    target: str
-    timeout_s: int
-
-
-class Remove(CloneStep):
-    """Remove a file."""
-
-    template = "remove {0.path}"
+__all__ = ["ClonePlan", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +79,7 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     return ClonePlan((kind(wanted.path, size, base, wanted.format),), changes, size_bytes=size, backing_file=below)
 
 
-def _refuse_taken(wanted: CloneSpec, base: Origin) -> None:
+def _refuse_taken(wanted: CloneSpec, base: BaseImage) -> None:
     """A disk on somebody's disk breaks when that one is written; a copy of one that is being written is torn."""
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
@@ -223,7 +114,7 @@ def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
     return dataclasses.replace(now, steps=(step,), changes=(change,), size_bytes=size)
 
 
-def _same_image(path: str, base: Origin) -> bool:
+def _same_image(path: str, base: BaseImage) -> bool:
     """Whether a disk stands on this image; an older content of it counts."""
     name = os.path.basename(path)
     return path == base.path or base.name in (name, image_of_content(name))
@@ -253,7 +144,7 @@ def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
 
 
 def _rebased(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
-    base, verb = t.cast(Origin, wanted.base), f"rebase disk {wanted.name}"
+    base, verb = t.cast(BaseImage, wanted.base), f"rebase disk {wanted.name}"
     if found.format != "qcow2":
         raise Refused(
             f"cannot {verb}: it is {found.format}, and only qcow2 can have a backing file; create a new disk "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
@@ -132,7 +132,7 @@ class CloneFacts:
 
 
 @asks
-def base(facts: BaseFacts) -> Origin:
+def base(facts: BaseFacts) -> BaseImage:
     """What a disk is made from; raises Refused. A content is nobody's disk: who uses it does not matter."""
     path, answers = facts.path, facts.answers
     fixed = is_content(path)
@@ -143,7 +143,7 @@ def base(facts: BaseFacts) -> Origin:
     form = inspect.base("create a disk from", path, header, managed=managed, raw=raw)
     uses = () if fixed else answers.of(UsesOf(path))
     size_bytes = answers.of(ReadInfo(path, form)).size_bytes
-    return Origin(facts.name, path, form, size_bytes, chain, uses, locked=not fixed and answers.of(IsOpen(path)))
+    return BaseImage(facts.name, path, form, size_bytes, chain, uses, locked=not fixed and answers.of(IsOpen(path)))
 
 
 def _strange(answers: Answers, chain: t.Sequence[str]) -> str | None:
@@ -217,9 +217,9 @@ def _below_bytes(answers: Answers, path: str) -> int:
     return max(0, answers.of(MeasureFlat(path)) - answers.of(MeasureAllocated(path)))
 
 
-def may_share(origin: Origin, form: str) -> bool:
+def may_share(base: BaseImage, form: str) -> bool:
     """Whether a copy takes no room where the filesystem can share blocks, which is only known when it was tried."""
-    return origin.format == form and len(origin.chain) == 1
+    return base.format == form and len(base.chain) == 1
 
 
 def _format(answers: Answers, path: str) -> str:

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     DaemonFacts,
     Daemons,
     DaemonSpec,
-    Due,
+    DueRestart,
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
@@ -167,7 +167,7 @@ def work(migrating: t.Iterable[str], jobs: t.Iterable[str]) -> list[str]:
 
 def due(
     there: Daemons, facts: DaemonFacts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()
-) -> list[Due]:
+) -> list[DueRestart]:
     """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be
     changed.
 
@@ -183,7 +183,7 @@ def due(
         reasons += [f"runs with the former content of {' and '.join(changed)}"] if changed else []
         reasons += [f"has no {' and '.join(lacks)}"] if lacks else []
         if reasons:
-            found.append(Due(unit, ", ".join(reasons), its.active, files, tuple(lacks)))
+            found.append(DueRestart(unit, ", ".join(reasons), its.active, files, tuple(lacks)))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import Due
+from ansible_collections.corral.virt.plugins.module_utils._model.daemon import DueRestart
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import HostStep
 
 __all__ = ["EnableSockets", "RestartDaemons"]
@@ -28,7 +28,7 @@ class EnableSockets(HostStep):
 class RestartDaemons(HostStep):
     """Start daemons again while no guest has a job that would break; start the sockets that they lack."""
 
-    due: tuple[Due, ...]
+    due: tuple[DueRestart, ...]
 
     @property
     def breaks_jobs(self) -> bool:

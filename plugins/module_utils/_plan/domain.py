@@ -183,15 +183,16 @@ def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[Guest
 
 
 def awaited(
-    wanted: GuestSpec, result: GuestPlan, *, given: t.Collection[str], seen: t.Collection[str]
+    wanted: GuestSpec, result: GuestPlan, *, assigned: t.Collection[str], seen: t.Collection[str]
 ) -> steps.WaitForAddress | None:
-    """Whether an address of the guest is waited for, and from where. One that it was `given` is known; so is one at
-    which it was `seen`, unless it starts only now.
+    """Whether an address of the guest is waited for, and from where.
+
+    One that is `assigned` to it is known; so is one at which it was `seen`, unless it starts only now.
     """
     source = wanted.wait_for_ip or "none"
     if source == "unknown":
         starts = any(isinstance(step, steps.Start) for step in result.steps)
-        source = "none" if given or (seen and not starts) else "any"
+        source = "none" if assigned or (seen and not starts) else "any"
     if source == "none" or wanted.state not in ("running", "rebooted"):
         return None
     return steps.WaitForAddress(wanted.name, source, wanted.wait_timeout_s)

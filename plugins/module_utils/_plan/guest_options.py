@@ -14,7 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change, option_of, shown
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE
+from ansible_collections.corral.virt.plugins.module_utils._model import defaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
@@ -44,8 +44,8 @@ Graphics = t.Optional["dict[str, t.Any]"]
 
 _OPTIONS = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
-_PREFERRED = ("kvm", "qemu")
-_NIC = Item("eth0", fields={"type": "bridge", "bridge": BRIDGE})  # of the seeds' default profile, as the one disk is
+# Of the seeds' default profile, as the one disk is.
+_NIC = Item("eth0", fields={"type": "bridge", "bridge": defaults.BRIDGE})
 _MAKING = ("image", "clone", "size")
 _TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads"))
 
@@ -92,7 +92,7 @@ def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch:
     """How it is run: the best that the host offers; raises Refused for what it does not."""
     offered = by_arch.get(arch) or [kind for kinds in by_arch.values() for kind in kinds]
     if wanted.virt_type == "auto":
-        return next((kind for kind in _PREFERRED if kind in offered), offered[0] if offered else "qemu")
+        return defaults.virt_type(offered)
     if wanted.virt_type not in offered:
         raise Refused(
             f"cannot create {wanted.name}: this host offers {', '.join(offered)}, not {wanted.virt_type}; set "
@@ -327,7 +327,7 @@ def _original_problems(params: t.Mapping[str, t.Any], what: str) -> t.Iterator[s
 def with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
     """Give new interfaces a stable MAC address; existing ones keep theirs."""
     named = [
-        item if ":" in item.name else dataclasses.replace(item, when_made={"mac": _units.derived_mac(uuid, item.name)})
+        item if ":" in item.name else dataclasses.replace(item, initial={"mac": _units.derived_mac(uuid, item.name)})
         for item in wanted.interfaces or ()
     ]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted

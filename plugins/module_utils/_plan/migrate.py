@@ -19,8 +19,8 @@ __all__ = [
     "CopyDisk",
     "CopyFile",
     "DefineOnDest",
+    "DisableAutostart",
     "Forget",
-    "HoldBack",
     "MakeDisk",
     "Migrate",
     "MigrateStep",
@@ -59,7 +59,7 @@ class Record(MigrateStep):
     template = "record on {1.guest} that it moves to {1.dest}"
 
 
-class HoldBack(MigrateStep):
+class DisableAutostart(MigrateStep):
     """A source that loses power after the guest has left must not start what it still has of it."""
 
     template = "set autostart of {1.guest} off on the source"
@@ -179,7 +179,7 @@ def steps(move: Move) -> list[MigrateStep]:
     made = [disk for disk in move.disks if disk.volume is not None]
     return [
         Record(move),
-        *([HoldBack(move)] if move.autostart else []),
+        *([DisableAutostart(move)] if move.autostart else []),
         *((CopyDisk if disk.how == COPY else MakeDisk)(move, disk) for disk in made),
         *(CopyFile(move, path) for path in move.files),
         # A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone.

@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 
-__all__ = ["check_seen", "foreign", "stopped"]
+__all__ = ["check_seen", "foreign", "sorted_out", "stopped"]
 
 _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
@@ -45,6 +46,25 @@ def foreign(
     if made.phase == Made.MADE and made.changed != seen["changed"]:
         return "it was replaced or changed after the migration created it"
     return ""
+
+
+def sorted_out(
+    entries: t.Iterable[Made],
+    seen: t.Mapping[str, t.Mapping[str, t.Any]],
+    users: t.Mapping[str, str],
+    *,
+    begun: t.Callable[[str, int], bool],
+) -> tuple[set[str], list[str]]:
+    """Paths of recorded files that are there and still those, and why others stay; `seen` are volumes by path."""
+    ours, others = set(), []
+    for made in entries:
+        if made.path not in seen:
+            continue
+        if why := foreign(made, seen[made.path], users, begun=functools.partial(begun, made.path)):
+            others.append(f"{made.path} stays on the destination: {why}")
+        else:
+            ours.add(made.path)
+    return ours, others
 
 
 def stopped(pool: str) -> str:

@@ -2,16 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether a pool can keep files, and where. Pure."""
+"""Decide whether a pool can keep files, and where; and which pool has a directory. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import os.path
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 
-__all__ = ["PoolDirectory", "directory", "file_in"]
+__all__ = ["PoolDirectory", "directory", "file_in", "holder"]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 _DIRECTORY_POOLS = ("dir", "fs", "netfs")
@@ -24,7 +25,8 @@ class PoolDirectory:
     name: str
     type: str | None
     path: str | None
-    here: bool  # whether its path is a directory of this machine
+    here: bool = False  # whether its path is a directory of this machine
+    active: bool = True
 
 
 def file_in(pool: PoolDirectory, name: str) -> str:
@@ -45,3 +47,9 @@ def directory(pool: PoolDirectory, what: str) -> str:
             "pool"
         )
     return str(pool.path)
+
+
+def holder(pools: t.Iterable[PoolDirectory], path: str) -> PoolDirectory | None:
+    """The pool whose directory this is: an active one before one that is not, whose volumes nobody sees."""
+    found = [pool for pool in pools if pool.path and os.path.normpath(pool.path) == os.path.normpath(path)]
+    return next((pool for pool in found if pool.active), found[0] if found else None)

@@ -97,14 +97,14 @@ class Shutdown(GuestStep):
         after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
         return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
 
-    def stuck(self) -> str:
+    def io_error_message(self) -> str:
         """What to say of a guest that an I/O error has paused, which hears nothing."""
         return (
             f"cannot {self.verb} {self.guest}: an I/O error of its disks paused it; `{_io_errors(self.guest)}` shows "
             f"which; make room for them or repair them, or set force: true to {self.last_resort} it"
         )
 
-    def too_late(self, seen: Seen) -> str:
+    def timeout_message(self, seen: Seen) -> str:
         """What to say when it has not."""
         return (
             f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()})"
@@ -140,7 +140,7 @@ class Resume(GuestStep):
 
     to_shut_down: bool = False  # whatever becomes of it then
 
-    def stuck(self) -> str:
+    def io_error_message(self) -> str:
         """What to say of a guest that an I/O error pauses again at once."""
         return (
             f"cannot resume {self.guest}: an I/O error of its disks paused it again; `{_io_errors(self.guest)}` shows "

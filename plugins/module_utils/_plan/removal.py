@@ -104,7 +104,7 @@ def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) 
         if disk.pool and not disk.active and not disk.volume:
             start = shlex.join(["virsh", "--connect", uri, "pool-start", disk.pool])
             problems.append(f"storage pool {disk.pool} of disk {path} is not active (start it: {start})")
-        elif disk.exists and not disk.volume:
+        elif disk.pool is None and disk.exists and not disk.volume:
             problems.append(f"disk {path} is in no storage pool (create one for its directory with virt_pool)")
     if problems:
         raise Refused(

@@ -88,8 +88,8 @@ class Rename(GuestStep):
 class Claim:
     """The guest's record, our element of its metadata: without a file that is about to be made, and with it."""
 
-    without: str
-    with_it: str
+    without_file: str
+    with_file: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,9 +24,9 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
-__all__ = ["misfits"]
+__all__ = ["violations"]
 
-Misfits = t.Iterator["tuple[str, str]"]  # place and reason
+Violations = t.Iterator["tuple[str, str]"]  # place and reason
 
 
 class _Edit:
@@ -57,22 +57,22 @@ def _starts(place: str) -> list[int]:
     return [number for number, letter in enumerate(place, start=1) if letter == "."]
 
 
-def misfits(
+def violations(
     table: Table,
     given: Values,
     element: Element | None = None,
     changed: t.Collection[str] | None = None,
     where: str = "",
-) -> Misfits:
+) -> Violations:
     """Every field that does not fit to the others.
 
     Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit
     that changed those places. What nobody touched is left alone.
     """
-    return _misfits(table, given, element, None if changed is None else _Edit(changed), where)
+    return _violations(table, given, element, None if changed is None else _Edit(changed), where)
 
 
-def _misfits(table: Table, given: Values, element: Element | None, edit: _Edit | None, where: str) -> Misfits:
+def _violations(table: Table, given: Values, element: Element | None, edit: _Edit | None, where: str) -> Violations:
     new = edit is None or edit.made(where)
     touched = {field for field in table if edit is None or new or field in edit.fields(where)}
     if not touched:
@@ -90,10 +90,10 @@ def _misfits(table: Table, given: Values, element: Element | None, edit: _Edit |
             yield from _incomplete(field, row, values, touched, where)
 
 
-def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, place: str) -> Misfits:
+def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, place: str) -> Violations:
     given = {**row.identity(item.name), **item.fields}
     entry = None if index is None else row.entry(index, item)
-    yield from _misfits(row.table, given, entry, edit, place + ".")
+    yield from _violations(row.table, given, entry, edit, place + ".")
     if entry is not None and edit is not None and edit.touched(place):
         values = {**_identity(row.table, given), **read(entry, row.table)}
         missing = [field for field in row.needed if values.get(field) is None]
@@ -109,7 +109,7 @@ def _identity(table: Table, given: Values) -> Values:
     return {key: value for key, value in given.items() if key not in table}
 
 
-def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], where: str, *, silent: bool) -> Misfits:
+def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], where: str, *, silent: bool) -> Violations:
     """A field that means nothing without another one, or beside its value."""
     value = values.get(field)
     if silent and isinstance(row, Items):
@@ -135,7 +135,7 @@ def _remedy(row: Row, value: t.Any) -> str:
     return f"; remove its entries with state: absent ({', '.join(names)})"
 
 
-def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Misfits:
+def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Violations:
     """A value that means nothing without another field."""
     for other, asks in row.required_with.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):

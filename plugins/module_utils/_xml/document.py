@@ -48,7 +48,7 @@ def edit(
         before,
         read(root, table),
         _entries(changes, found, root, table),
-        tuple(constraints.misfits(table, fields, root, {change.where for change in changes})),
+        tuple(constraints.violations(table, fields, root, {change.where for change in changes})),
     )
 
 

@@ -340,7 +340,7 @@ class Items(Row):
             element = make(root, tag)
             self._identify(element, item)
         self.seat(element, index)
-        graft(element, self.table, {**({} if item.template else item.when_made), **item.fields})
+        graft(element, self.table, {**({} if item.template else item.initial), **item.fields})
         self.normalise(element)
         index.put(element, self._known_by(item.name, element))
         return element

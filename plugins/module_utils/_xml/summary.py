@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, CORRAL, SEEN
 
-__all__ = ["has_agent", "is_kept", "macs", "nics", "read", "recorded", "sighted", "sightings"]
+__all__ = ["has_agent", "is_managed", "macs", "nics", "read", "recorded", "sighted", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
@@ -62,8 +62,8 @@ def has_agent(root: Element) -> bool:
     return root.find(_AGENT) is not None
 
 
-def is_kept(root: Element) -> bool:
-    """Whether the collection keeps anything with the guest, tags included."""
+def is_managed(root: Element) -> bool:
+    """Whether the collection has recorded anything with the guest, tags included."""
     return root.find(_GUEST) is not None or root.find(_SEEN) is not None
 
 

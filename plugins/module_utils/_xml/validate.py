@@ -16,17 +16,17 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import constraint
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["misfits", "problems"]
+__all__ = ["problems", "violations"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
 def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
     """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
-    return [f"{place} of {wanted.name}: {reason}" for place, reason in misfits(before, wanted, after)]
+    return [f"{place} of {wanted.name}: {reason}" for place, reason in violations(before, wanted, after)]
 
 
-def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, str]]:
+def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, str]]:
     """The same, as places and reasons."""
     changed = {change.where for change in after.changes}
     if not changed:
@@ -39,13 +39,13 @@ def misfits(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, s
         *_controllers(root, wanted),
         *_without_usb(root),
     ]
-    found += constraints.misfits(domain.DOMAIN, wanted.fields, root, changed)
+    found += constraints.violations(domain.DOMAIN, wanted.fields, root, changed)
     for rule, fields in _RULES.items():
         if any(_touches(place, field) for place in changed for field in fields):
             found += rule(root, values)
     display = graphics.first(root, (wanted.graphics or {}).get("type"))
     if wanted.graphics and display is not None:
-        found += constraints.misfits(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
+        found += constraints.violations(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
     return found
 

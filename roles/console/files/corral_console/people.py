@@ -52,9 +52,7 @@ async def login(request: Request) -> Response:
     if user is None:
         return error(403, "user, password or code is wrong")
     desk.by_name.forget(name[:64])
-    desk.by_address.take_back(
-        _network(where)
-    )  # many users may come from one address; what failed there goes on counting
+    desk.by_address.uncount(_network(where))  # many users may come from one address; what failed there goes on counting
     return _begun(desk, request, user, answer({}))
 
 

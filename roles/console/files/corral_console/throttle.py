@@ -40,7 +40,7 @@ class Throttle:
         if len(self._known) > self._keys:
             self._known.popitem(last=False)
 
-    def take_back(self, key: str) -> None:
+    def uncount(self, key: str) -> None:
         """The last attempt does not count."""
         if times := self._known.get(key):
             times.pop()

@@ -130,15 +130,15 @@ def test_both_ends_of_an_ipv6_network_are_hosts() -> None:
 
 
 def test_what_the_operator_gave_needs_no_network() -> None:
-    assert believed(web(("203.0.113.7", "packets"), given=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
-    assert believed(web(("192.0.2.1", "packets"), given=("192.0.2.1",))) == {"web1": []}
+    assert believed(web(("203.0.113.7", "packets"), assigned=("203.0.113.7",))) == {"web1": ["203.0.113.7"]}
+    assert believed(web(("192.0.2.1", "packets"), assigned=("192.0.2.1",))) == {"web1": []}
 
 
 @pytest.mark.parametrize(
     ("mine", "other", "settled", "expected"),
     [
-        pytest.param("packets", db(given=(X,)), True, [], id="given to another one"),
-        pytest.param("lease", db(given=(X,), running=False), True, [], id="given to one that is off"),
+        pytest.param("packets", db(assigned=(X,)), True, [], id="assigned to another one"),
+        pytest.param("lease", db(assigned=(X,), running=False), True, [], id="assigned to one that is off"),
         pytest.param("packets", db((X, "packets")), True, [], id="both claim it"),
         pytest.param("dhcp", db((X, "packets")), True, [X], id="a DHCP server speaks for this one"),
         pytest.param("packets", db((X, "dhcp")), True, [], id="a DHCP server speaks for the other one"),
@@ -229,13 +229,13 @@ def test_what_is_recorded(
 
 
 def test_with_a_guest_of_others_nothing_is_recorded_until_it_is_named() -> None:
-    guest = web((X, "packets"), seen=seen(WEB, Y), kept=False)
+    guest = web((X, "packets"), seen=seen(WEB, Y), managed=False)
     assert plans.recorded(guest, guest.claims, (), now_s=200) == guest.seen
     assert [one.address for one in plans.recorded(guest, guest.claims, (), now_s=200, named=True)] == [X]
 
 
-def test_a_given_address_is_not_recorded_twice() -> None:
-    guest = web((X, "packets"), given=(X,))
+def test_an_assigned_address_is_not_recorded_twice() -> None:
+    guest = web((X, "packets"), assigned=(X,))
     assert plans.recorded(guest, guest.claims, (), now_s=200) == ()
     assert plans.addresses(guest, guest.claims) == [X]
 
@@ -322,3 +322,43 @@ def test_both_ends_of_the_smallest_network_are_hosts() -> None:
     assert believed(web((X, "packets")), links=links) == {"web1": [X]}
     links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("192.0.2.6/30"),)})
     assert believed(web((X, "packets")), links=links) == {"web1": []}, "the broadcast address"
+
+
+AT_X = ("br0", X)
+
+
+@pytest.mark.parametrize(
+    ("guests", "table", "live", "claims"),
+    [
+        ([web()], {AT_X: WEB}, [AT_X], [("1", WEB)]),
+        ([web()], {AT_X: WEB}, [], []),  # it answered long ago
+        ([web()], {AT_X: DB}, [AT_X], []),
+        ([web(bridge="br1")], {AT_X: WEB}, [AT_X], []),  # another machine with that MAC address
+        ([web(), db()], {AT_X: DB}, [AT_X], [("2", DB)]),
+        ([web()], {("br1", X): WEB, AT_X: WEB}, [AT_X], [("1", WEB)]),
+        ([web(), dataclasses.replace(web(), uuid="3")], {AT_X: WEB}, [AT_X], [("1", WEB), ("3", WEB)]),
+        ([], {AT_X: WEB}, [AT_X], []),
+    ],
+)
+def test_what_the_neighbour_table_tells(
+    guests: list[AddressedGuest],
+    table: dict[tuple[str, str], str],
+    live: list[tuple[str, str]],
+    claims: list[tuple[str, str]],
+) -> None:
+    links = HostLinks(neighbours=table, live=frozenset(live))
+    assert [*plans.neighbours(guests, links)] == [(uuid, AddressClaim(mac, X, "arp")) for uuid, mac in claims]
+
+
+@pytest.mark.parametrize(
+    ("source", "known", "counts"),
+    [
+        ("agent", None, True),
+        ("agent", "agent", False),
+        ("lease", "agent", True),
+        ("dhcp", "lease", False),
+        ("packets", "arp", False),  # one's word is as good as the other's
+    ],
+)
+def test_which_claim_of_an_address_counts(source: str, known: str | None, counts: bool) -> None:
+    assert AddressClaim(WEB, X, source).outranks(AddressClaim(WEB, X, known) if known else None) is counts

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance
-from ansible_collections.corral.virt.plugins.module_utils._plan.balance import (
-    BY,
-    Resident,
-    SuggestedMove,
-    broken,
-    imbalance,
-    moved,
-    plan,
-)
+from ansible_collections.corral.virt.plugins.module_utils._plan.balance import SuggestedMove, broken, moved, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.imbalance import BY, Resident, imbalance
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
@@ -232,7 +225,7 @@ def test_imbalance_of_what_counts_as_load(by: tuple[str, ...], expected: float) 
 
 
 def test_memory_and_processors_count_where_nobody_says_what_does() -> None:
-    assert imbalance(UNEVEN, by=balance.BY) == imbalance(UNEVEN) > 0
+    assert imbalance(UNEVEN, by=BY) == imbalance(UNEVEN) > 0
 
 
 @pytest.mark.parametrize(

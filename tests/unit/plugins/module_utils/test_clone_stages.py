@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
@@ -51,7 +51,7 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
         (
             BASE,
             [*described(BASE), (UsesOf(BASE), (USE,)), (ReadInfo(BASE, "qcow2"), PLAIN), (IsOpen(BASE), True)],
-            Origin("b", BASE, "qcow2", 9, (BASE,), (USE,), locked=True),
+            BaseImage("b", BASE, "qcow2", 9, (BASE,), (USE,), locked=True),
         ),
         (
             BASE,
@@ -61,13 +61,13 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
                 (ReadInfo(BASE, "qcow2"), PLAIN),
                 (IsOpen(BASE), False),
             ],
-            Origin("b", BASE, "qcow2", 9, (BASE, CONTENT)),
+            BaseImage("b", BASE, "qcow2", 9, (BASE, CONTENT)),
         ),
         # A content is nobody's disk.
         (
             CONTENT,
             [*described(CONTENT), (ReadInfo(CONTENT, "qcow2"), PLAIN)],
-            Origin("b", CONTENT, "qcow2", 9, (CONTENT,)),
+            BaseImage("b", CONTENT, "qcow2", 9, (CONTENT,)),
         ),
         (
             BASE,
@@ -93,17 +93,17 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
         ),
     ],
 )
-def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: Origin | str) -> None:
+def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: BaseImage | str) -> None:
     facts = told(stages.base, BaseFacts("b", path), dialogue)
-    if isinstance(expected, Origin):
+    if isinstance(expected, BaseImage):
         assert stages.base(facts) == expected
         return
     with pytest.raises(Refused, match=expected):
         stages.base(facts)
 
 
-ALONE = Origin("b", BASE, "qcow2", 9, (BASE,))
-CHAINED = Origin("b", BASE, "qcow2", 9, (BASE, CONTENT))
+ALONE = BaseImage("b", BASE, "qcow2", 9, (BASE,))
+CHAINED = BaseImage("b", BASE, "qcow2", 9, (BASE, CONTENT))
 FREE, ROOM = FreeSpace(100, 50, 0), (MeasureRoom("/p", 0), FreeSpace(100, 50, 0))
 
 
@@ -293,7 +293,7 @@ def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknow
 @pytest.mark.parametrize(
     ("origin", "form", "shares"), [(ALONE, "qcow2", True), (ALONE, "raw", False), (CHAINED, "qcow2", False)]
 )
-def test_what_a_copy_may_share(origin: Origin, form: str, shares: bool) -> None:
+def test_what_a_copy_may_share(origin: BaseImage, form: str, shares: bool) -> None:
     assert stages.may_share(origin, form) is shares
 
 

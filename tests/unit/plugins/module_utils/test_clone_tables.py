@@ -9,8 +9,9 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec, FoundDisk, Origin, Use
-from ansible_collections.corral.virt.plugins.module_utils._plan.clone import CloneStep, plan
+from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone import plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.clone_steps import CloneStep, Copy, Grow, Shrink
 
 GIB = 1024**3
 BASE = "/images/debian.1a2b3c4d5e6f.qcow2"
@@ -21,7 +22,7 @@ SAVED, OFF = Use("web1", "u1", "saved"), Use("web1", "u1", "off")
 DEFINED = Use("web1", "u1", "off", forget_xml="<domain/>")
 
 
-def image(**more: t.Any) -> Origin:
+def image(**more: t.Any) -> BaseImage:
     """An image of 2 GiB."""
     known: dict[str, t.Any] = {
         "name": "debian.qcow2",
@@ -30,7 +31,7 @@ def image(**more: t.Any) -> Origin:
         "size_bytes": 2 * GIB,
         "chain": (BASE,),
     }
-    return Origin(**{**known, **more})
+    return BaseImage(**{**known, **more})
 
 
 def wanted(state: str, **more: t.Any) -> CloneSpec:
@@ -333,3 +334,15 @@ def test_steps_say_what_they_do() -> None:
     assert doing == ["", "copying", "", "", "", "rebasing", "flattening", "flattening", ""]
     forgets = plan(wanted("rebased", base=ANY), here(uses=(DEFINED,))).steps[0]
     assert "define web1" in str(forgets) and getattr(forgets, "xml", None) == "<domain/>"
+
+
+@pytest.mark.parametrize(
+    ("size", "resize"),
+    [
+        (2 * GIB, None),
+        (2 * GIB + 1, Grow("/images/.part", 2 * GIB + 1, "qcow2")),
+        (2 * GIB - 1, Shrink("/images/.part", 2 * GIB - 1, "qcow2")),
+    ],
+)
+def test_a_copy_gets_the_size_of_the_disk(size: int, resize: Grow | None) -> None:
+    assert Copy(DISK, size, image(format="raw"), "qcow2").resize("/images/.part") == resize

@@ -282,7 +282,7 @@ def test_the_type_of_an_interface_follows_from_its_place(place: str, kind: str) 
 )
 def test_a_new_interface_has_the_mac_of_its_name(name: str, derived: dict[str, str]) -> None:
     [item] = guest_options.with_macs(GuestSpec("web1", fields={"interfaces": (Item(name),)}), "u").interfaces or ()
-    assert item == Item(name, when_made=derived)
+    assert item == Item(name, initial=derived)
     assert guest_options.with_macs(GuestSpec("web1"), "u").interfaces is None, "nothing is said of them"
 
 

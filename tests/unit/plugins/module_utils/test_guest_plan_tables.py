@@ -93,7 +93,7 @@ def test_autostart_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "starts", "given", "seen", "source"),
+    ("said", "starts", "assigned", "seen", "source"),
     [
         ({"state": "running", "wait_for_ip": "agent"}, False, (), (), "agent"),
         ({"state": "rebooted", "wait_for_ip": "any"}, False, ("192.0.2.1",), ("x",), "any"),
@@ -109,10 +109,10 @@ def test_autostart_shows() -> None:
     ],
 )
 def test_whether_an_address_is_awaited(
-    said: dict[str, t.Any], starts: bool, given: tuple[str, ...], seen: tuple[str, ...], source: str | None
+    said: dict[str, t.Any], starts: bool, assigned: tuple[str, ...], seen: tuple[str, ...], source: str | None
 ) -> None:
     plan = STARTED if starts else GuestPlan((steps.Resume("web1"),))
-    wait = domain.awaited(GuestSpec("web1", wait_timeout_s=7, **said), plan, given=given, seen=seen)
+    wait = domain.awaited(GuestSpec("web1", wait_timeout_s=7, **said), plan, assigned=assigned, seen=seen)
     assert wait == (None if source is None else steps.WaitForAddress("web1", source, 7))
 
 

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     UNITS,
     DaemonFacts,
     DaemonSpec,
-    Due,
+    DueRestart,
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
@@ -279,7 +279,7 @@ def test_sockets_are_enabled_and_those_that_do_not_listen_are_started() -> None:
     steps, restart, changes = plan.decide(plan.spec(params(sockets=True, tls_port=True)), MONOLITHIC, there)
     assert steps == [EnableSockets(("libvirtd-ro.socket", TLS))]
     assert changes == [Change("libvirtd-ro.socket.enabled", False, True), Change(f"{TLS}.enabled", False, True)]
-    assert restart and restart.due == (Due(DAEMON, f"has no {TLS}", "active", MONOLITHIC.reads[DAEMON], (TLS,)),)
+    assert restart and restart.due == (DueRestart(DAEMON, f"has no {TLS}", "active", MONOLITHIC.reads[DAEMON], (TLS,)),)
     assert plan.decide(plan.spec(params()), MONOLITHIC, there) == ([], None, [])
 
 
@@ -366,26 +366,26 @@ def test_units_are_what_systemd_shows(asked: Systemd) -> None:
 
 
 STARTS = [
-    (Due(DAEMON, "", "active"), [f"restart {DAEMON}"]),
-    (Due(DAEMON, "", "failed"), [f"reset-failed {DAEMON}", f"restart {DAEMON}"]),
-    (Due(DAEMON, "", "active", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}", f"start {DAEMON}"]),
-    (Due(DAEMON, "", "inactive", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}"]),
+    (DueRestart(DAEMON, "", "active"), [f"restart {DAEMON}"]),
+    (DueRestart(DAEMON, "", "failed"), [f"reset-failed {DAEMON}", f"restart {DAEMON}"]),
+    (DueRestart(DAEMON, "", "active", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}", f"start {DAEMON}"]),
+    (DueRestart(DAEMON, "", "inactive", (), (TLS,)), [f"stop {DAEMON}", f"start {TLS}"]),
 ]
 
 
 @pytest.mark.parametrize(("due", "calls"), STARTS)
-def test_a_daemon_starts_again(asked: Systemd, due: Due, calls: list[str]) -> None:
-    systemd.start_again(due)
+def test_a_daemon_starts_again(asked: Systemd, due: DueRestart, calls: list[str]) -> None:
+    systemd.restart(due)
     assert asked.calls == calls
 
 
 def test_somebody_who_connects_while_the_socket_starts_starts_the_daemon(asked: Systemd) -> None:
     asked.busy = 2
-    systemd.start_again(Due(DAEMON, "", "active", (), (TLS,)))
+    systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
     assert asked.calls == [f"stop {DAEMON}", f"start {TLS}"] * 3 + [f"start {DAEMON}"]
     asked.busy = 5
     with pytest.raises(Failed, match="already active"):
-        systemd.start_again(Due(DAEMON, "", "active", (), (TLS,)))
+        systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
 
 
 def test_a_clock_that_was_set_back_costs_one_restart(
@@ -397,7 +397,7 @@ def test_a_clock_that_was_set_back_costs_one_restart(
     chmods: list[str] = []
     monkeypatch.setattr(systemd, "changed", lambda _path: next(times))
     monkeypatch.setattr(os, "chmod", lambda path, _mode: chmods.append(path))
-    systemd.start_again(Due(DAEMON, "", "active", (str(conf),)))
+    systemd.restart(DueRestart(DAEMON, "", "active", (str(conf),)))
     assert chmods == [str(conf)] and asked.calls == [f"restart {DAEMON}"]
 
 
@@ -410,7 +410,7 @@ def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatc
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(Failed, match="Job failed") as caught:
-        systemd.start_again(Due(DAEMON, "", "active"))
+        systemd.restart(DueRestart(DAEMON, "", "active"))
     text = str(caught.value)
     assert "Job failed." in text and f"--unit={DAEMON}" in text and text.endswith("\n  port 16514 is taken")
 
@@ -538,13 +538,13 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Systemd:
     calls = Systemd()
     started = [RUNS]
 
-    def start_again(_each: Due) -> None:
+    def restart(_each: DueRestart) -> None:
         calls.calls.append("start again")
         started[:] = [Unit(exists=True, active="active", started=NOW + 60)]
 
     monkeypatch.setattr(systemd, "units", lambda _names: {**THERE, DAEMON: started[0]})
     monkeypatch.setattr(systemd, "changed", lambda _path: NOW + 30)
-    monkeypatch.setattr(systemd, "start_again", start_again)
+    monkeypatch.setattr(systemd, "restart", restart)
     monkeypatch.setattr(configuration, "read", lambda _path: "")
     monkeypatch.setattr(front, "_POLL_S", 0.01)
     monkeypatch.setattr(private, "_SYSTEM", str(tmp_path / "run"))
@@ -568,10 +568,10 @@ def test_it_is_restarted_once(host: Systemd) -> None:
 
 
 def test_a_restart_that_fails_lists_what_was_written(host: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_each: Due) -> t.NoReturn:
+    def fail(_each: DueRestart) -> t.NoReturn:
         raise Failed("it does not start")
 
-    monkeypatch.setattr(systemd, "start_again", fail)
+    monkeypatch.setattr(systemd, "restart", fail)
     monkeypatch.setattr(configuration, "write", lambda *_arguments, **_more: None)
     with pytest.raises(Failed, match=r"^it does not start \(already done: write .*\)$") as caught:
         converge(daemon_settings={"max_clients": 10})
@@ -613,13 +613,13 @@ def test_runs_of_virt_migrate_are_waited_for_and_held_off(
     with (tmp_path / "run/gone.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert converge(restart_timeout=0)["jobs"] == ["gone: a run of virt_migrate"]
-    start_again = systemd.start_again
+    restart = systemd.restart
 
-    def look_and_start(each: Due) -> None:
+    def look_and_start(each: DueRestart) -> None:
         taken.extend([free("web"), free("gone")])
-        start_again(each)
+        restart(each)
 
-    monkeypatch.setattr(systemd, "start_again", look_and_start)
+    monkeypatch.setattr(systemd, "restart", look_and_start)
     assert converge()["changed"]
     assert taken == [False, False] and free("web") and free("gone")
 
@@ -669,7 +669,7 @@ def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: p
 def test_what_comes_next_on_the_way_to_a_restart(
     state: str, jobs: list[str], locked: bool, left_s: float, following: plan.Ahead
 ) -> None:
-    restart = RestartDaemons((Due(DAEMON, "x", state),))
+    restart = RestartDaemons((DueRestart(DAEMON, "x", state),))
     assert plan.ahead(restart, jobs, locked=locked, left_s=left_s) == following
 
 
@@ -679,7 +679,10 @@ def test_runs_and_jobs_are_told_together() -> None:
 
 
 def test_steps_of_the_plan_have_a_text() -> None:
-    due = (Due(DAEMON, "failed", "failed"), Due("virtproxyd.service", "has no virtproxyd-tls.socket", "active"))
+    due = (
+        DueRestart(DAEMON, "failed", "failed"),
+        DueRestart("virtproxyd.service", "has no virtproxyd-tls.socket", "active"),
+    )
     assert (
         str(RestartDaemons(due))
         == "restart libvirtd.service, which failed and virtproxyd.service, which has no virtproxyd-tls.socket"

@@ -158,7 +158,7 @@ def test_a_disk_without_its_base_travels_whole() -> None:
 
 def test_a_running_guest_is_recorded_before_anything_is_made_and_the_sources_disks_go_last() -> None:
     verbs = [step.verb for step in steps(move(disk(DELTA), autostart=True))]
-    assert verbs == ["record", "holdback", "makedisk", "migrate", "setautostartondest", "removedisk", "forget"]
+    assert verbs == ["record", "disableautostart", "makedisk", "migrate", "setautostartondest", "removedisk", "forget"]
 
 
 def test_a_guest_that_is_off_cannot_be_started_in_two_places() -> None:

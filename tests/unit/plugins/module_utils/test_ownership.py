@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
-from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign, stopped
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import foreign, sorted_out, stopped
 
 PATH, SIZE, KIB = "/images/a b.qcow2", 8 * 1024**3, 1024
 SEEN = {"capacity_bytes": SIZE, "physical_bytes": 196 * KIB, "allocation_bytes": 196 * KIB, "changed": "17.5"}
@@ -72,3 +72,36 @@ def test_a_copy_that_broke_off_is_known_by_its_bytes(phase: str, size: int, begu
 
 def test_the_command_that_starts_a_pool_can_be_pasted() -> None:
     assert stopped("old disks").endswith("start it there with `virsh pool-start 'old disks'`")
+
+
+OTHER = "/images/c.qcow2"
+ENTRIES = [Made(Made.MADE, SIZE, "17.5", PATH), Made(Made.OPEN, SIZE, "", OTHER)]
+CUT_OFF = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": 65536}
+
+
+@pytest.mark.parametrize(
+    ("seen", "users", "begun", "ours", "others"),
+    [
+        ({}, {}, True, set(), []),
+        ({}, {PATH: "db1"}, True, set(), []),  # it is not there
+        ({PATH: SEEN}, {}, False, {PATH}, []),
+        ({PATH: SEEN, OTHER: SEEN}, {}, False, {PATH, OTHER}, []),
+        ({PATH: SEEN, OTHER: SEEN}, {PATH: "db1"}, False, {OTHER}, [f"{PATH} stays on the destination: guest db1"]),
+        ({OTHER: CUT_OFF}, {}, True, {OTHER}, []),
+        ({OTHER: CUT_OFF}, {}, False, set(), [f"{OTHER} stays on the destination: its size differs"]),
+        (
+            {PATH: CUT_OFF, OTHER: CUT_OFF},
+            {},
+            False,
+            set(),
+            [f"{PATH} stays on the destination: its size", f"{OTHER} stays on the destination: its size"],
+        ),
+        ({PATH: SEEN, "/images/new.qcow2": SEEN}, {}, False, {PATH}, []),  # nobody recorded it
+    ],
+)
+def test_what_is_there_is_sorted_out(
+    seen: dict[str, t.Any], users: dict[str, str], begun: bool, ours: set[str], others: list[str]
+) -> None:
+    result = sorted_out(ENTRIES, seen, users, begun=lambda path, size: begun and (path, size) == (OTHER, 65536))
+    assert result[0] == ours
+    assert [text[: len(start)] for text, start in zip(result[1], others, strict=True)] == others

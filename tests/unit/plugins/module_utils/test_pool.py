@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import missing
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, pools
-from ansible_collections.corral.virt.plugins.module_utils._front.pools import LIBRARY
+from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
@@ -87,7 +87,7 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
     with opened("test:///default") as connection:
 
         def run(*, check_mode: bool = False, **more: str) -> dict[str, t.Any]:
-            return noun.converge(connection, POOL, LIBRARY, {**wanted, **more}, Gate(check_mode=check_mode))
+            return noun.converge(connection, POOL, API, {**wanted, **more}, Gate(check_mode=check_mode))
 
         predicted = run(check_mode=True)
         assert "extra" not in connection.listStoragePools() + connection.listDefinedStoragePools()
@@ -214,5 +214,5 @@ def test_what_libvirt_refuses_is_refused_before(
             (f"{tmp_path}/lost", "dangling link"),
         ):
             with pytest.raises(Refused, match=reason):
-                noun.converge(connection, POOL, LIBRARY, params(path), Gate(check_mode=check_mode))
+                noun.converge(connection, POOL, API, params(path), Gate(check_mode=check_mode))
         assert [pool.name() for pool in connection.listAllStoragePools()] == ["default-pool"]

@@ -58,23 +58,23 @@ def test_facts(seen: Seen, source: str, expected: str) -> None:
 
 def test_what_is_said_ends_with_a_remedy() -> None:
     seen = Seen(agent="connected", packets_sent=0)
-    assert Shutdown("web1", timeout_s=60).too_late(seen) == (
+    assert Shutdown("web1", timeout_s=60).timeout_message(seen) == (
         "cannot shut down web1: it did not do so within 60 s (guest agent: connected); set force: true to destroy it "
         "then, or raise wait_timeout"
     )
-    assert Reboot("web1", timeout_s=60).too_late(seen) == (
+    assert Reboot("web1", timeout_s=60).timeout_message(seen) == (
         "cannot reboot web1: it did not do so within 60 s (guest agent: connected); set force: true to reset it then, "
         "or raise wait_timeout"
     )
     refused = ["192.0.2.1 (arp): it is this hypervisor's own"]
-    assert WaitForAddress("web1", "any", 60).too_late(
+    assert WaitForAddress("web1", "any", 60).timeout_message(
         seen, tried=["packets at vnet0", "its agent"], refused=refused
     ) == (
         "no address of web1 within 60 s (tried: packets at vnet0, its agent; rejected: 192.0.2.1 (arp): it is "
         "this hypervisor's own; guest agent: connected; packets sent since its start: 0); see `virsh console web1`, "
         "give it a static address (cloud_init.network_config), or raise wait_timeout"
     )
-    assert WaitForAddress("web1", "any", 60).too_late(Seen(state="shutdown", console=("panic",))) == (
+    assert WaitForAddress("web1", "any", 60).timeout_message(Seen(state="shutdown", console=("panic",))) == (
         "no address of web1: it powered off in the meantime (last lines of its console: panic); start it again"
     )
 
@@ -91,7 +91,7 @@ def test_what_is_said_ends_with_a_remedy() -> None:
     ],
 )
 def test_only_what_is_known_of_a_guest_is_said(seen: Seen, expected: str) -> None:
-    assert WaitForAddress("web1", "any", 60).too_late(seen) == f"no address of web1: {expected}"
+    assert WaitForAddress("web1", "any", 60).timeout_message(seen) == f"no address of web1: {expected}"
 
 
 GIB = 1024**3

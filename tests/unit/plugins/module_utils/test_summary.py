@@ -67,7 +67,7 @@ def test_it_says_what_the_tables_say(xml: str) -> None:
     found, root = summary.read(xml)
     assert found == of_tables(xml)
     assert summary.recorded(root) == record_of_tables(xml)
-    assert (summary.is_kept(parse(xml)), summary.nics(parse(xml))) == (summary.is_kept(root), summary.nics(root))
+    assert (summary.is_managed(parse(xml)), summary.nics(parse(xml))) == (summary.is_managed(root), summary.nics(root))
 
 
 def test_a_record_is_read() -> None:
@@ -108,7 +108,7 @@ def test_a_console_is_a_terminal(devices: str, console: bool) -> None:
 )
 def test_whether_anything_is_kept(inside: str, kept: bool) -> None:
     _found, root = summary.read(f"<domain><metadata>{inside}</metadata></domain>")
-    assert summary.is_kept(root) is kept
+    assert summary.is_managed(root) is kept
 
 
 def test_interfaces_are_seen_as_the_network_of_the_host_sees_them() -> None:

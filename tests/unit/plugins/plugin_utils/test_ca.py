@@ -19,8 +19,9 @@ from ansible_collections.corral.virt.plugins.module_utils._files import tls as f
 from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, given
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
+from ansible_collections.corral.virt.plugins.plugin_utils._pairs import given
 
 GOAL = TlsSpec(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 

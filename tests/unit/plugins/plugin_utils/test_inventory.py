@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils import _guest_addresses, _inventory
 
 ADDRESSES = ["fd00::5", "10.1.2.3/24", "192.168.0.5", "nonsense"]
 
@@ -135,7 +135,7 @@ def reached(
     *guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")
 ) -> t.Any:
     """Addresses by guest, and what is said about the others; each guest is on a hypervisor of its own."""
-    return _inventory.reached_at(
+    return _guest_addresses.reached_at(
         {one["name"]: (f"hyper{n}", one) for n, one in enumerate(guests, 1)}, foreign or {}, prefer
     )
 

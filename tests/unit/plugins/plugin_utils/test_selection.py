@@ -8,14 +8,8 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import (
-    HostedGuest,
-    Hosts,
-    answers,
-    check_expected,
-    copies,
-    found,
-)
+from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import HostedGuest, Hosts, answers, copies
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import check_expected, found
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))

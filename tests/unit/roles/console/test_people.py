@@ -286,11 +286,11 @@ def test_attempts_are_limited() -> None:
     assert limit.wait_s("a") == 0
     limit.count("a")
     assert limit.wait_s("a") == 10
-    limit.take_back("a")
+    limit.uncount("a")
     assert limit.wait_s("a") == 0
     limit.count("a")
     assert limit.wait_s("a") == 10
-    limit.take_back("unknown")
+    limit.uncount("unknown")
     limit.forget("a")
     assert limit.wait_s("a") == 0
 

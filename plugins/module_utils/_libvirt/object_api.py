@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Each verb on what libvirt stores under a name and can run (pools, networks)."""
+"""Each verb on libvirt's objects that can be defined and started (pools, networks)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stored import Stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._plan import noun as steps
 
-__all__ = ["Library", "doer"]
+__all__ = ["ObjectApi", "doer"]
 
 Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
 
 
 @dataclasses.dataclass(frozen=True)
-class Library:
-    """What libvirt does with a kind of what it stores, and there in its own way."""
+class ObjectApi:
+    """libvirt's functions for a type of object, and verbs of this type only."""
 
-    stored: Stored
+    of: ObjectType
     define: str  # method of a connection
     own: t.Mapping[type[steps.NounStep], Doer] = dataclasses.field(default_factory=dict)
     host: t.Callable[[Connection, str], t.Any] = lambda _connection, _name: None  # facts
@@ -37,18 +37,18 @@ _DO: dict[type[steps.NounStep], Doer] = {
 }
 
 
-def doer(connection: Connection, library: Library, before: Found | None) -> t.Callable[[steps.NounStep], None]:
+def doer(connection: Connection, api: ObjectApi, before: Found | None) -> t.Callable[[steps.NounStep], None]:
     """Carries out the steps on one object, and on no other that has its name by then: they know it by its UUID."""
     uuid = before.uuid if before else None
 
     def do(step: steps.NounStep) -> None:
         nonlocal uuid
-        with explained(_verb(step, library.stored.what), step.name):
+        with explained(_verb(step, api.of.what), step.name):
             if isinstance(step, steps.Define):  # libvirt refuses the name of another UUID
-                uuid = getattr(connection, library.define)(step.xml).UUIDString()
+                uuid = getattr(connection, api.define)(step.xml).UUIDString()
             else:
-                thing = getattr(connection, f"{library.stored.lookup}ByUUIDString")(uuid)
-                {**_DO, **library.own}[type(step)](thing, step)
+                thing = getattr(connection, f"{api.of.lookup}ByUUIDString")(uuid)
+                {**_DO, **api.own}[type(step)](thing, step)
 
     return do
 

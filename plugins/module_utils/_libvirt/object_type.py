@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What libvirt stores under a name and can run (pools, networks): looked at."""
+"""libvirt's objects that can be defined and started (pools, networks): looked at."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
 
-__all__ = ["Stored", "find", "found"]
+__all__ = ["ObjectType", "find", "found"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
-    """How libvirt names a kind of what it stores."""
+class ObjectType:
+    """libvirt's names for a type of object."""
 
     what: str  # in messages
     lookup: str  # method of a connection; followed by ByName or ByUUIDString
@@ -25,7 +25,7 @@ class Stored:
     flag: str  # and the flag that asks for the definition beside what runs
 
 
-def find(connection: Connection, kind: Stored, name: str) -> Found | None:
+def find(connection: Connection, kind: ObjectType, name: str) -> Found | None:
     """What libvirt has under that name, or None."""
     try:
         thing = getattr(connection, f"{kind.lookup}ByName")(name)
@@ -37,7 +37,7 @@ def find(connection: Connection, kind: Stored, name: str) -> Found | None:
     return found(thing, kind)
 
 
-def found(thing: t.Any, kind: Stored) -> Found:
+def found(thing: t.Any, kind: ObjectType) -> Found:
     """One of libvirt's objects: its definition, and what runs."""
     with explained(f"read {kind.what}", thing.name()):
         return Found(
@@ -49,7 +49,7 @@ def found(thing: t.Any, kind: Stored) -> Found:
         )
 
 
-def _definition(thing: t.Any, kind: Stored) -> str:
+def _definition(thing: t.Any, kind: ObjectType) -> str:
     """The stored document; a driver without that flag (libvirt's test driver) has one document."""
     try:
         return t.cast(str, thing.XMLDesc(getattr(libvirt, kind.flag)))

@@ -1,0 +1,40 @@
+"""Which pool a directory is."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory, directory, holder
+
+
+def pool(name: str, path: str | None, *, active: bool = True) -> PoolDirectory:
+    return PoolDirectory(name, "dir", path, active=active)
+
+
+@pytest.mark.parametrize(
+    ("pools", "name"),
+    [
+        ([], None),
+        ([pool("default", "/images")], "default"),
+        ([pool("default", "/images/")], "default"),
+        ([pool("default", "/images/sub"), pool("lvm", None), pool("ceph", "")], None),
+        ([pool("old", "/images", active=False)], "old"),
+        # An active one tells what is there.
+        ([pool("old", "/images", active=False), pool("new", "/images")], "new"),
+        ([pool("new", "/images"), pool("old", "/images", active=False)], "new"),
+        ([pool("older", "/images", active=False), pool("old", "/images", active=False)], "older"),
+        ([pool("other", "/other"), pool("old", "/images", active=False)], "old"),
+    ],
+)
+def test_which_pool_has_a_directory(pools: list[PoolDirectory], name: str | None) -> None:
+    found = holder(pools, "/images")
+    assert (found.name if found else None) == name
+
+
+def test_what_nobody_says_of_a_pool() -> None:
+    """It is active, and of another machine."""
+    silent = PoolDirectory("new", "dir", "/images")
+    assert holder([pool("old", "/images", active=False), silent], "/images") == silent
+    with pytest.raises(Refused, match="cannot keep images in pool new"):
+        directory(silent, "images")
