@@ -56,6 +56,12 @@ def upgraded(
     return {"virt_host": {"host": {**had, "maintenance": before}}, "__maintenance_after": {"host": has}}
 
 
+def emptied(host: str, *seen: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
+    """What a host knows after that one was emptied, with the guests that are seen here then."""
+    own = {"maintenance_host": host, "virt_host": {"host": {"uuid": f"{host}-uuid"}}}
+    return {**own, "__maintenance_moved": {"skipped": True}, "__maintenance_seen": {"host": {"guests": seen}}, **more}
+
+
 IMAGE: dict[str, t.Any] = {
     **yaml.safe_load((payload.ROOT / "roles/image_builder/defaults/main.yml").read_text()),
     "image_builder_image": "a.qcow2",
@@ -76,6 +82,8 @@ KIWI = {
 }
 MISSING = {**IMAGE, "__image_builder_look": {"stdout_lines": ["sfdisk"]}, "facts": BUILDS}
 ONLY_H1 = {"pki_controllers": [], "pki_controller": False}
+STAYS = [{"name": "web1", "why": "no room"}]
+WAITS = {"name": "web2", "state": "paused", "moving": "other", "moving_from": "open-uuid"}
 FAILED = {"results": [{"name": "web1"}, {"name": "web2", "failed": True, "msg": "web2 is busy"}], "msg": "web2 is busy"}
 CHANGED: Hosts = {
     "good": ({"virt_changed": {"results": [{"name": "web1"}]}}, ""),
@@ -165,9 +173,10 @@ CASES: list[tuple[str, str, Hosts]] = [
         "roles/maintenance/tasks/move.yml",
         "Report the guests that stay",
         {
-            "good": ({"maintenance_host": "good", "maintenance_stays": []}, ""),
-            "other": ({"maintenance_host": "good", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, ""),
-            "full": ({"maintenance_host": "full", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, "web1: no room"),
+            "good": (emptied("good"), ""),
+            "other": (emptied("good", WAITS, maintenance_stays=STAYS), ""),
+            "full": (emptied("full", maintenance_stays=STAYS), "These guests stay on full', 'web1: no room"),
+            "open": (emptied("open"), "web2: migrating to other, now paused on other; run the same"),
             "bad": ({"__maintenance_moved": FAILED}, "These guests stay on bad', 'web2: web2 is busy"),
         },
     ),
