@@ -38,6 +38,7 @@ OPTIONS: dict[str, t.Any] = {
     "group": {"type": "list", "elements": "str"},
     "leave": {"type": "list", "elements": "str", "default": []},
     "only": {"type": "list", "elements": "str"},
+    "running_only": {"type": "bool", "default": False},
 }
 
 
@@ -64,7 +65,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         placed = _placed(asked, options, task_vars or {})
         result["rooms"] = {host.name: _capacity(host, asked.policy) for host in asked.hosts}
-        result.update(changed=False, **_moving(asked, placed, options["only"]), **_placements(asked, placed))
+        result.update(changed=False, **_moving(asked, placed, options), **_placements(asked, placed))
         result["positions"] = _positions(options["guests"], result["placements"])
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
@@ -127,7 +128,7 @@ class _Asked:
     ) -> _Asked:
         """The same of the options, with the problems of each guest; raises BadInput."""
         usable = _reported.usable(options["hosts"])
-        leave = {name: _leaving(usable[name], options["only"]) for name in options["leave"] if name in usable}
+        leave = {name: _leaving(usable[name], options) for name in options["leave"] if name in usable}
         guests = _guests(options["guests"], wrong, usable, counting.overhead_mib)
         named = frozenset(guest.name for guest in guests)
         started = {
@@ -169,13 +170,12 @@ def _placed(
     return [_incomplete(item, lacks.get(item.guest, "")) for item in placed]
 
 
-def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], only: t.Sequence[str] | None) -> dict[str, t.Any]:
+def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Guests that leave, and those that cannot; moves that an earlier run began are gone on with."""
     left = _left(asked.leave, {item.guest: item for item in placed})
     known = {(guest["name"], guest["source"]) for guest in left["moves"] + left["stays"]}
-    begun = [
-        move for move in _reported.unsettled(asked.usable) if move["source"] in asked.leave and _is_meant(move, only)
-    ]
+    unsettled = _reported.unsettled(asked.usable)
+    begun = [move for move in unsettled if move["source"] in asked.leave and _is_meant(move, options)]
     return {**left, "moves": [*left["moves"], *(move for move in begun if (move["name"], move["source"]) not in known)]}
 
 
@@ -231,13 +231,15 @@ def _incomplete(item: placement.Placement, lacking: str) -> placement.Placement:
     return placement.Placement(item.guest, None, lacking)
 
 
-def _is_meant(guest: t.Mapping[str, t.Any], only: t.Collection[str] | None) -> bool:
-    return only is None or guest["name"] in only
+def _is_meant(guest: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> bool:
+    """Whether it is to leave, by its name and its state."""
+    named = options["only"] is None or guest["name"] in options["only"]
+    return named and (not options["running_only"] or guest["state"] in placement.ACTIVE)
 
 
-def _leaving(info: _reported.Info, only: t.Collection[str] | None) -> list[t.Mapping[str, t.Any]]:
-    """Guests that leave a host: all, or those that are named."""
-    return [guest for guest in info["guests"] if _is_meant(guest, only)]
+def _leaving(info: _reported.Info, options: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    """Guests that leave a host: all, or those that are meant."""
+    return [guest for guest in info["guests"] if _is_meant(guest, options)]
 
 
 def _left(

@@ -63,6 +63,11 @@ options:
     description: Move only these guests from the hosts of O(leave). By default all guests move.
     type: list
     elements: str
+  running_only:
+    description: Move only running and paused guests from the hosts of O(leave). Guests that are off stay there, and are
+      not listed.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""

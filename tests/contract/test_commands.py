@@ -441,6 +441,13 @@ def test_guests_are_moved_from_where_they_are(
     assert commands.code == (2 if asked else 0)
 
 
+@pytest.mark.parametrize(("running_only", "leaves"), [("false", True), ("true", False)])
+def test_guests_that_are_off_may_stay(commands: Commands, running_only: str, leaves: bool) -> None:
+    """Then they are neither placed nor printed."""
+    output = commands.do("drain", "--check", host="h1", running_only=running_only)
+    assert "web1 -> h2: " in output and ("web2" in output) == leaves, output
+
+
 GUESTS_OF_SITE = ("--start-at-task", "Check that the play has no serial")  # what is before makes hypervisors
 
 

@@ -56,6 +56,12 @@ def upgraded(
     return {"virt_host": {"host": {**had, "maintenance": before}}, "__maintenance_after": {"host": has}}
 
 
+def emptied(host: str, *seen: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
+    """What a host knows after that one was emptied, with the guests that are seen here then."""
+    own = {"maintenance_host": host, "virt_host": {"host": {"uuid": f"{host}-uuid"}}}
+    return {**own, "__maintenance_moved": {"skipped": True}, "__maintenance_seen": {"host": {"guests": seen}}, **more}
+
+
 IMAGE: dict[str, t.Any] = {
     **yaml.safe_load((payload.ROOT / "roles/image_builder/defaults/main.yml").read_text()),
     "image_builder_image": "a.qcow2",
@@ -76,6 +82,8 @@ KIWI = {
 }
 MISSING = {**IMAGE, "__image_builder_look": {"stdout_lines": ["sfdisk"]}, "facts": BUILDS}
 ONLY_H1 = {"pki_controllers": [], "pki_controller": False}
+STAYS = [{"name": "web1", "why": "no room"}]
+WAITS = {"name": "web2", "state": "paused", "moving": "other", "moving_from": "open-uuid"}
 FAILED = {"results": [{"name": "web1"}, {"name": "web2", "failed": True, "msg": "web2 is busy"}], "msg": "web2 is busy"}
 CHANGED: Hosts = {
     "good": ({"virt_changed": {"results": [{"name": "web1"}]}}, ""),
@@ -165,9 +173,10 @@ CASES: list[tuple[str, str, Hosts]] = [
         "roles/maintenance/tasks/move.yml",
         "Report the guests that stay",
         {
-            "good": ({"maintenance_host": "good", "maintenance_stays": []}, ""),
-            "other": ({"maintenance_host": "good", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, ""),
-            "full": ({"maintenance_host": "full", "maintenance_stays": [{"name": "web1", "why": "no room"}]}, "web1: no room"),
+            "good": (emptied("good"), ""),
+            "other": (emptied("good", WAITS, maintenance_stays=STAYS), ""),
+            "full": (emptied("full", maintenance_stays=STAYS), "These guests stay on full', 'web1: no room"),
+            "open": (emptied("open"), "web2: migrating to other, now paused on other; run the same"),
             "bad": ({"__maintenance_moved": FAILED}, "These guests stay on bad', 'web2: web2 is busy"),
         },
     ),
@@ -196,6 +205,46 @@ def test_a_host_is_refused_for_what_it_is(path: str, name: str, hosts: Hosts, tm
     said = run(play, path, name)
     for host, (_variables, why) in hosts.items():
         assert why in said and re.search(rf" {host} : ok=\d [^:]*ignored={int(bool(why))} ", said + " "), said
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)])
+def test_a_console_is_refused_for_all_that_is_wrong_with_its_settings(options: tuple[str, ...], tmp_path: Path) -> None:
+    """On the host that they are for. Nothing is said of the packages of an unknown distribution; the key is not shown."""
+    role, play = payload.ROOT / "roles/console", Play(tmp_path)
+    common = {
+        **yaml.safe_load((role / "defaults/main.yml").read_text()),
+        "console_hosts": ["good"],
+        "console_python_packages": "distribution",
+        "__console_python_version": "3.12",
+        "facts": {"distribution": "Debian", "distribution_major_version": "12", "os_family": "Debian"},
+    }
+    wrong = {"console_hosts": ["h9"], "console_policy": [{"who": "bob", "may": "strat"}], "console_key": "s3cret"}
+    told = (
+        "console_hosts: not names of hosts in the inventory: h9; add them to the inventory, or remove them from "
+        "console_hosts; console_policy: rule 1: who must be user:NAME or group:NAME; rule 1: may: there is no action "
+        "strat; give console_certificate and console_key together, or neither"
+    )
+    suse = {"distribution": "openSUSE Leap", "distribution_major_version": "16", "os_family": "Suse"}
+    strange = {"distribution": "Plan 9", "distribution_major_version": "4", "os_family": "Plan 9"}
+    old = "it needs Debian 12, Ubuntu 22.04, Enterprise Linux 9, openSUSE Leap 15.6, or newer; choose another machine"
+    hosts: Hosts = {
+        "good": ({}, ""),
+        "wrong": (wrong, told),
+        "suse": ({"facts": suse}, "console_python_packages: the distribution has no such packages; use auto"),
+        "plan9": ({"facts": strange, "__console_python_version": "0.0"}, old),
+    }
+    play.hosts(hyper={host: {**common, **own} for host, (own, _why) in hosts.items()})
+    *_before, check, refuse = yaml.safe_load((role / "tasks/check.yml").read_text())
+    play.run(
+        check,
+        {**refuse, "ignore_errors": True},
+        vars={"ansible_facts": "{{ facts }}"},
+        vars_files=[str(role / "vars/main.yml")],
+        options=[*options, "-vvv", "-e", json.dumps({"__console_collections": str(payload.ROOT / ".cache")})],
+    )
+    assert "s3cret" not in play.stdout
+    found = dict(re.findall(r'"msg": "cannot install the console on (\w+): (.*)"', play.stdout))
+    assert found == {host: why for host, (_own, why) in hosts.items() if why}, play.stdout
 
 
 MINE = {"maintenance_moves": [{"name": "web1", "source": "h1", "dest": "h2"}]}

@@ -52,22 +52,6 @@ def test_a_host_moves_its_own_guests_and_brings_images_of_those_that_come(
 
 
 @pytest.mark.parametrize(
-    ("running_only", "moves", "stays"),
-    [(False, ["web1", "web2", "db1"], ["off1", "on1"]), (True, ["web1", "db1"], ["on1"])],
-)
-def test_guests_that_are_off_may_stay(tmp_path: Path, running_only: bool, moves: list[str], stays: list[str]) -> None:
-    variables = task("drain", "Move the guests away")["vars"]
-    left = [{"name": "off1", "state": "shutdown"}, {"name": "on1", "state": "running"}]
-    known = {
-        **variables,
-        "__maintenance_placed": {"moves": MOVES, "stays": left},
-        "maintenance_running_only": running_only,
-    }
-    expression = "[maintenance_moves | map(attribute='name'), maintenance_stays | map(attribute='name')]"
-    assert value(tmp_path, expression, [], known) == [moves, stays]
-
-
-@pytest.mark.parametrize(
     ("reboot", "wants", "reboots"),
     [("always", None, True), ("never", None, False), ("auto", True, True), ("auto", False, False)],
 )

@@ -27,7 +27,6 @@ def main(words: t.Sequence[str] | None = None) -> int:
         ("serve", _serve, "run the web process", _WEB),
         ("policy", _policy, "run the policy process", _POLICY),
         ("users", _users, "make users as a JSON list on standard input describes them", _POLICY),
-        ("check-policy", _check_policy, "say what is wrong with a policy on standard input", _POLICY),
     ):
         command = commands.add_parser(name, help=text)
         command.set_defaults(run=run)
@@ -72,17 +71,6 @@ def _users(given: argparse.Namespace) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     return _said(steps)
-
-
-def _check_policy(_given: argparse.Namespace) -> int:
-    from . import offers, policy
-
-    try:
-        policy.parsed(json.load(sys.stdin), offers.names())
-    except (ValueError, policy.BadPolicy) as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return 2
-    return 0
 
 
 def _certificate(given: argparse.Namespace) -> int:

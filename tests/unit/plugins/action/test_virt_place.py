@@ -106,12 +106,81 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
     ]
 
 
-def test_only_the_guests_that_are_named_leave() -> None:
-    info = {"guests": [found("web1", "running", 64), found("db1", "running", 64), found("off", "shutdown", 64)]}
-    assert [guest["name"] for guest in virt_place._leaving(info, None)] == ["web1", "db1", "off"]
-    assert [guest["name"] for guest in virt_place._leaving(info, ["off"])] == ["off"]
-    assert [guest["name"] for guest in virt_place._leaving(info, ["db1"])] == ["db1"]
-    assert virt_place._leaving(info, []) == []
+@pytest.mark.parametrize(
+    ("only", "running_only", "leaving"),
+    [
+        (None, False, ["web1", "db1", "off"]),
+        (["off"], False, ["off"]),
+        (["db1"], False, ["db1"]),
+        ([], False, []),
+        (None, True, ["web1", "db1"]),
+        (["db1", "off"], True, ["db1"]),
+        (["off"], True, []),
+    ],
+)
+def test_which_guests_leave(only: list[str] | None, running_only: bool, leaving: list[str]) -> None:
+    """Those that are named, and those that hold memory: a paused guest runs, too."""
+    info = {"guests": [found("web1", "running", 64), found("db1", "paused", 64), found("off", "shutdown", 64)]}
+    options = {"only": only, "running_only": running_only}
+    assert [guest["name"] for guest in virt_place._leaving(info, options)] == leaving
+
+
+HOST: dict[str, t.Any] = {
+    "cpus": 8,
+    "memory_mib": 8192,
+    "memory_reserved_mib": 0,
+    "vcpus_used": 0,
+    "memory_used_mib": 0,
+    "bridges": None,
+    "pools": None,
+    "guests": [],
+}
+OPTIONS: dict[str, t.Any] = {
+    "guests": [],
+    "group": None,
+    "leave": [],
+    "only": None,
+    "running_only": False,
+    "cpu_overcommit": 4.0,
+    "memory_overcommit": 1.0,
+    "all_defined": False,
+    "rules": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("running_only", "moves", "stays"),
+    [(False, ["on", "held", "off", "begun"], ["huge", "vast"]), (True, ["on", "held"], ["huge"])],
+)
+def test_guests_that_are_off_may_stay(running_only: bool, moves: list[str], stays: list[str]) -> None:
+    """Then nothing is told of them, nor of a move of theirs that was begun. A paused guest is not off.
+
+    A move that was begun elsewhere is none of these.
+    """
+    here = [
+        {**found(name, state, memory_mib), "tags": []}
+        for name, state, memory_mib in (
+            ("on", "running", 128),
+            ("held", "paused", 64),
+            ("off", "shutdown", 64),
+            ("huge", "running", 99999),
+            ("vast", "shutdown", 99999),
+        )
+    ]
+    begun = {**found("begun", "shutdown", 64), "moving": "h2", "moving_from": "uuid1"}
+    elsewhere = {**found("elsewhere", "paused", 64), "moving": "h2", "moving_from": "uuid3"}
+    reported = {
+        "h1": {"host": {**HOST, "uuid": "uuid1", "guests": here}},
+        "h2": {"host": {**HOST, "uuid": "uuid2", "guests": [begun, elsewhere]}},
+        "h3": {"host": {**HOST, "uuid": "uuid3"}},
+    }
+    options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "running_only": running_only}
+    asked = virt_place._Asked.of(options, [], _reported.Counting.of({}, None))
+    placed = virt_place._placed(asked, options, {})
+    told = virt_place._moving(asked, placed, options)
+    assert [move["name"] for move in told["moves"]] == moves
+    assert [stay["name"] for stay in told["stays"]] == stays
+    assert sorted(item.guest for item in placed) == sorted({*moves, *stays} - {"begun"})
 
 
 def test_a_path_is_no_image() -> None:
@@ -174,19 +243,10 @@ def test_a_copy_goes_where_its_original_is() -> None:
 
 def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
     """One that is off goes anywhere."""
-    host: dict[str, t.Any] = {
-        "cpus": 8,
-        "memory_mib": 8192,
-        "memory_reserved_mib": 0,
-        "vcpus_used": 0,
-        "memory_used_mib": 0,
-    }
-    host |= {"bridges": None, "pools": None, "guests": []}
     guests = [found("on", "running", 64), found("off", "shutdown", 64)]
-    reported = {"h1": {"host": {**host, "guests": guests}}, "h2": {"host": host}, "h3": {"host": host}}
+    reported = {"h1": {"host": {**HOST, "guests": guests}}, "h2": {"host": HOST}, "h3": {"host": HOST}}
     rules = {"migration_groups": {"h1": "intel", "h2": "amd", "h3": "intel"}}
-    options: dict[str, t.Any] = {"hosts": reported, "guests": [], "leave": ["h1"], "only": None, "all_defined": False}
-    options |= {"cpu_overcommit": 4.0, "memory_overcommit": 1.0, "rules": rules, "group": None}
+    options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "rules": rules}
     asked = virt_place._Asked.of(options, [], _reported.Counting.of(rules, None))
     assert {guest.name: guest.runs_within for guest in asked.guests} == {"on": "intel", "off": None}
     assert {one.guest: one.host for one in virt_place._placed(asked, options, {})} == {"on": "h3", "off": "h2"}
@@ -202,18 +262,8 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
     ],
 )
 def test_hosts_that_a_run_leaves_out_are_not_called_dead(play_hosts: list[str] | None, said: str) -> None:
-    host = {"cpus": 8, "memory_mib": 8192, "memory_reserved_mib": 0, "vcpus_used": 0, "memory_used_mib": 0}
-    options: dict[str, t.Any] = {
-        "hosts": {"h1": {"host": {**host, "bridges": None, "pools": None, "guests": []}}},
-        "guests": [{"name": "web1", "vcpus": 1, "memory": "64MiB"}],
-        "group": ["h1", "h2", "h3"],
-        "leave": [],
-        "only": None,
-        "all_defined": False,
-        "cpu_overcommit": 4.0,
-        "memory_overcommit": 1.0,
-        "rules": {},
-    }
+    guests = [{"name": "web1", "vcpus": 1, "memory": "64MiB"}]
+    options = {**OPTIONS, "hosts": {"h1": {"host": HOST}}, "guests": guests, "group": ["h1", "h2", "h3"]}
     asked = virt_place._Asked.of(options, [[]], _reported.Counting.of({}, None))
     (placed,) = virt_place._placed(asked, options, {"ansible_play_hosts_all": play_hosts} if play_hosts else {})
     assert placed.why.startswith(f"{said}; ") and placed.deferred

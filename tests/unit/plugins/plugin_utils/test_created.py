@@ -6,7 +6,9 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.filter import missing_guests
 from ansible_collections.corral.virt.plugins.filter.created_guest import FilterModule, created_guest
+from ansible_collections.corral.virt.plugins.plugin_utils._created import missing
 
 SEEDED = [{"name": "web1", "ssh_host_key": "ssh-ed25519 AAAA"}]
 GUEST = {"name": "web1", "state": "running", "wait_for_ip": "unknown"}
@@ -81,3 +83,50 @@ def test_one_that_was_not_placed_is_a_problem() -> None:
 def test_one_that_has_no_place_is_a_problem_also_without_a_reason() -> None:
     placed: dict[str, t.Any] = {"placements": {}, "explained": []}
     assert created(made={}, placed=placed) == {"shown": "web1", "reached": False, "problem": "web1 was not placed"}
+
+
+SHOWN: dict[str, dict[str, t.Any]] = {
+    "web1": {"ansible_host": "192.0.2.1"},
+    "web2": {},
+    "web4.shown": {"ansible_host": "192.0.2.4", "virt_name": "web4"},
+    "web5.shown": {"ansible_host": "192.0.2.5", "virt_name": "web5"},
+    "off1": {"ansible_host": "192.0.2.6"},
+}
+GROUPS = {
+    "guests_running": ["web1", "web2", "web4.shown", "web5.shown"],
+    "on_h_1": ["web4.shown", "off1"],
+    "on_other": ["web5.shown"],
+}
+KNOWN = "warnings above may say why, and `ansible-inventory --host web2` shows what is known"
+
+
+@pytest.mark.parametrize(
+    ("name", "has_address"),
+    [("web1", True), ("web2", False), ("web3", False), ("web4", True), ("web5", False), ("off1", False)],
+)
+def test_a_guest_that_runs_is_to_be_in_the_inventory(name: str, has_address: bool) -> None:
+    """It may be shown under another name; a namesake on another hypervisor is not it."""
+    found = missing([{"name": name, "state": "running"}], "h-1", GROUPS, SHOWN)
+    assert found == {"running": [] if has_address else [name], "problem": ""}
+    found = missing([{"name": name, "wait_for_ip": "any"}], "h-1", GROUPS, SHOWN)
+    assert found["running"] == [] and bool(found["problem"]) != has_address
+
+
+def test_the_problem_names_those_that_are_waited_for() -> None:
+    guests = [
+        {"name": "web1", "state": "running", "wait_for_ip": "unknown"},
+        {"name": "web2", "state": "running", "wait_for_ip": "unknown"},
+        {"name": "web3", "state": "running", "wait_for_ip": "none"},
+        {"name": "web6", "state": "running"},
+    ]
+    found = missing(guests, "h-1", GROUPS, SHOWN)
+    assert found["running"] == ["web2", "web3", "web6"]
+    assert found["problem"] == f"web2 should run on h-1, but the inventory has no address to reach it; {KNOWN}"
+    more = missing([*guests, {"name": "web5", "wait_for_ip": "any"}], "h-1", GROUPS, SHOWN)
+    assert more["problem"] == f"web2, web5 should run on h-1, but the inventory has no address to reach them; {KNOWN}"
+
+
+def test_without_the_inventory_plugin_all_are_missing() -> None:
+    guests = [{"name": "web1", "state": "running"}]
+    assert missing(guests, "h-1", {"all": ["web1"]}, SHOWN) == {"running": ["web1"], "problem": ""}
+    assert missing_guests.FilterModule().filters() == {"missing_guests": missing}

@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that are still on a host, and unfinished migrations."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: staying_guests
+short_description: List the guests that stay on a hypervisor, and unfinished migrations
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns a line for each guest that could not leave a hypervisor, and for each migration that is unfinished, with the
+    reason and the remedy. The role P(corral.virt.maintenance#role) fails with these lines.
+positional: _input, seen, stays, moved
+options:
+  _input:
+    description: Name of the hypervisor.
+    type: str
+    required: true
+  seen:
+    description: What M(corral.virt.virt_host_info) returned after the migrations, by host.
+    type: dict
+    required: true
+  stays:
+    description: Guests that cannot leave, as M(corral.virt.virt_place) returns them.
+    type: list
+    elements: dict
+    required: true
+  moved:
+    description: What M(corral.virt.virt_migrations) returned on the hypervisor.
+    type: dict
+    required: true
+  emptied:
+    description: UUID of the hypervisor if it is to be empty. Unfinished migrations from it are then listed wherever
+      their guests are, otherwise only those of guests on the hypervisor itself.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Report the guests that stay
+  ansible.builtin.assert:
+    that: staying | length == 0
+    fail_msg: "{{ staying }}"
+  vars:
+    seen: {hyper1: "{{ hostvars.hyper1.seen }}", hyper2: "{{ hostvars.hyper2.seen }}"}
+    staying: "{{ 'hyper1' | corral.virt.staying_guests(seen, placed.stays, hostvars.hyper1.moved) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Lines of text with two headings. Empty if no guest stays and no migration is unfinished.
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils import _staying
+
+
+class FilterModule:
+    """The filter of the same name."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filters by name."""
+        return {"staying_guests": staying_guests}
+
+
+def staying_guests(
+    host: str,
+    seen: t.Mapping[str, t.Any],
+    stays: t.Sequence[t.Mapping[str, t.Any]],
+    moved: t.Mapping[str, t.Any],
+    emptied: str | None = None,
+) -> list[str]:
+    """Why it is not empty."""
+    return _staying.staying(host, seen, stays=stays, moved=moved, emptied=emptied)

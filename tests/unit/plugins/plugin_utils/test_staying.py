@@ -1,0 +1,65 @@
+"""Nobody is told that a host is empty while a guest stays there, or waits elsewhere for the end of its migration."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.filter.staying_guests import FilterModule, staying_guests
+
+ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
+STAYING = {"name": "web2", "uuid": "bbbb", "state": "running", "moving": None, "moving_from": None}
+SEEN: dict[str, t.Any] = {
+    "hyper1": {"host": {"uuid": "1111", "guests": [STAYING]}},
+    "hyper2": {"host": {"uuid": "2222", "guests": [ARRIVED, STAYING]}},
+    "hyper3": {"host": {"uuid": "3333", "guests": []}},
+}
+FINISH = "run the same command again, or finish it (playbook migrate -e guest=web1 -e to=hyper2)"
+OPEN = ["These migrations are unfinished", f"web1: migrating to hyper2, now paused on hyper2; {FINISH}"]
+
+
+@pytest.mark.parametrize(
+    ("host", "emptied", "told"),
+    [("hyper1", "1111", OPEN), ("hyper3", "3333", []), ("hyper2", None, OPEN), ("hyper1", None, [])],
+)
+def test_a_migration_that_is_unfinished(host: str, emptied: str | None, told: list[str]) -> None:
+    """From a host that is emptied wherever its guest is; else where the guest is."""
+    assert staying_guests(host, SEEN, [], {"skipped": True}, emptied=emptied) == told
+
+
+def test_a_record_that_names_no_source_counts_where_the_guest_is() -> None:
+    seen = {"hyper2": {"host": {"guests": [{**ARRIVED, "moving_from": None}]}}}
+    assert staying_guests("hyper1", seen, [], {}) == staying_guests("hyper1", seen, [], {}, emptied="1111") == []
+    assert staying_guests("hyper2", seen, [], {}) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("stays", "moved", "left"),
+    [
+        ([], {"skipped": True}, []),
+        ([], {"results": [{"name": "web3", "changed": True}]}, []),
+        ([{"name": "web2", "why": "no room", "state": "running"}], {"skipped": True}, ["web2: no room"]),
+        ([], {"results": [{"name": "web3", "failed": True, "msg": "it is busy"}, {"name": "web4"}]}, ["web3: it is busy"]),
+        (
+            [{"name": "web2", "why": "no room"}],
+            {"results": [{"name": "web3", "failed": True, "msg": "it is busy"}]},
+            ["web2: no room", "web3: it is busy"],
+        ),
+    ],
+)  # fmt: skip
+def test_guests_that_stay(stays: list[dict[str, t.Any]], moved: dict[str, t.Any], left: list[str]) -> None:
+    """Those that were not placed, and those that did not arrive; before migrations that are unfinished."""
+    told = ["These guests stay on hyper1", *left] if left else []
+    assert staying_guests("hyper1", {}, stays, moved) == told
+    assert staying_guests("hyper1", SEEN, stays, moved, emptied="1111") == [*told, *OPEN]
+
+
+@pytest.mark.parametrize("result", [None, {}, {"failed": True, "msg": "no answer"}, {"host": None}, {"host": {}}])
+def test_a_host_that_does_not_answer_has_no_guests(result: t.Any) -> None:
+    """In check mode nobody is asked."""
+    assert staying_guests("hyper1", {"hyper1": result}, [], {}, emptied="1111") == []
+
+
+def test_it_is_a_filter() -> None:
+    assert FilterModule().filters() == {"staying_guests": staying_guests}
