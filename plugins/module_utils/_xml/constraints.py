@@ -73,17 +73,16 @@ def violations(
 
 
 def _violations(table: Table, given: Values, element: Element | None, edit: _Edit | None, where: str) -> Violations:
-    new = edit is None or edit.made(where)
-    touched = {field for field in table if edit is None or new or field in edit.fields(where)}
+    touched = table.keys() if edit is None or edit.made(where) else table.keys() & edit.fields(where)
     if not touched:
         return
     values = given if element is None else {**_identity(table, given), **read(element, table)}
     for field, row in table.items():
-        if isinstance(row, Items):
-            items = [item for item in given.get(field) or () if item.state == "present"]
-            index = None if element is None or not items else row.index(element)
-            for item in items:
-                yield from _of_entry(row, item, index, edit, f"{where}{field}[{item.name}]")
+        if isinstance(row, Items) and given.get(field):
+            index = None if element is None else row.index(element)
+            for item in given[field]:
+                if item.state == "present":
+                    yield from _of_entry(row, item, index, edit, f"{where}{field}[{item.name}]")
         if row.valid_with:
             yield from _alone(field, row, values, touched, where, silent=element is None)
         if element is not None:

@@ -98,7 +98,7 @@ def reserved(xml: str) -> str:
 
 def is_reserved(xml: str) -> bool:
     """Whether a definition waits so."""
-    return (parse(xml).findtext("os/kernel") or "").endswith(_WAITING)
+    return str(parse(xml).findtext("os/kernel")).endswith(_WAITING)
 
 
 def released(xml: str) -> str:

@@ -50,7 +50,7 @@ _WORDS = r"passw(?:or)?d|passphrase|secret|token|cookie|credential|query|(?:priv
 _NAMED = re.compile(rf"(?:.*[-_./])?(?:{_WORDS})s?(?:[-_./].*)?", re.IGNORECASE)
 _FOLLOWS = re.compile(rf"((?:{_WORDS})[\w.-]*[=:]|\bdata=)([^\s,]+)", re.IGNORECASE)
 _PAIRS = ("entry", "env", "initenv")  # their name tells what they hold
-_KEPT = ("name", "type")
+_KEPT = {"name", "type"}
 IDENTITIES = {
     "disk": ("target", "dev"),
     "interface": ("mac", "address"),
@@ -115,14 +115,12 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
         if not _says(found, name, value):
             before = found.get(name)
             changes.append(
-                Change(f"{where}.{name}", before and _display(found, name, before), _display(wanted, name, value))
+                Change(f"{where}.{name}", before and _display(found, before, name), _display(wanted, value, name))
             )
             found.set(name, value)
-    text = (wanted.text or "").strip()
-    if text and (found.text or "").strip() != text:
-        changes.append(
-            Change(where, _display(found, "", (found.text or "").strip()) or None, _display(wanted, "", text))
-        )
+    text = _text(wanted)
+    if text and _text(found) != text:
+        changes.append(Change(where, _display(found, _text(found)) or None, _display(wanted, text)))
         found.text = text
     _into(found, wanted, where, changes, shape)
 
@@ -140,7 +138,7 @@ class Children:
         self._same: dict[object, list[Element]] = {}
         self._given: dict[Element, Element] = {}
         self._refused: set[object] = set()  # what is not there, and will not be: nothing free is ever added
-        for one in parent.iterchildren(tag=t.cast(t.Any, "*")):
+        for one in parent:
             self._put(one)
 
     def _put(self, element: Element) -> None:
@@ -158,7 +156,7 @@ class Children:
         signature = signature_of(wanted)
         if signature in self._refused:
             return False
-        same = self._same.get(signature, [])
+        same = self._same.get(signature)
         while same:
             one = same.pop()
             if one not in self._given:
@@ -201,20 +199,20 @@ class Children:
         return min(likes, key=len) if likes else self._like.get(wanted.tag, ())
 
 
-def identity(element: Element) -> str:
+def identity(element: Element) -> str | None:
     """What tells a device from its like, whatever else changes: the alias that its user gave it, the target of a disk,
-    the MAC address of an interface, the type of a display. Empty for one that has none.
+    the MAC address of an interface, the type of a display. None for one that has none.
     """
-    return next(_marks(element), "")
+    return next(_marks(element), None)
 
 
-def _marks(element: Element) -> t.Iterator[str]:
+def _marks(element: Element) -> t.Iterator[str | None]:
     if alias_name(element):
         yield alias_name(element)
     if element.tag in _ONLY:
         yield str(element.tag)
     elif element.tag in ("graphics", "sysinfo"):
-        yield element.get("type") or ""
+        yield element.get("type")
     elif element.tag == "controller" and element.get("type") != "usb" and element.get("index"):
         yield f"{element.get('type')}-{element.get('index')}"  # USB's have companions
     elif element.tag in IDENTITIES:
@@ -224,20 +222,20 @@ def _marks(element: Element) -> t.Iterator[str]:
             yield found.get(attribute).lower() if tag == "mac" else found.get(attribute)
 
 
-def _words(element: Element, where: tuple[str, ...] = ()) -> t.Iterator[tuple[str, ...]]:
-    """Every value in it with its place. What holds another element has all of its words."""
-    for name, value in element.attrib.items():
-        yield (*where, name, value.lower() if element.tag == "mac" else value)
-    if (element.text or "").strip():
-        yield (*where, "", element.text.strip())
-    for one in element.iterchildren(tag=t.cast(t.Any, "*")):
-        yield from _words(one, (*where, one.tag))
+def _words(element: Element) -> t.Iterator[tuple[str, ...]]:
+    """Every attribute in it, in letters of one size. What holds another element has all of its words."""
+    for one in element.iter(t.cast(t.Any, "*")):
+        yield from ((one.tag, name, value.casefold()) for name, value in one.attrib.items())
+
+
+def _text(element: Element) -> str:
+    return (element.text or "").strip()
 
 
 def signature_of(element: Element) -> object:
     """Equal for elements that say the same, in any order."""
     parts = collections.Counter(signature_of(one) for one in element.iterchildren(tag=t.cast(t.Any, "*")))
-    own = element.tag, frozenset(element.attrib.items()), (element.text or "").strip()
+    own = element.tag, frozenset(element.attrib.items()), _text(element)
     return own, frozenset(parts.items())
 
 
@@ -249,10 +247,10 @@ def _says(element: Element, attribute: str, value: str) -> bool:
 
 def holds(found: Element, wanted: Element) -> bool:
     """Whether all that is wanted is there; more may be."""
-    text = (wanted.text or "").strip()
+    text = _text(wanted)
     return (
         all(_says(found, name, value) for name, value in wanted.attrib.items())
-        and (not text or (found.text or "").strip() == text)
+        and (not text or _text(found) == text)
         and all(
             any(holds(one, part) for one in found.findall(part.tag))
             for part in wanted.iterchildren(tag=t.cast(t.Any, "*"))
@@ -261,19 +259,19 @@ def holds(found: Element, wanted: Element) -> bool:
 
 
 def _shown(element: Element) -> str:
-    attributes = " ".join(f"{name}={_display(element, name, value)}" for name, value in element.attrib.items())
-    return attributes or _display(element, "", (element.text or "").strip()) or "present"
+    attributes = " ".join(f"{name}={_display(element, value, name)}" for name, value in element.attrib.items())
+    return attributes or _display(element, _text(element)) or "present"
 
 
-def _display(element: Element, attribute: str, value: str) -> str:
+def _display(element: Element, value: str, *attribute: str) -> str:
     """The value of an attribute, or of the text, without what is secret."""
-    return "(hidden)" if value and _holds_secret(element, attribute) else _FOLLOWS.sub(r"\1(hidden)", value)
+    return "(hidden)" if value and _holds_secret(element, *attribute) else _FOLLOWS.sub(r"\1(hidden)", value)
 
 
-def _holds_secret(element: Element, attribute: str) -> bool:
+def _holds_secret(element: Element, *attribute: str) -> bool:
     tag = element.tag.rpartition("}")[2]
-    names = (attribute, tag, element.get("name") or "" if tag in _PAIRS else "")
-    return attribute not in _KEPT and any(map(_NAMED.fullmatch, names))
+    pair = [str(element.get("name"))] if tag in _PAIRS else ()
+    return not _KEPT & set(attribute) and any(map(_NAMED.fullmatch, (*attribute, tag, *pair)))
 
 
 def has_secret(element: Element) -> bool:
@@ -289,7 +287,7 @@ def secrets(xml: str) -> t.Iterator[str]:
 
 
 def _secrets(element: Element) -> t.Iterator[str]:
-    for attribute, value in (*element.attrib.items(), ("", (element.text or "").strip())):
-        if value and _holds_secret(element, attribute):
+    for *attribute, value in (*element.attrib.items(), (_text(element),)):
+        if value and _holds_secret(element, *attribute):
             yield value
         yield from (found for _word, found in _FOLLOWS.findall(value))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
@@ -52,13 +53,11 @@ def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str
 
 def _touches(place: str, field: str) -> bool:
     """Whether a change is in that field, group or list; `list[]`: whether an entry comes or goes."""
-    if field.endswith("[]"):
-        return place.startswith(field[:-1]) and place.endswith("]")
-    return place == field or place.startswith((f"{field}.", f"{field}["))
+    return re.sub(r"\[.*]$", "[]", place) == field or place.startswith((f"{field}.", f"{field}["))
 
 
 def _readable(table: row.Table, values: Values) -> Values:
-    """Without numbers that others wrote and no guest can have."""
+    """Without numbers that others wrote and no guest can have, and lists of numbers, which no rule looks at."""
     kept = {}
     for field, value in values.items():
         one = table.get(field)
@@ -72,7 +71,7 @@ def _readable(table: row.Table, values: Values) -> Values:
 
 def _checks(one: row.Row, value: t.Any) -> bool:
     try:
-        return all(one.kind.check(part) is not None for part in (value if isinstance(one, row.Many) else (value,)))
+        return one.kind.check(value) is not None
     except ValueError:
         return False
 
@@ -155,10 +154,9 @@ def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Colle
     """
     reason = "this console is the first serial port; set it with serial, or use another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
-    edited = {one.partition("]")[0] + "]" for one in changed}
     for console in consoles:
         target, place = console.find("target"), f"consoles[{device.PORTS['consoles'].name(console)}]"
-        if target is not None and target.get("type") == "serial" and place in edited:
+        if target is not None and target.get("type") == "serial" and any(one.startswith(place) for one in changed):
             yield place, reason
     gone = any(item.name == "0" and item.state == "absent" for item in wanted.fields.get("consoles", ()))
     if gone and not consoles and root.find("devices/serial") is not None:

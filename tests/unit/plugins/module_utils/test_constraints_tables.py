@@ -8,7 +8,18 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front import options as arguments
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, interface, network, row, validate
+from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    constraints,
+    device,
+    disk,
+    domain,
+    interface,
+    network,
+    row,
+    validate,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
@@ -308,3 +319,64 @@ SERIAL = "<serial type='{}'><source path='/dev/pts/1'{}/><target port='0'/></ser
 )
 def test_a_field_that_means_nothing_in_its_definition(devices: str, options: dict[str, t.Any], told: list[str]) -> None:
     assert in_definition(options, devices) == told
+
+
+NO_HOST = "it applies to type tcp, not pty"
+WITH_HOST = "<serial type='pty'><source host='a'/><target port='{}'/></serial>"
+SPARE = Item("1", "absent")
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "changed", "told"),
+    [
+        # of an entry that is new, all is looked at; of one that is not, what was edited, and what goes with that
+        ("0", {"serials": [Item("0", fields={"host": "a"})]}, {"serials[0]"}, [("serials[0].host", NO_HOST)]),
+        ("0", {"serials": [Item("0", fields={"host": "a"})]}, {"serials[0].host"}, [("serials[0].host", NO_HOST)]),
+        ("0", {"serials": [Item("0", fields={"log": "/a"})]}, {"serials[0].type"}, [("serials[0].host", NO_HOST)]),
+        ("0", {"serials": [Item("0", fields={"log": "/a"})]}, {"serials[0].log"}, []),
+        ("0", {"serials": [Item("0")]}, {"title"}, []),
+        ("0", {"serials": [Item("0"), SPARE]}, {"serials[1]"}, []),
+        ("01", {"serials": [Item("0"), Item("1")]}, {"serials[1]"}, [("serials[1].host", NO_HOST)]),
+        ("01", {"serials": [Item("0"), SPARE]}, {"serials[1]"}, []),
+        ("0", {"consoles": [Item("0")]}, {"serials[0]"}, []),
+        # nobody says what an edit changed
+        ("0", {"serials": [Item("0")]}, None, [("serials[0].host", NO_HOST)]),
+    ],
+)
+def test_the_entries_of_a_list_that_an_edit_touched(
+    found: str, given: dict[str, t.Any], changed: set[str] | None, told: list[tuple[str, str]]
+) -> None:
+    root = parse(f"<domain><devices>{''.join(map(WITH_HOST.format, found))}</devices></domain>")
+    assert list(constraints.violations(device.PORTS, given, root, changed)) == told
+
+
+NO_CDROM, NO_USB = "it applies to device disk, not cdrom", "it applies to type pci, not usb"
+
+
+@pytest.mark.parametrize(
+    ("field", "xml", "given", "told"),
+    [
+        # an element that is not there says nothing; a word that is there says something
+        ("transient", "<disk device='cdrom'/>", {}, []),
+        (
+            "transient",
+            "<disk type='file' device='cdrom'><source file='/a'/><transient/></disk>",
+            {},
+            [("transient", NO_CDROM)],
+        ),
+        ("rom.bar", "<hostdev type='usb'/>", {}, []),
+        ("rom.bar", "<hostdev type='usb'><rom bar='off'/></hostdev>", {}, [("rom.bar", NO_USB)]),
+        ("rom.bar", "<hostdev type='usb'><rom bar='on'/></hostdev>", {}, [("rom.bar", NO_USB)]),
+        # among options
+        ("transient", "", {"device": "cdrom", "transient": False}, []),
+        ("transient", "", {"device": "cdrom", "transient": True}, [("transient", NO_CDROM)]),
+        ("rom.bar", "", {"type": "usb", "rom.bar": False}, []),
+        ("rom.bar", "", {"type": "usb", "rom.bar": True}, [("rom.bar", NO_USB)]),
+    ],
+)
+def test_what_is_off_means_nothing_where_silence_says_the_same(
+    field: str, xml: str, given: dict[str, t.Any], told: list[tuple[str, str]]
+) -> None:
+    rows: row.Table = disk.DISK if field in disk.DISK else device.HOSTDEV
+    table = {one: rows[one] for one in ("type", "device", "source", "readonly", field) if one in rows}
+    assert list(constraints.violations(table, given, parse(xml) if xml else None)) == told

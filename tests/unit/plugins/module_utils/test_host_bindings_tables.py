@@ -169,5 +169,13 @@ def test_a_definition_that_waits_cannot_be_started(
     assert host_bindings.is_reserved(after) and not host_bindings.is_reserved(before)
 
 
+def test_a_definition_with_an_empty_kernel_does_not_wait() -> None:
+    xml = domain().replace("</os>", "<kernel/></os>")
+    assert not host_bindings.is_reserved(xml)
+    assert tidy(host_bindings.released(xml)) == xml.replace("<kernel/>", "<kernel></kernel>").replace(
+        "<devices></devices>", "<devices/>"
+    )
+
+
 def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
     assert not host_bindings.is_reserved(with_disks("file='/a.arriving'"))

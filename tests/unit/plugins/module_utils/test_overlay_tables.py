@@ -54,14 +54,36 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
     ("", "<memory unit='b'/>", '<memory unit="b"/>', [("xml.memory", None, "unit=b")]),
     ("", "<memory>5</memory>", "<memory>5</memory>", [("xml.memory", None, "5")]),
     ("", "<os><boot/></os>", "<os><boot/></os>", [("xml.os", None, "present")]),
+    (
+        "<memory unit='b'>1</memory>",
+        "<memory unit='c'> 1 </memory>",
+        '<memory unit="c">1</memory>',
+        [("xml.memory.unit", "b", "c")],
+    ),
+    # said in two pieces
+    (
+        "",
+        "<memory unit='b'/><memory>5</memory>",
+        '<memory unit="b">5</memory>',
+        [("xml.memory", None, "unit=b"), ("xml.memory", None, "5")],
+    ),
     # comments and instructions are no elements
     ("<os/>", "<os><!-- a --><?b c?></os>", "<os/>", []),
     ("<os><!-- a --></os>", "<os><bios/></os>", "<os><!-- a --><bios/></os>", [("xml.os.bios", None, "present")]),
+    ("<os/>", "<os><!-- a --><?b c?><bios/></os>", "<os><bios/></os>", [("xml.os.bios", None, "present")]),
+    (
+        devices("<sound x='1'><codec type='a'/></sound>"),
+        devices("<sound><!-- a --><?b c='d'?><codec type='a'/></sound>"),
+        "",
+        [],
+    ),
     # MAC addresses are the same in letters of any size
     (devices(NIC), devices(f"<interface><mac address='{MAC}'/></interface>"), "", []),
     ("<os x='A'/>", "<os x='a'/>", '<os x="a"/>', [("xml.os.x", "A", "a")]),
     ("<mac address='A'/>", "<mac address='a'/>", '<mac address="A"/>', []),
     ("<mac/>", "<mac address='a'/>", '<mac address="a"/>', [("xml.mac.address", None, "a")]),
+    ("<mac address='a'/>", "<mac address='B'/>", '<mac address="B"/>', [("xml.mac.address", "a", "B")]),
+    (devices("<hub x='1'><mac address='a'/></hub>"), devices("<hub><mac address='A'/></hub>"), "", []),
     # a device with an identity edits its twin
     (
         devices(DISK),
@@ -74,6 +96,15 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
         devices("<disk><target dev='vdb'/></disk>"),
         devices('<disk><target dev="vda"/><driver cache="none"/></disk>', '<disk><target dev="vdb"/></disk>'),
         [("xml.devices.disk", None, "present")],
+    ),
+    (
+        devices(DISK),
+        devices("<disk><target dev='vda'/><driver cache='unsafe'/></disk>", "<disk><target dev='vda'/><boot/></disk>"),
+        devices('<disk><target dev="vda"/><driver cache="unsafe"/><boot/></disk>'),
+        [
+            ("xml.devices.disk[vda].driver.cache", "none", "unsafe"),
+            ("xml.devices.disk[vda].boot", None, "present"),
+        ],
     ),
     (
         devices(NIC),
@@ -107,6 +138,18 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
     ),
     (devices("<graphics/>"), devices("<graphics port='5'/>"), devices("<graphics/>", '<graphics port="5"/>'),
      [("xml.devices.graphics", None, "port=5")]),
+    (
+        devices("<interface><mac/></interface>"),
+        devices("<interface><mac check='no'/></interface>"),
+        devices("<interface><mac/></interface>", '<interface><mac check="no"/></interface>'),
+        [("xml.devices.interface", None, "present")],
+    ),
+    (
+        "<sysinfo type='smbios'/>",
+        "<sysinfo type='smbios'><bios/></sysinfo><sysinfo type='fwcfg'/>",
+        '<sysinfo type="smbios"><bios/></sysinfo><sysinfo type="fwcfg"/>',
+        [("xml.sysinfo[smbios].bios", None, "present"), ("xml.sysinfo", None, "type=fwcfg")],
+    ),
     (
         devices("<controller type='scsi' index='0'/>"),
         devices("<controller type='scsi' index='0' model='x'/>"),
@@ -163,6 +206,28 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
     # one that could serve both is left to the one who needs it
     (devices("<sound a='1'/>", "<sound a='1' b='2'/>"), devices("<sound a='1'/>", "<sound b='2'/>"), "", []),
     (devices("<sound a='1' b='2'/>", "<sound a='1'/>"), devices("<sound a='1'/>", "<sound b='2'/>"), "", []),
+    (
+        devices("<sound a='1' b='2' c='3'/>", "<sound a='1' c='3'/>"),
+        devices("<sound a='1'/>", "<sound b='2'/>"),
+        "",
+        [],
+    ),
+    (
+        devices("<disk><target dev='vda'/><driver cache='none' type='raw'/></disk>"),
+        devices("<disk><target dev='vda'/><driver cache='unsafe'/></disk>", "<disk><driver type='raw'/></disk>"),
+        devices(
+            '<disk><target dev="vda"/><driver cache="unsafe" type="raw"/></disk>',
+            '<disk><driver type="raw"/></disk>',
+        ),
+        [("xml.devices.disk[vda].driver.cache", "none", "unsafe"), ("xml.devices.disk", None, "present")],
+    ),
+    # what has an identity is found first
+    (
+        devices(NIC),
+        devices("<interface><model type='e1000'/></interface>", f"<interface><mac address='{MAC}'/></interface>"),
+        devices(NIC.replace("'", '"'), '<interface><model type="e1000"/></interface>'),
+        [("xml.devices.interface", None, "present")],
+    ),
     (devices("<hub type='usb'>x</hub>"), devices("<hub>x</hub>"), "", []),
     (devices("<hub>x</hub>"), devices("<hub>y</hub>"), devices("<hub>x</hub>", "<hub>y</hub>"),
      [("xml.devices.hub", None, "y")]),
@@ -247,8 +312,9 @@ def test_what_is_no_piece_of_a_definition_is_refused(xml: str, reason: str) -> N
 def test_shapes_have_a_name_and_nothing_else_of_their_own() -> None:
     shape = overlay.Shape("network")
     assert overlay.checked("<network><a/></network>", shape) == "<network><a/></network>"
-    with pytest.raises(ValueError, match="must not contain <uuid>"):
-        overlay.checked("<network><uuid/></network>", shape)
+    for own in ("name", "uuid"):
+        with pytest.raises(ValueError, match=f"must not contain <{own}>"):
+            overlay.checked(f"<network><{own}/></network>", shape)
     root = parse("<network><dns a='1'/></network>")
     assert [one.where for one in overlay.merge(root, "<network><dns a='2'/></network>", shape)] == ["xml.dns.a"]
     several = overlay.Shape("network", several=frozenset({"route"}))
@@ -271,6 +337,7 @@ HELD = [
     ("<a><b x='1'/></a>", "<a><b x='2'/></a>", False),
     ("<a><b/></a>", "<a><c/></a>", False),
     ("<a><mac address='aB'/></a>", "<a><mac address='Ab'/></a>", True),
+    ("<a><mac address='aB'/></a>", "<a><mac address='aC'/></a>", False),
     ("<a><MAC address='aB'/></a>", "<a><MAC address='Ab'/></a>", False),
 ]
 
