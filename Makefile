@@ -63,7 +63,8 @@ ruff: venv
 	ruff check --output-format concise .
 
 mypy: venv
-	mypy -p ansible_collections.corral.virt.plugins -p ansible_collections.corral.virt.roles.console.files -p ansible_collections.corral.virt.tests
+	mypy -p ansible_collections.corral.virt.plugins -p ansible_collections.corral.virt.roles.console.files \
+	  -p ansible_collections.corral.virt.roles.image_builder.files -p ansible_collections.corral.virt.tests
 
 yamllint: venv
 	yamllint --strict .

@@ -40,6 +40,21 @@ def run(play: Play, path: str, name: str, **more: t.Any) -> str:
     return " ".join(play.stdout.split())
 
 
+def checked(play: Play, role: str, options: t.Sequence[str]) -> dict[str, str]:
+    """What a role's check of its settings says of each host that it refuses."""
+    folder = payload.ROOT / "roles" / role
+    *_before, check, refuse = yaml.safe_load((folder / "tasks/check.yml").read_text())
+    play.run(
+        check,
+        {**refuse, "ignore_errors": True},
+        vars={"ansible_facts": "{{ facts }}"},
+        vars_files=[str(folder / "vars/main.yml")],
+        options=[*options, "-vvv", "-e", json.dumps({f"__{role}_collections": str(payload.ROOT / ".cache")})],
+    )
+    found = re.findall(r'"msg": "(cannot .*? on (\w+): .*)"', play.stdout)
+    return {host: json.loads(f'"{told}"').partition(f" on {host}: ")[2] for told, host in found}
+
+
 def readers(namesake: list[str], *keys: str) -> dict[str, t.Any]:
     """A host on which a user of that name may be there already."""
     found = {"ansible_facts": {"getent_passwd": {NAME: namesake}}}
@@ -180,19 +195,6 @@ CASES: list[tuple[str, str, Hosts]] = [
             "bad": ({"__maintenance_moved": FAILED}, "These guests stay on bad', 'web2: web2 is busy"),
         },
     ),
-    (
-        "roles/image_builder/tasks/main.yml",
-        "Refuse what cannot become an image",
-        {
-            "good": ({**MISSING, "image_builder_install": True}, ""),
-            "kiwi": (KIWI, ""),
-            "user": ({**MISSING, "facts": {**BUILDS, "user_uid": 1000}}, "requires root: add --become"),
-            "bare": ({**MISSING, "image_builder_install": False}, "apt-get install fdisk"),
-            "rpm": ({**MISSING, "facts": {**BUILDS, "os_family": "RedHat"}}, "programs are missing (sfdisk)"),
-            "empty": ({**KIWI, "__image_builder_descriptions": {"files": []}}, "/srv/kiwi contains no config.xml"),
-            "none": ({**KIWI, "__image_builder_kiwi_version": {"rc": 2}}, "kiwi-ng does not run: install kiwi"),
-        },
-    ),
     ("playbooks/tasks/change.yml", "Check that all of them", CHANGED),
     ("playbooks/tasks/state.yml", "Check that all of them", CHANGED),
 ]  # fmt: skip
@@ -234,17 +236,50 @@ def test_a_console_is_refused_for_all_that_is_wrong_with_its_settings(options: t
         "plan9": ({"facts": strange, "__console_python_version": "0.0"}, old),
     }
     play.hosts(hyper={host: {**common, **own} for host, (own, _why) in hosts.items()})
-    *_before, check, refuse = yaml.safe_load((role / "tasks/check.yml").read_text())
-    play.run(
-        check,
-        {**refuse, "ignore_errors": True},
-        vars={"ansible_facts": "{{ facts }}"},
-        vars_files=[str(role / "vars/main.yml")],
-        options=[*options, "-vvv", "-e", json.dumps({"__console_collections": str(payload.ROOT / ".cache")})],
-    )
+    refused = checked(play, "console", options)
     assert "s3cret" not in play.stdout
-    found = dict(re.findall(r'"msg": "cannot install the console on (\w+): (.*)"', play.stdout))
-    assert found == {host: why for host, (_own, why) in hosts.items() if why}, play.stdout
+    assert refused == {host: why for host, (_own, why) in hosts.items() if why}, play.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)])
+def test_an_image_is_refused_for_all_that_prevents_its_build(options: tuple[str, ...], tmp_path: Path) -> None:
+    """On the host that it is for, and whatever characters the settings have."""
+    play = Play(tmp_path)
+    programs = "programs are missing (sfdisk), on Debian: apt-get install fdisk"
+    description = (
+        "/srv/kiwi contains no config.xml, config.kiwi or other .kiwi file on the host: "
+        "specify the description's directory"
+    )
+    kiwi = (
+        "kiwi-ng does not run: install kiwi and what its builds need (on Debian: kiwi, kiwi-systemdeps), "
+        "or set its path with kiwi=PATH"
+    )
+    characters = (
+        r"""size "'\"\n$(id)" is not valid: set at least 1GiB, such as size=4GiB; """
+        r'"a\nb" is not a package name: set names only, such as packages=vim,tmux'
+    )
+    others = (
+        "profiles does not apply to mmdebstrap: omit it, or choose the other builder; customize: /nowhere/x does not "
+        "exist on the controller: set the path of a program there with customize=PATH"
+    )
+    hostile = {"image_builder_size": "'\"\n$(id)", "image_builder_packages": ["a\nb", "vim"]}
+    hosts: Hosts = {
+        "good": (MISSING, ""),
+        "kiwi": (KIWI, ""),
+        "user": ({**MISSING, "facts": {**BUILDS, "user_uid": 1000}}, "mounting the image requires root: add --become"),
+        "bare": ({**MISSING, "image_builder_install": "false"}, programs),
+        "rpm": ({**MISSING, "facts": {**BUILDS, "os_family": "RedHat"}}, programs),
+        "empty": ({**KIWI, "__image_builder_descriptions": {"files": []}}, description),
+        "none": ({**KIWI, "__image_builder_kiwi_version": {"rc": 2}}, kiwi),
+        "hostile": ({**MISSING, **hostile}, characters),
+        "other": (
+            {**MISSING, "image_builder_customize": "/nowhere/x", "image_builder_profiles": ["small"]},
+            others,
+        ),
+    }
+    play.hosts(hyper={host: variables for host, (variables, _why) in hosts.items()})
+    refused = checked(play, "image_builder", options)
+    assert refused == {host: why for host, (_variables, why) in hosts.items() if why}, play.stdout
 
 
 MINE = {"maintenance_moves": [{"name": "web1", "source": "h1", "dest": "h2"}]}
