@@ -60,6 +60,6 @@ def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
 
 def _with_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
     """The guest with a seed for the interfaces of the clone."""
-    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
+    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces})
     macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
     return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)

@@ -6,10 +6,11 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import missing
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, pools
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options, pools
 from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
@@ -55,6 +56,12 @@ def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) 
     planned = plan(POOL, noun.spec(POOL, wanted), Facts(there))
     assert [str(step) for step in planned.steps] == steps
     assert bool(planned.changes) == bool(steps)
+
+
+def test_a_pool_is_wanted_active_unless_said_otherwise() -> None:
+    spec = noun_options.argument_spec(POOL.schema)
+    assert ArgumentSpecValidator(spec).validate({"name": "a"}).validated_parameters == params()
+    assert spec["state"]["choices"] == ["active", "inactive", "absent"]
 
 
 def test_what_goes_is_told() -> None:
