@@ -40,7 +40,7 @@ def existing(
         begun = {name: device.path for name, device in known.devices.items()}
         wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), recorded, begun)
     wanted = guest_options.with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
-    if recorded.get("copy_of") and (original or wanted.seed):
+    if original or wanted.seed:
         wanted = _with_seed(wanted, found.xml, found.uuid, original)
     return wanted, original
 

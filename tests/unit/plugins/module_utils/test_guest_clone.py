@@ -123,8 +123,6 @@ def test_what_a_clone_is_told_anew_is_still_for_a_clone() -> None:
     spec, original = existing(COPY, cloud_init=SAME, interfaces=nics)
     assert macs(spec) == [MAC, derived_mac(UUID, "eth1")]
     assert original is None and spec.seed and spec.seed.of_a_copy == UUID
-    spec, original = existing("", cloud_init=SAME)
-    assert original is None and spec.seed and not spec.seed.of_a_copy and not spec.seed.network_config
 
 
 def test_half_a_clone_is_completed_with_its_original() -> None:
