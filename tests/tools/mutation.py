@@ -3,16 +3,16 @@
 Usage: mutation.py, with the environment variables
   MUTATE   files instead of all, separated by spaces
   CHANGED  1: only lines that differ from the merge base with origin/main (on origin/main itself: from the commit
-  before), with
-           uncommitted work; or the commit to compare with
+           before), with uncommitted work; or the commit to compare with
 
 Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in
 .cache, and measured again where a test file changed, and for all when a source file did). Then each mutant gets a fork
 of the process, in which the changed statement replaces the original in place, and those tests run, until one fails:
-cases of tables first, and those first that run the fewest lines. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
-test that takes longer than SLOW_S does not count. Seconds are those of the processor, so that a busy machine finds the
-same. No mutant is sampled or left out; survivors that are listed in equivalents.yml count as equivalent. Leaves
-build/mutation.json.
+cases of tables first, and those first that run the fewest lines, as these are about little else. What BUDGET_S of tests
+do not notice is tried again with AGAIN_S of others: those first that noticed another mutant of its file, then one of
+each function. What survives that, or is run by no test, survives. A test that takes longer than SLOW_S does not count.
+Seconds are those of the processor, so that a busy machine finds the same. No mutant is sampled or left out; survivors
+that are listed in equivalents.yml count as equivalent, and are not tried again. Leaves build/mutation.json.
 """
 
 from __future__ import annotations
