@@ -416,7 +416,11 @@ def test_what_an_interrupted_run_left_is_claimed_already() -> None:
     said = f"<corral:making>{left}</corral:making><corral:volume>{left}</corral:volume>"
     xml = recorded(said).xml.replace(left + "'", left + ".making'")
     plan = planned(Host(there(xml=xml)), disks=[{"name": "data", "size": "1GiB"}, {"name": "more", "size": "1GiB"}])
-    made = [(step.volume.name, step.replace, bool(step.claim)) for step in plan.steps if isinstance(step, steps.MAKING)]
+    made = [
+        (step.volume.name, step.replace, bool(step.claim))
+        for step in plan.steps
+        if isinstance(step, steps.CreateVolume)
+    ]
     assert made == [("web1-data.qcow2", True, False), ("web1-more.qcow2", False, True)]
 
 
