@@ -3,16 +3,16 @@
 Usage: mutation.py, with the environment variables
   MUTATE   files instead of all, separated by spaces
   CHANGED  1: only lines that differ from the merge base with origin/main (on origin/main itself: from the commit
-  before), with
-           uncommitted work; or the commit to compare with
+           before), with uncommitted work; or the commit to compare with
 
 Tests are collected once, in one process. Each is run once under coverage, to know which tests run which line (kept in
 .cache, and measured again where a test file changed, and for all when a source file did). Then each mutant gets a fork
 of the process, in which the changed statement replaces the original in place, and those tests run, until one fails:
-cases of tables first, and those first that run the fewest lines. A mutant that BUDGET_S of tests do not notice survives, and so does one that no test runs. A
-test that takes longer than SLOW_S does not count. Seconds are those of the processor, so that a busy machine finds the
-same. No mutant is sampled or left out; survivors that are listed in equivalents.yml count as equivalent. Leaves
-build/mutation.json.
+cases of tables first, and those first that run the fewest lines, as these are about little else. What BUDGET_S of tests
+do not notice is tried again with AGAIN_S of others: those first that noticed another mutant of its file, then one of
+each function. What survives that, or is run by no test, survives. A test that takes longer than SLOW_S does not count.
+Seconds are those of the processor, so that a busy machine finds the same. No mutant is sampled or left out; survivors
+that are listed in equivalents.yml count as equivalent, and are not tried again. Leaves build/mutation.json.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import gc
 import hashlib
 import importlib
 import inspect
+import itertools
 import json
 import multiprocessing
 import os
@@ -48,9 +49,10 @@ from mutants import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
+OURS = (PACKAGE, "tests.")  # modules that may hold a constant
 REPORT, MEASURED = ROOT / "build/mutation.json", ROOT / ".cache/mutation.json"
 RULES = ("validate", "constraints", "host_bindings", "overlay", "chain")
-BUDGET_S, CASE_S, SLOW_S = 3.0, 0.03, 2.0
+BUDGET_S, AGAIN_S, CASE_S, SLOW_S = 3.0, 12.0, 0.03, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
 # Those of shipped code; what runs Ansible as a program of its own would notice nothing here, and what is slow asks no
@@ -171,33 +173,47 @@ class Tests:
         return {}
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Tests that may notice it, within BUDGET_S: cases of tables before what takes long, and of each those first that
-        run the fewest lines, as these are about little else.
+        """Those of the first try: cases of tables before what takes long, and of each those that run the fewest lines
+        first, as these are about little else.
         """
+        return self._within(
+            BUDGET_S,
+            ((self.seconds[test] > CASE_S, self.reach[test], self.seconds[test], test) for test in self._of(mutant)),
+        )
+
+    def others(self, mutant: Mutant, noticed: t.Container[str]) -> list[str]:
+        """Those of the second try: first what noticed other mutants of the file, then one of each function."""
+        rounds: collections.Counter[str] = collections.Counter()
+        ranked = []
+        for seconds, test in sorted((self.seconds[test], test) for test in self._of(mutant) - set(self.of(mutant))):
+            function = test.partition("[")[0]
+            ranked.append((test not in noticed, rounds[function], seconds, test))
+            rounds[function] += 1
+        return self._within(AGAIN_S, ranked)
+
+    def _within(self, budget_s: float, ranked: t.Iterable[tuple[t.Any, ...]]) -> list[str]:
+        tests = [rank[-1] for rank in sorted(ranked)]
+        total = itertools.accumulate(self.seconds[test] for test in tests)
+        return [test for test, seconds in zip(tests, total, strict=True) if seconds <= budget_s]
+
+    def _of(self, mutant: Mutant) -> set[str]:
+        """All that may notice it."""
         lines = self.lines.get(mutant.file, {})
         inside = mutant.kind == "function" or len(mutant.names) > 1
         # A signature and what runs on import are noticed by whatever uses the function or the module.
         reach = range(mutant.line, mutant.line + 1 + mutant.source.count("\n")) if mutant.kind == "function" else lines
         tests = (_running(lines, mutant) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
-        # A function that only the import calls makes constants of the module, which whatever uses it notices. A module
-        # that has nothing else is used by those that import it.
-        tests = tests or set().union(*lines.values()) or self._of_users(mutant.file)
-        ranked = sorted(
-            (self.seconds[test] > CASE_S, self.reach[test], self.seconds[test], test)
-            for test in tests
-            if self.seconds.get(test, SLOW_S) < SLOW_S
-        )
-        chosen, total = [], 0.0
-        for _long, _reach, seconds, test in ranked:
-            total += seconds
-            if total > BUDGET_S:
-                break
-            chosen.append(test)
-        return chosen
+        # A function that only the import calls makes constants of the module, which whatever uses it notices. A
+        # constant has no line of its own, and may be used by those that import it.
+        tests = tests or set().union(*lines.values())
+        if not tests or mutant.kind == "constant":
+            tests |= self._of_users(mutant.file)
+        return {test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S}
 
     def _of_users(self, file: str) -> set[str]:
         users = [source for source in self.lines if _imports(source, file)]
-        return set().union(*(tests for user in users for tests in self.lines[user].values()))
+        stated = {test for test in self.seconds if _imports(test.partition("::")[0], file)}
+        return stated.union(*(tests for user in users for tests in self.lines[user].values()))
 
 
 @functools.cache
@@ -372,11 +388,17 @@ def _computed(source: str, changed: set[str]) -> t.Iterator[tuple[str, str]]:
 
 
 def _replace_constant(name: str, old: t.Any, new: t.Any) -> None:
+    """In place where that can be: others hold it, also in constants of their own."""
     if isinstance(old, (dict, list, set)) and type(old) is type(new):
         old.clear()
         old.extend(new) if isinstance(old, list) else old.update(new)
+    elif dataclasses.is_dataclass(old) and not isinstance(old, type) and type(old) is type(new):
+        for field in dataclasses.fields(old):
+            object.__setattr__(old, field.name, getattr(new, field.name))  # it may be frozen
     else:
-        _rebind(name, old, new)
+        for module in [one for one in sys.modules.values() if getattr(one, "__name__", "").startswith(OURS)]:
+            if vars(module).get(name) is old:
+                setattr(module, name, new)
 
 
 def annotations_flag() -> int:
@@ -419,21 +441,6 @@ def _replace_members(old: type, new: type) -> None:
                 continue
 
 
-def _rebind(name: str, old: object, new: object) -> None:
-    """Where other modules have imported it, and in the fields of their own constants."""
-    for module in [one for one in sys.modules.values() if getattr(one, "__name__", "").startswith(PACKAGE)]:
-        if vars(module).get(name) is old:
-            setattr(module, name, new)
-        for holder in filter(_is_record, vars(module).values() if _is_record(old) else ()):
-            for field in dataclasses.fields(holder):
-                if getattr(holder, field.name, None) is old:
-                    object.__setattr__(holder, field.name, new)  # it may be frozen
-
-
-def _is_record(value: object) -> t.TypeGuard[t.Any]:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
 class Mutation:
     """A pytest plugin: instead of a run of the tests, a run of the mutants."""
 
@@ -474,12 +481,28 @@ class Mutation:
             return [mutant for found in pool.starmap(mutants, arguments, chunksize=1) for mutant in found]
 
     def _try_all(self, tests: Tests, chosen: t.Sequence[Mutant]) -> None:
-        # by file: tests that noticed others, the last first
-        noticed: dict[str, list[str]] = collections.defaultdict(list)
+        """With the tests of the first try; what survives them, with others. What is listed as equivalent is not tried
+        again, and nothing is after the run was ended.
+        """
         self.outcomes = [Outcome(mutant, "untested") for mutant in chosen]
         tried = [(outcome, names) for outcome in self.outcomes if (names := tests.of(outcome.mutant))]
         for outcome, _names in tried:
             outcome.status = "untried"
+        self._try_each(tests, tried, "tried")
+        listed = equivalents.read()
+        if not any(outcome.status == "untried" for outcome in self.outcomes):
+            noticed = {(outcome.mutant.file, outcome.test) for outcome in self.outcomes}
+            again = [
+                (outcome, tests.others(outcome.mutant, {test for file, test in noticed if file == outcome.mutant.file}))
+                for outcome in self.outcomes
+                if outcome.status == "survived" and equivalents.key(outcome.mutant) not in listed
+            ]
+            self._try_each(tests, [(outcome, names) for outcome, names in again if names], "tried again")
+        self._excuse(listed)
+
+    def _try_each(self, tests: Tests, tried: t.Sequence[tuple[Outcome, list[str]]], label: str) -> None:
+        # by file: tests that noticed others, the last first
+        noticed: dict[str, list[str]] = collections.defaultdict(list)
 
         def job(outcome: Outcome, names: list[str]) -> str | None:
             first = [name for name in noticed[outcome.mutant.file] if name in names]
@@ -495,12 +518,10 @@ class Mutation:
                 known = noticed[outcome.mutant.file]
                 noticed[outcome.mutant.file] = [outcome.test, *(name for name in known if name != outcome.test)][:30]
 
-        _forked([functools.partial(job, *each) for each in tried], label="tried", done=done)
-        self._excuse()
+        _forked([functools.partial(job, *each) for each in tried], label=label, done=done)
 
-    def _excuse(self) -> None:
+    def _excuse(self, listed: t.Container[equivalents.Key]) -> None:
         """Survivors that do what the original does; who is listed and does not survive is told."""
-        listed = equivalents.read()
         for outcome in [one for one in self.outcomes if equivalents.key(one.mutant) in listed]:
             if outcome.status in ("survived", "untested"):
                 outcome.status = "equivalent"

@@ -84,7 +84,7 @@ def _renamed(
     step = rename.rename(
         wanted, found, former, managed_state=managed_state, recorded=record.read(former.xml) if former else {}
     )
-    if step is None or former is None:
+    if former is None:
         return None, found
     return step, dataclasses.replace(former, name=wanted.name, xml=domain.renamed(former.xml, wanted.name))
 
@@ -134,9 +134,9 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
         return
     left = host.capacity(subject.uuid)
     if left is not None:
-        fields = domain.read_fields(definition.stored.xml)
-        vcpus = fields.get("vcpus.current") or fields.get("vcpus.maximum") or 1
-        capacity.check(subject.wanted.name, left, memory_mib=fields.get("memory.maximum_kib", 0) // 1024, vcpus=vcpus)
+        sizes = domain.sizes(definition.stored.xml)
+        memory_mib = sizes["memory.maximum_kib"] // 1024
+        capacity.check(subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"])
 
 
 def _check_prerequisites(
@@ -196,7 +196,7 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[st
     running = sources(found.live_xml, host.located) if found.live_xml else ()
     known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
     original = None
-    if recorded.get("copying") or recorded.get("copy_of"):
+    if recorded.get("copy_of"):
         from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
 
         wanted, original = guest_clone.existing(wanted, found, recorded, known, host)
@@ -268,7 +268,7 @@ def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
     unfinished = None
     if disks.making:
         copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
-        begun = {**remember, **disks.begun(subject.known), **({"copying": copying} if copying else {})}
+        begun = {**remember, **disks.begun(subject.known), "copying": copying}
         unfinished = domain.graft(subject.base, wanted.with_fields(disks=disks.unfinished()), begun).xml
     return _Definition(wanted, remember, stored, unfinished)
 

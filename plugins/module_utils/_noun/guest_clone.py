@@ -40,7 +40,7 @@ def existing(
         begun = {name: device.path for name, device in known.devices.items()}
         wanted = cloning.resumed(wanted, original, cloned.disks(original.xml), recorded, begun)
     wanted = guest_options.with_macs(guest_options.completed(wanted, domain.sizes(found.xml)), found.uuid)
-    if recorded.get("copy_of") and (original or wanted.seed):
+    if original or wanted.seed:
         wanted = _with_seed(wanted, found.xml, found.uuid, original)
     return wanted, original
 
@@ -60,6 +60,6 @@ def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
 
 def _with_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
     """The guest with a seed for the interfaces of the clone."""
-    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces or ()})
+    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces})
     macs = [nic.mac for nic in summary.nics(parse(domain.graft(base, nics).xml))]
     return cloning.seeded(wanted, uuid=uuid, macs=macs, original=record.read(original.xml) if original else None)

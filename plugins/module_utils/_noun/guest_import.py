@@ -152,13 +152,14 @@ def _absence(one: Row, bare: t.Any, found: t.Any) -> t.Any:
 def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
     """A guest that is made now, before anything is said of it."""
     kind = root.find("os/type")
+    said = {} if kind is None else kind.attrib
     return parse(
         new.domain(
-            name=root.findtext("name"),
-            uuid=root.findtext("uuid") or "",
-            virt_type=root.get("type") or "",
-            arch="" if kind is None else kind.get("arch") or "",
-            machine="" if kind is None else kind.get("machine") or "",
+            name="",
+            uuid="",
+            virt_type=root.get("type", ""),
+            arch=said.get("arch", ""),
+            machine=said.get("machine", ""),
             without=new.brought(given.get("xml")),
             ports=not any(one.get("type") == "pci" for one in given.get("controllers", ())),
         )

@@ -26,7 +26,6 @@ _LIBVIRT: t.Mapping[str, t.Any] = {
     "on_crash": "destroy",
     "balloon": {"model": "virtio"},
     "autostart": False,
-    "consoles": [],
 }
 _INSIDE = (("vcpus", "placement", "static"), ("serials", "target", "isa-serial"))
 _INPUTS = ({"type": "mouse", "bus": "ps2"}, {"type": "keyboard", "bus": "ps2"})
@@ -57,7 +56,7 @@ def minimal(given: Given, make: t.Callable[[Given], Element]) -> Given:
         else:
             given = rest
     for option in ("disks", "interfaces"):
-        _prune(given, option, given[option], needed)
+        _prune(given, option, given.get(option), needed)
     return given
 
 
@@ -65,24 +64,22 @@ def _identities(table: Table) -> t.Iterator[tuple[str, t.Collection[str]]]:
     """The options that tell the entries of each list apart."""
     for field, row in table.items():
         if isinstance(row, Items):
-            yield field.rpartition(".")[2], {*row.keys, "state"}
+            option = field.rpartition(".")[2]
+            place = ("device", *PLACES) if option == "disks" else ()  # else a new disk is meant
+            yield option, {*row.keys, "state", *place}
             yield from _identities(row.table)
 
 
 _IDENTITIES = dict(_identities(DOMAIN))
-_IDENTITIES["disks"] = {*_IDENTITIES["disks"], "device", *PLACES}  # else a new disk is meant
 
 
 def _prune(given: Given, option: str, inside: t.Any, needed: t.Callable[[Given], bool]) -> None:
     """Take away what is not needed from a dictionary, or from the entries of a list."""
     entries = [one for one in (inside if isinstance(inside, list) else [inside]) if isinstance(one, dict)]
     kept = _IDENTITIES.get(option, ())
-    keys = dict.fromkeys(
-        key for one in entries for key, value in one.items() if key not in kept or (key, value) == ("device", "disk")
-    )
     few = len(entries) <= _FEW
-    for key in keys:
-        having = [one for one in entries if key in one and (key not in kept or one[key] == "disk")]
+    for key in dict.fromkeys(key for one in entries for key in one):
+        having = [one for one in entries if key in one and (key not in kept or (key, one[key]) == ("device", "disk"))]
         for one in _drop(having, key, lambda: needed(given), len(having) if few else _DEPTH):
             if few:
                 _prune(given, key, one[key], needed)
@@ -136,7 +133,5 @@ def _added_controllers(given: Given) -> list[Given]:
 
 def _are_spare(ports: t.Sequence[Given]) -> bool:
     """Whether they are those of a guest that was just made."""
-    spare = [(str(entry["index"]), entry.get("model")) for entry in ports if set(entry) <= {"type", "index", "model"}]
-    if spare == [("0", "pci-root")]:
-        return True
-    return len(spare) in (0, len(_SPARE)) and spare == _SPARE[: len(spare)]
+    spare = [(str(entry["index"]), entry.get("model")) for entry in ports if "state" not in entry]
+    return spare in ([], [("0", "pci-root")], _SPARE)

@@ -30,13 +30,13 @@ class Noun:
     shape: Shape
     skeleton: t.Callable[[Spec], str]  # the document of one that does not exist yet
     rules: t.Sequence[Rule]
-    live: Policy = dataclasses.field(default_factory=dict)
-    finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
-    made: t.Callable[[t.Mapping[str, t.Any]], str] = lambda _values: ""  # describes a new one
-    shown: tuple[str, ...] = ()  # fields that stand for it in the diff of its removal
+    made: t.Callable[[t.Mapping[str, t.Any]], str]  # describes a new one
+    shown: tuple[str, ...]  # fields that stand for it in the diff of its removal
 
     # facts, of what the host told and what libvirt has under that name
-    host: t.Callable[[t.Any, str, Found | None], t.Any] = lambda raw, _name, _found: raw
+    host: t.Callable[[t.Any, str, Found | None], t.Any]
+    live: Policy = dataclasses.field(default_factory=dict)
+    finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
 
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
@@ -59,9 +59,9 @@ def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
     live = values(found.live_xml, noun.schema.table) if found and found.live_xml else None
     if spec.state == "absent":
         before = values(found.xml, noun.schema.table) if found else {}
-        return Case(spec, facts, Edited(found.xml if found else "", before=before, after=before), live=live)
+        return Case(spec, facts, Edited("", before=before, after=before), live=live)
     stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
-    goes_on = found is not None and found.live_xml and spec.state != "inactive"
+    goes_on = spec.state != "inactive"
     running = _edited(noun, spec, found.live_xml) if found and found.live_xml and goes_on else None
     return Case(spec, facts, stored, running, live)
 

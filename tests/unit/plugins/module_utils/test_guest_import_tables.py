@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import typing as t
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
+from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_minimal import minimal
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_withheld import withhold
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -101,3 +104,128 @@ def test_a_serial_port_is_told_once(given: dict[str, t.Any], left: dict[str, t.A
 def test_firmware_is_told_once(given: dict[str, t.Any], by_libvirt: bool, left: set[str]) -> None:
     guest_import._leave_one_of_firmware(given, by_libvirt=by_libvirt)
     assert set(given) == left and "template" not in given.get("nvram", {})
+
+
+ANYWAY = "as it is"  # what a guest has of which nobody says it
+IDE, DISK_IDE = {"type": "ide", "index": 0}, {"name": "a", "bus": "ide"}
+SERIAL_BUS = {"type": "virtio-serial", "index": 0}
+ROOT = {"type": "pci", "index": 0, "model": "pcie-root"}
+PORTS = [ROOT, *({"type": "pci", "index": number, "model": "pcie-root-port"} for number in range(1, 17))]
+
+
+def _told(said: t.Any) -> t.Any:
+    if isinstance(said, dict):
+        told = {key: _told(value) for key, value in said.items() if value not in (ANYWAY, "disk", "cdrom")}
+        return {key: value for key, value in told.items() if value not in ({}, [])}
+    return [_told(one) for one in said] if isinstance(said, list) else said
+
+
+def made(given: t.Mapping[str, t.Any]) -> t.Any:
+    """A document of all that is said and that a guest has not anyway."""
+    root = parse("<domain/>")
+    root.text = json.dumps(_told(given), sort_keys=True)
+    return root
+
+
+def disks(count: int, *needing: int, **more: t.Any) -> list[dict[str, t.Any]]:
+    """Some disks, of which some need what others have anyway."""
+    return [{"name": str(one), "io": "native" if one in needing else ANYWAY, **more} for one in range(count)]
+
+
+def pruned(count: int, *kept: int, needing: int = 0) -> list[dict[str, t.Any]]:
+    """The same, of which some keep what they say."""
+    said = disks(count, needing)
+    return [one if number in kept else {"name": one["name"]} for number, one in enumerate(said)]
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        # what libvirt writes where nobody says anything, and something else
+        ({"on_poweroff": "destroy", "on_reboot": "restart", "on_crash": "destroy"}, {}),
+        ({"on_poweroff": "restart", "on_reboot": "destroy", "on_crash": "preserve"}, None),
+        ({"balloon": {"model": "virtio"}, "autostart": False, "consoles": [], "inputs": [], "controllers": []}, {}),
+        ({"balloon": {"model": "none"}, "autostart": True, "consoles": [{"target": "virtio"}]}, None),
+        ({"vcpus": {"current": 2, "maximum": 2, "placement": "static"}}, {"vcpus": 2}),
+        ({"vcpus": {"current": 2, "maximum": 2, "placement": "auto"}}, None),
+        ({"vcpus": {"current": 2, "maximum": 4}}, None),
+        ({"memory": {"current": "1GiB", "maximum": "1GiB"}}, {"memory": "1GiB"}),
+        ({"memory": {"current": "1GiB", "maximum": "1GiB", "slots": 4}}, None),
+        ({"memory": {"maximum": "1GiB"}}, None),
+        (
+            {"serials": [{"port": 0, "target": "isa-serial"}, {"port": 1, "target": "usb-serial"}]},
+            {"serials": [{"port": 0}, {"port": 1, "target": "usb-serial"}]},
+        ),
+        ({"inputs": [{"type": "mouse", "bus": "ps2"}, {"type": "keyboard", "bus": "ps2"}]}, {}),
+        ({"inputs": [{"type": "mouse", "bus": "usb"}, {"type": "tablet", "bus": "ps2"}]}, None),
+        # controllers for what hangs on them
+        ({"disks": [DISK_IDE], "controllers": [IDE]}, {"disks": [DISK_IDE]}),
+        ({"disks": [DISK_IDE], "controllers": [{**IDE, "model": "piix3"}]}, None),
+        ({"disks": [DISK_IDE], "controllers": [IDE], "xml": "<a><controller/></a>"}, None),
+        ({"disks": [DISK_IDE], "controllers": [IDE], "xml": "<a/>"}, {"disks": [DISK_IDE], "xml": "<a/>"}),
+        ({"disks": [{"name": "a", "bus": "sata"}], "controllers": [IDE]}, None),
+        ({"disks": [{"name": "a", "bus": "scsi"}], "controllers": [{"type": "scsi", "index": 0}]}, None),
+        *(
+            (
+                {"disks": [{"name": "a", "bus": bus}], "controllers": [{"type": bus, "index": 0}]},
+                {"disks": [{"name": "a", "bus": bus}]},
+            )
+            for bus in ("sata", "fdc")
+        ),
+        ({"channels": [{"name": "a"}], "controllers": [SERIAL_BUS]}, {"channels": [{"name": "a"}]}),
+        ({"channels": [{"name": "a", "state": "absent"}], "controllers": [SERIAL_BUS]}, None),
+        ({"controllers": [SERIAL_BUS]}, None),
+        (
+            {"disks": [DISK_IDE], "channels": [{"name": "a"}], "controllers": [IDE, SERIAL_BUS]},
+            {"disks": [DISK_IDE], "channels": [{"name": "a"}]},
+        ),
+        # ports of a guest that was just made
+        ({"controllers": PORTS}, {}),
+        ({"controllers": PORTS[:-1]}, None),
+        ({"controllers": [*PORTS[:-1], {**ROOT, "index": 16}]}, None),
+        ({"controllers": [{**ROOT, "model": "pci-root"}]}, {}),
+        ({"controllers": [{**ROOT, "model": "pci-root", "index": 1}]}, None),
+        ({"controllers": [{**ROOT, "state": "absent"}]}, {}),
+        ({"controllers": [*PORTS[:-1], {**PORTS[-1], "state": "absent"}]}, None),
+        # what the guest has anyway
+        ({"title": ANYWAY, "description": "x"}, {"description": "x"}),
+        (
+            {"cpu": {"mode": "custom", "model": ANYWAY, "cache": {"mode": "emulate", "level": ANYWAY}}},
+            {"cpu": {"mode": "custom", "cache": {"mode": "emulate"}}},
+        ),
+        ({"cpu": {"features": [{"name": ANYWAY, "policy": ANYWAY}]}}, {"cpu": {"features": [{"name": ANYWAY}]}}),
+        ({"interfaces": [{"name": "a", "filterref": {"parameters": [{"name": ANYWAY, "values": ["1"]}]}}]}, None),
+        ({"filesystems": [{"name": "a", "state": ANYWAY}]}, None),
+        ({"filesystems": [{"name": ANYWAY, "source": ANYWAY}]}, {"filesystems": [{"name": ANYWAY}]}),
+        ({"name": ANYWAY, "virt_type": ANYWAY, "machine": ANYWAY, "uuid": ANYWAY, "xml": ANYWAY}, None),
+        ({"disks": [{"name": "a", "iotune": {"a": ANYWAY, "b": 1}}]}, {"disks": [{"name": "a", "iotune": {"b": 1}}]}),
+        ({"interfaces": [{"name": ANYWAY, "mtu": ANYWAY}]}, {"interfaces": [{"name": ANYWAY}]}),
+        (
+            {"disks": [{"name": "a", "source": ANYWAY, "device": "cdrom"}, {"name": "b", "device": "disk"}]},
+            {"disks": [{"name": "a", "source": ANYWAY, "device": "cdrom"}, {"name": "b"}]},
+        ),
+        ({"disks": [{"name": "disk"}]}, None),
+        # of many entries, a quarter keeps what one of them needs
+        ({"disks": disks(2, 0)}, {"disks": pruned(2, 0)}),
+        ({"disks": disks(16, 0)}, {"disks": pruned(16, 0)}),
+        ({"disks": disks(17, 0)}, {"disks": pruned(17, *range(4))}),
+        ({"disks": disks(17, 9)}, {"disks": pruned(17, *range(8, 12), needing=9)}),
+        ({"disks": [{"name": str(one), "iotune": {"a": ANYWAY, "b": 1}} for one in range(17)]}, None),
+    ],
+)
+def test_the_least_of_what_is_said(given: dict[str, t.Any], left: dict[str, t.Any] | None) -> None:
+    said = {"name": "web1", "disks": [], "interfaces": [], **copy.deepcopy(given)}
+    found = minimal(said, made)
+    assert found == {"name": "web1", "disks": [], "interfaces": [], **(given if left is None else left)}
+    assert said == {"name": "web1", "disks": [], "interfaces": [], **given}  # which others go on to use
+
+
+def test_what_stays_keeps_its_order() -> None:
+    said = {"io": "native", "name": "a", "cache": ANYWAY, "bus": "sata"}
+    [disk] = minimal({"name": "web1", "disks": [said], "interfaces": []}, made)["disks"]
+    assert list(disk) == ["io", "name", "bus"]
+
+
+def test_disks_and_interfaces_may_be_left_out() -> None:
+    """They are where an option refuses what libvirt holds."""
+    assert minimal({"name": "web1", "title": ANYWAY}, made) == {"name": "web1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Answer,
+    DiskOrigin,
     Question,
     SeedSite,
     Site,
@@ -24,12 +27,14 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+OTHER = "22222222-f6a4-8304-79aa-97f2502e193f"
 ALWAYS = {"find", "disks", "seed", "displays"}  # nothing is asked of disks and seeds that no question is about
 
 
@@ -38,8 +43,11 @@ class Host:
 
     uri = "qemu:///system"
 
-    def __init__(self, *guests: FoundGuest, kept: t.Sequence[str] = (), lost: t.Collection[str] = ()) -> None:
+    def __init__(
+        self, *guests: FoundGuest, kept: t.Sequence[str] = (), lost: t.Collection[str] = (), **more: t.Any
+    ) -> None:
         self.known, self.kept, self.lost = {one.name: one for one in guests}, kept, lost
+        self.more = more  # what it answers to other questions
         self.asked: set[str] = set()
         self.needed: list[Prerequisites] = []
 
@@ -47,12 +55,12 @@ class Host:
         self.asked.add("find")
         return self.known.get(name)
 
-    def managed_state(self, _uuid: str) -> t.Sequence[str]:
+    def managed_state(self, uuid: str) -> t.Sequence[str]:
         self.asked.add("managed_state")
-        return self.kept
+        return self.kept if uuid == UUID else ()
 
-    def saved_xml(self, _uuid: str) -> str | None:
-        return None
+    def saved_xml(self, uuid: str) -> str | None:
+        return t.cast("str | None", self.more.get("saved")) if uuid == UUID else None
 
     def new_uuid(self) -> str:
         self.asked.add("new_uuid")
@@ -69,14 +77,14 @@ class Host:
     def missing(self, needed: Prerequisites) -> Missing:
         self.asked.add("missing")
         self.needed.append(needed)
-        return Missing(no_autostart=needed.networks)
+        return t.cast(Missing, self.more.get("missing", Missing(no_autostart=needed.networks)))
 
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
         return ["<filter name='clean-traffic'><rule action='drop' direction='out'><mac/></rule></filter>"]
 
     def capacity(self, uuid: str) -> Capacity | None:
-        return None
+        return t.cast("Capacity | None", self.more.get("capacity")) if uuid == UUID else None
 
     def bridge_calls(self) -> dict[str, bool] | None:
         self.asked.add("bridge_calls")
@@ -89,11 +97,15 @@ class Host:
     def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
         self.asked |= {"disks", *(f"disk {name}" for name in questions)}
         pool = PoolDirectory("default", "dir", "/var/lib/libvirt/images", here=True)
-        return {name: Site(pool) if isinstance(one, SiteOf) else Size(8 * 1024**3) for name, one in questions.items()}
+        origin = self.more.get("origin")
+        site = Site(pool, origin=origin)
+        return {name: site if isinstance(one, SiteOf) else Size(8 * 1024**3) for name, one in questions.items()}
 
-    def seed(self, _guest: str, question: object) -> SeedSite | None:
+    def seed(self, guest: str, question: object) -> SeedSite | None:
         self.asked |= {"seed"} if question is None else {"seed", "a seed's place"}
-        return None
+        pool = PoolDirectory("default", "dir", "/var/lib/libvirt/images", here=True)
+        site = SeedSite(("PRIVATE", f"PUBLIC {guest}"), pool, exists=False, uri=self.uri, here=True)
+        return None if question is None else site
 
     def located(self, pool: str, volume: str) -> str | None:
         self.asked.add("located")
@@ -165,7 +177,7 @@ def test_what_is_missing_is_asked_once(state: str, monkeypatch: pytest.MonkeyPat
 
 def test_an_interface_on_open_vswitch_moves_to_another_bridge_of_it() -> None:
     moved = {"interfaces": [{"name": "eth0", "bridge": "ovs1"}]}
-    with pytest.raises(NotFound, match="this host has no bridge ovs1"):
+    with pytest.raises(NotFound, match=r"^cannot change web1: this host has no bridge ovs1"):
         planned(Host(there()), **moved)
     root = parse(there().xml)
     make(root.find("devices/interface"), "virtualport", type="openvswitch")
@@ -271,3 +283,271 @@ def test_its_target_is_a_free_one() -> None:
     live = without_devices(defined.replace("ua-data", "ua-other"), "eth0")
     (device,) = attached(defined, live, disks=[{"name": "data"}])
     assert parse(device).find("target").get("dev") == "vdc"
+
+
+def recorded(said: str, **more: t.Any) -> FoundGuest:
+    """The guest, of which the collection keeps that."""
+    return there(xml=there().xml.replace("<corral:tag>", f"{said}<corral:tag>", 1), **more)
+
+
+def running(found: FoundGuest) -> FoundGuest:
+    return dataclasses.replace(found, state="running", live_xml=found.xml)
+
+
+MOVING = recorded("<corral:moving>h2</corral:moving>")
+NEW = {"vcpus": 3, "memory": "2GiB", "state": "running"}
+FILTERED = {"interfaces": [{"name": "eth0", "filterref": {"name": "clean-traffic"}}]}
+NO_FILTER, NO_BRIDGE = Missing(filters=frozenset({"f"})), Missing(links=frozenset({"br0"}))
+IMAGE = "/var/lib/libvirt/images/web1-system.qcow2"
+SMALL = Capacity(memory_mib=1024, vcpus=4)
+NARROW = Capacity(memory_mib=4096, vcpus=2)
+
+
+@pytest.mark.parametrize(
+    ("host", "said", "error", "why"),
+    [
+        (Host(MOVING), {"state": "running"}, Refused, "cannot bring web1 to state running: its migration is in"),
+        (Host(), {"state": "reset"}, NotFound, "cannot reset web1: there is no such guest here"),
+        (Host(MOVING), {"name": "db1", "renamed_from": "web1"}, Refused, "to db1: its migration is in progress"),
+        (
+            Host(there(), kept=["snapshots"]),
+            {"name": "db1", "renamed_from": "web1"},
+            Refused,
+            "to db1: libvirt keeps its snapshots under its name",
+        ),
+        (
+            Host(there(), dataclasses.replace(there(), name="db1", uuid="u2")),
+            {"name": "db1", "renamed_from": "web1"},
+            Refused,
+            r"another guest has this name \(UUID u2\)",
+        ),
+        (Host(), {**NEW, "name": "a b"}, BadInput, "^name: 'a b'"),
+        (Host(there()), {"name": "a b", "renamed_from": "web1"}, BadInput, "^name: 'a b'"),
+        (Host(capacity=SMALL), NEW, Refused, r"cannot start web1: .* memory: 0 of 1024 .* it needs 2048\)"),
+        (Host(capacity=NARROW), NEW, Refused, r"cannot start web1: .*\(vcpus: 0 of 2 .* needs 3\)"),
+        (Host(missing=NO_FILTER), NEW, NotFound, "^cannot start web1: .* filter f"),
+        (
+            Host(running(there()), missing=NO_FILTER),
+            FILTERED,
+            NotFound,
+            "^cannot change web1: .* filter f",
+        ),
+        (
+            Host(there(), kept=["managed_save"], saved=there().xml, missing=NO_FILTER),
+            {"state": "running"},
+            NotFound,
+            "^cannot start web1 from its managed save image: ",
+        ),
+        (Host(there(), saved=there().xml, missing=NO_FILTER), {"state": "running"}, NotFound, "^cannot start web1: "),
+        (
+            Host(running(there()), kept=["managed_save"], saved=there().xml, missing=NO_FILTER),
+            {"clock": {"offset": "localtime"}, "allow_restart": True},
+            NotFound,
+            "^cannot start web1: ",
+        ),
+        (
+            Host(),
+            {**NEW, "interfaces": [{"name": "eth0", "bridge": "br7"}]},
+            NotFound,
+            "^cannot create web1: this host has no bridge br7",
+        ),
+        (Host(there()), {"boot": {"cmdline": "quiet"}}, BadInput, "cmdline"),
+        (
+            Host(there()),
+            {"interfaces": [{"name": "eth0", "filterref": {"name": "f"}}]},
+            BadInput,
+            "filterref of interface eth0 of web1: this host has no network filter f",
+        ),
+    ],
+)
+def test_what_is_refused(host: Host, said: dict[str, t.Any], error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        planned(host, **said)
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        (Host(dataclasses.replace(there(), name="a b")), {"name": "a b"}),
+        (Host(capacity=SMALL), {**NEW, "state": "present"}),
+        (Host(there(), capacity=Capacity(1, 1)), {"state": "running"}),
+        (Host(running(there()), missing=NO_BRIDGE), FILTERED),
+        (Host(there(), kept=["managed_save"], saved="<domain/>", missing=NO_BRIDGE), {"state": "running"}),
+        (Host(missing=Missing(paths=frozenset({IMAGE}))), NEW),
+        (Host(capacity=NARROW), {**NEW, "vcpus": {"current": 2, "maximum": 4}}),
+        (Host(dataclasses.replace(there(), name="db1")), {"name": "db1", "renamed_from": "web1"}),
+    ],
+)
+def test_what_is_not_refused(host: Host, said: dict[str, t.Any]) -> None:
+    assert planned(host, **said).uuid == UUID
+
+
+def test_a_filter_that_nobody_speaks_of_is_not_asked_about() -> None:
+    xml = there().xml.replace("<model type='virtio'/>", "<model type='virtio'/><filterref filter='f'/>", 1)
+    host, nic = Host(there(xml=xml)), {"name": "eth0", "mtu": 1400}
+    assert planned(host, interfaces=[nic]).steps and "filters" not in host.asked
+    with pytest.raises(BadInput, match="this host has no network filter f"):
+        planned(host, interfaces=[{**nic, "filterref": {"name": "f"}}])
+
+
+def test_a_renamed_guest_is_changed_under_its_new_name() -> None:
+    plan = planned(Host(there()), name="db1", renamed_from="web1", title="Another")
+    [renamed, defined] = plan.steps
+    assert isinstance(defined, steps.Define) and isinstance(renamed, steps.Rename)
+    assert parse(defined.xml).findtext("name") == "db1" and defined.guest == "db1"
+
+
+def test_what_is_made_is_claimed_beside_what_the_guest_has() -> None:
+    new = [{"name": name, "size": "1GiB"} for name in ("more", "last")]
+    plan = planned(Host(there()), disks=[{"name": "data", "size": "9GiB"}, *new])
+    assert any(isinstance(step, steps.GrowDisk) for step in plan.steps)
+    claims = [step.claim for step in plan.steps if isinstance(step, steps.CreateVolume)]
+    marks = [f"<volume>/var/lib/libvirt/images/web1-{name}.qcow2</volume>" for name in ("system", "more", "last")]
+    found = [
+        ([mark in one.without_file for mark in marks], [mark in one.with_file for mark in marks])
+        for one in claims
+        if one
+    ]
+    assert found == [([True, False, False], [True, True, False]), ([True, True, False], [True, True, True])]
+
+
+def test_what_an_interrupted_run_left_is_claimed_already() -> None:
+    left = "/var/lib/libvirt/images/web1-data.qcow2"
+    said = f"<corral:making>{left}</corral:making><corral:volume>{left}</corral:volume>"
+    xml = recorded(said).xml.replace(left + "'", left + ".making'")
+    plan = planned(Host(there(xml=xml)), disks=[{"name": "data", "size": "1GiB"}, {"name": "more", "size": "1GiB"}])
+    made = [
+        (step.volume.name, step.replace, bool(step.claim))
+        for step in plan.steps
+        if isinstance(step, steps.CreateVolume)
+    ]
+    assert made == [("web1-data.qcow2", True, False), ("web1-more.qcow2", False, True)]
+
+
+def test_what_a_guest_needs_of_its_host_when_that_starts() -> None:
+    nic = {"name": "eth0", "type": "network", "network": "default"}
+    assert not planned(Host(there(autostart=True)), autostart=False, interfaces=[nic]).notes
+    host = Host(there())
+    assert planned(host, autostart=True).steps and "missing" not in host.asked
+    [note] = planned(Host(there()), autostart=True, interfaces=[nic]).notes
+    assert note.startswith("web1 starts with the host, and network default")
+    host = Host(there(), kept=["managed_save"], saved="<domain/>")
+    notes = planned(host, state="running", autostart=True, interfaces=[nic]).notes
+    assert [one for one in notes if one.startswith("web1 starts with the host, and network default")]
+
+
+def test_what_is_odd_already_is_told_and_not_refused() -> None:
+    xml = there().xml.replace("</emulator>", "</emulator><graphics type='vnc' port='5901' listen='0.0.0.0'/>")
+    [note] = planned(Host(there(xml=xml)), title="Another").notes
+    assert note.startswith("vnc of web1 on 0.0.0.0 has neither password nor TLS")
+    assert not planned(Host(running(there()), kept=["managed_save"]), title="Another").notes
+
+
+def test_a_new_interface_gets_an_address_of_its_own() -> None:
+    root = made_of(planned(Host(there()), interfaces=[{"name": "eth9", "bridge": "br0"}]))
+    assert root.findall("devices/interface/mac")[-1].get("address") == derived_mac(UUID, "eth9")
+
+
+SEED = "<corral:seed sha256='0123456789abcdef' instance-id='i'/><corral:ssh-host-key>KEY</corral:ssh-host-key>"
+SEED_DISK = "<disk type='file'><source file='/s.iso'/><target dev='vdz'/><alias name='ua-seed'/></disk>"
+
+
+def seeded() -> FoundGuest:
+    xml = recorded(SEED).xml.replace("</emulator>", f"</emulator>{SEED_DISK}")
+    return there(xml=xml)
+
+
+def test_a_seed_is_told_with_its_host_key() -> None:
+    assert planned(Host(there())).ssh_host_key is None
+    assert planned(Host(seeded())).ssh_host_key == "KEY"
+    assert planned(Host(), **NEW, cloud_init={}).ssh_host_key == "PUBLIC web1"
+    anew = {"cloud_init": {"user_data": {"a": 1}, "on_change": "next_boot"}}
+    plan = planned(Host(running(seeded())), **anew)
+    assert plan.ssh_host_key == "PUBLIC web1" and "cloud_init: the new seed is read at the next boot" in plan.pending
+    assert [change.before for change in plan.changes if change.where == "cloud_init"] == ["0123456789ab"]
+
+
+KNOWN = "<corral:address>192.0.2.1</corral:address>"
+SEEN = "<s:guest xmlns:s='urn:corral:virt:seen:1'><s:at>52:54:00:00:00:01 192.0.2.1 lease 1</s:at></s:guest>"
+
+
+@pytest.mark.parametrize(
+    ("said", "beside", "more", "waits"),
+    [
+        ("", "", {}, True),
+        (KNOWN, "", {}, False),
+        (KNOWN, "", {"cloud_init": {"on_change": "ignore"}}, True),
+        ("", SEEN, {}, False),
+        ("", SEEN, {"state": "rebooted"}, False),
+    ],
+)
+def test_an_address_that_is_known_is_not_waited_for(
+    said: str, beside: str, more: dict[str, t.Any], waits: bool
+) -> None:
+    xml = recorded(SEED + said).xml.replace("<metadata>", f"<metadata>{beside}")
+    plan = planned(Host(running(there(xml=xml))), **{"state": "running", "wait_for_ip": "unknown", **more})
+    assert bool(plan.wait) == waits
+    assert beside == "" or planned(Host(there(xml=xml)), state="running", wait_for_ip="unknown").wait, "it starts now"
+
+
+@pytest.mark.parametrize(("said", "asked"), [("", True), ("<corral:balloon kib='262144'/>", False)])
+def test_a_balloon_that_did_not_follow_is_not_asked_again(said: str, asked: bool) -> None:
+    xml = recorded(said).xml.replace("524288</currentMemory>", "{}</currentMemory>")
+    found = there(xml=xml.format(262144), live_xml=xml.format(524288), state="running")
+    plan = planned(Host(found), memory={"current": "256MiB"})
+    told = [step.record for step in plan.steps if isinstance(step, steps.SetMemory)]
+    assert len(told) == asked and all("262144" in one for one in told)
+
+
+def made_of(plan: GuestPlan) -> t.Any:
+    """The definition that is stored at last."""
+    return parse([step.xml for step in plan.steps if isinstance(step, steps.Define)][-1])
+
+
+def test_a_new_guest_has_what_is_said_instead_of_what_others_have() -> None:
+    root = made_of(planned(Host(), **NEW))
+    assert len(root.findall("devices/controller[@model='pcie-root-port']")) > 1
+    assert (root.findtext("name"), root.findtext("uuid")) == ("web1", UUID)
+    assert root.find("devices/interface/mac").get("address") == derived_mac(UUID, "eth0")
+    assert planned(Host(), **NEW, uuid=OTHER).uuid == OTHER
+    ports = [{"type": "pci", "index": 0, "model": "pcie-root"}]
+    assert not made_of(planned(Host(), **NEW, controllers=ports)).findall("devices/controller[@model='pcie-root-port']")
+    xml = "<domain><devices><rng model='virtio'><backend model='random'>/dev/random</backend></rng></devices></domain>"
+    assert len(made_of(planned(Host(), **NEW, xml=xml)).findall("devices/rng")) == 1
+    assert not made_of(planned(Host(), **NEW, rng={"model": "none"})).findall("devices/rng")
+
+
+def test_a_clone_is_recorded_as_one_until_its_disks_are_copied() -> None:
+    """And shares no file with its original."""
+    origin = DiskOrigin(
+        IMAGE,
+        IMAGE,
+        "qcow2",
+        8 * 1024**3,
+        Header("qcow2"),
+        managed=False,
+        guest="web1",
+        uri=Host.uri,
+        here=True,
+        written=False,
+    )
+    plan = planned(Host(there(), origin=origin), name="web3", clone_of="web1", uuid=OTHER)
+    first, last = (step.xml for step in plan.steps if isinstance(step, steps.Define))
+    begun, whole = record.read(first), record.read(last)
+    assert plan.uuid == OTHER == parse(last).findtext("uuid") and (begun["copy_of"], whole["copy_of"]) == (UUID, UUID)
+    images = {f"/var/lib/libvirt/images/web3-{name}.qcow2" for name in ("system", "data")}
+    assert (
+        images == set(begun["copying"]) and not whole.get("copying") and all(f"{one}.making" in first for one in images)
+    )
+    half = FoundGuest("web3", OTHER, "shutdown", persistent=True, autostart=False, xml=first)
+    plan = planned(Host(there(), half, origin=origin), name="web3", clone_of="web1")
+    assert [step.volume.path for step in plan.steps if isinstance(step, steps.CreateVolume)] == sorted(images)[::-1]
+    assert not record.read(text(made_of(plan))).get("copying")
+    with pytest.raises(Refused, match="set clone_of again to finish it"):
+        planned(Host(there(), half), name="web3")
+    assert planned(Host(there(), origin=origin), name="web3", clone_of="web1").uuid == UUID
+    found = there(
+        xml=there().xml.replace("</emulator>", "</emulator><serial type='file'><source path='/log'/></serial>")
+    )
+    with pytest.raises(Refused, match="cannot create web3 as a copy of web1: devices of both would use /log"):
+        planned(Host(found, origin=origin), name="web3", clone_of="web1")

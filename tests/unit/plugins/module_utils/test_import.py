@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 import pytest
@@ -9,15 +10,18 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
+from ansible_collections.corral.virt.plugins.module_utils._front import arguments
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import import Import, less
+from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
+from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import import Import, OptionCheck, less
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.modules import virt_domain_info
 
+CHECK = OptionCheck(arguments._accepts, arguments._spec)
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 MAC = "52:54:00:00:00:01"
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
@@ -527,6 +531,147 @@ def test_no_half_of_an_argument_is_left() -> None:
 def test_what_is_refused_is_taken_away_alone(place: str, left: dict[str, t.Any]) -> None:
     output = {"disks": [{"name": "a.b"}, {"name": "c"}], "boot": {"cmdline": "x", "menu": {"enabled": True}}}
     assert less(output, place) == left
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "left"),
+    [
+        ({"disks": [{"name": "a"}]}, "disks", {}),
+        ({"disks": None}, "disks[a]", {}),
+        ({"tags": ["a", "b"]}, "tags[a]", {}),
+        (
+            {"cpu": {"features": [{"name": "a"}, {"name": "b"}]}},
+            "cpu.features[a].policy",
+            {"cpu": {"features": [{"name": "b"}]}},
+        ),
+        ({"cpu": "x"}, "cpu.mode", {}),
+    ],
+)
+def test_where_no_entry_can_be_taken_away_the_option_is(
+    given: dict[str, t.Any], place: str, left: dict[str, t.Any]
+) -> None:
+    assert less(given, place) == left
+
+
+@pytest.mark.parametrize("least", [False, True])
+@pytest.mark.parametrize("option", ["title", "memory", "disks", "interfaces"])
+def test_an_option_that_is_refused_is_left_out_alone(option: str, least: bool) -> None:
+    """What it would say is told in libvirt's own words."""
+    xml = document(f"{DISK}</disk>{NIC}</interface>", "<title>x</title>")
+    plain = imported(xml, autostart=True, least=least)
+    check = dataclasses.replace(CHECK, accepts=lambda given: option not in given and given["name"] == "web1")
+    result = guest_import.imported(xml, check, autostart=True, least=least)
+    assert set(plain.arguments) - set(result.arguments) - {"controllers"} == {option}
+    assert set(result.arguments) - set(plain.arguments) == {"xml"} and not result.not_imported
+
+
+EMPTY: dict[str, t.Any] = {  # of a guest that has nothing of what a new one has
+    "name": "web1",
+    "machine": "pc-q35-7.2",
+    "virt_type": "kvm",
+    "vcpus": {"maximum": 2, "current": 2, "placement": "static"},
+    "memory": {"maximum": "512MiB", "current": "512MiB"},
+    "autostart": False,
+    "clock": {"offset": "utc", "timers": [{"name": name, "state": "absent"} for name in ("rtc", "pit", "hpet")]},
+    "features": {"acpi": False, "apic": False},
+    "rng": {"model": "none"},
+    "controllers": [{"type": "pci", "index": str(number), "state": "absent"} for number in range(17)],
+    "serials": [{"port": 0, "state": "absent"}],
+    "channels": [{"name": "org.qemu.guest_agent.0", "state": "absent"}],
+    "disks": [],
+    "interfaces": [],
+    "consoles": [],
+}
+ROOT, NOTHING = (
+    {"type": "pci", "index": "0", "model": "pcie-root"},
+    "<disk type='file'{}><target dev='{}' bus='{}'/></disk>",
+)
+CHANNEL = "<channel type='{}'><target type='virtio'{}/></channel>"
+OTHER_NIC = f"{NIC.replace(':01', ':02')}</interface>"
+IMAGE = {"name": "vda", "device": "disk", "format": "qcow2", "source": "/a.qcow2", "bus": "virtio", "target": "vda"}
+ONE_NIC = {"name": f"{MAC[:-1]}2", "type": "bridge", "mac": f"{MAC[:-1]}2", "bridge": "br0", "model": "virtio"}
+VNC = "<graphics type='vnc' autoport='yes'><listen type='address' address='127.0.0.1'/></graphics>"
+SPICE_ON = {"type": "spice", "tls": False, "listen": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("devices", "beside", "options", "rest"),
+    [
+        ("", "", {}, []),
+        ("", "<features><acpi/></features>", {"features": {"acpi": True, "apic": False}}, []),
+        ("<controller type='pci' index='0' model='pcie-root'/>", "", {"controllers": [ROOT]}, []),
+        (
+            "<controller type='usb' index='0' model='qemu-xhci'/>",
+            "",
+            {"controllers": [{"type": "usb", "index": "0", "model": "qemu-xhci"}, *EMPTY["controllers"]]},
+            [],
+        ),
+        (
+            "<serial type='pty'><target port='0'/></serial><console type='pty'><target type='serial' port='0'/></console>",
+            "",
+            {"serials": [{"port": 0, "type": "pty"}]},
+            [],
+        ),
+        (
+            CHANNEL.format("unix", " name='a.b'") + CHANNEL.format("pty", ""),
+            "",
+            {"channels": [{"name": "a.b", "type": "unix"}, *EMPTY["channels"]]},
+            ["channel"],
+        ),
+        (
+            CHANNEL.format("unix", " name='None'"),
+            "",
+            {"channels": [{"name": "None", "type": "unix"}, *EMPTY["channels"]]},
+            [],
+        ),
+        # of which no option says where the bytes are
+        (
+            f"{DISK}</disk>" + NOTHING.format("", "vdb", "virtio") + NOTHING.format(" device='lun'", "sdb", "scsi"),
+            "",
+            {"disks": [IMAGE]},
+            ["disk", "disk"],
+        ),
+        (
+            NOTHING.format(" device='cdrom'", "sda", "sata"),
+            "",
+            {"disks": [{"name": "sda", "device": "cdrom", "bus": "sata", "target": "sda"}]},
+            [],
+        ),
+        # that cannot be told apart
+        (
+            f"{NIC}</interface>{NIC.replace('br0', 'br1')}</interface>{OTHER_NIC}",
+            "",
+            {"interfaces": [ONE_NIC]},
+            ["interface", "interface"],
+        ),
+        (RNG + RNG, "", {"rng": None}, ["rng", "rng"]),
+        (f"{SPICE}<image compression='off'/></graphics>", "", {"graphics": SPICE_ON}, ["graphics"]),
+        (f"{VNC}{VNC}", "", {}, ["graphics", "graphics"]),
+    ],
+)
+def test_what_options_say_and_what_libvirts_words(
+    devices: str, beside: str, options: dict[str, t.Any], rest: list[str]
+) -> None:
+    result = imported(document(devices, beside), autostart=False)
+    told = {key: value for key, value in {**EMPTY, **options}.items() if value is not None}
+    xml = result.arguments.pop("xml", "<domain><devices/></domain>")
+    assert result.arguments == told and not result.not_imported
+    assert [one.tag for one in parse(xml).find("devices")] == rest
+
+
+def test_how_a_guest_runs_is_told_and_what_that_brings_is_not() -> None:
+    xml = document(beside="<cpu mode='maximum'/>").replace("type='kvm'", "type='qemu'")
+    assert imported(xml, autostart=False).arguments["cpu"] == {"mode": "maximum"}
+    assert "cpu" not in least(xml) and least(xml)["virt_type"] == "qemu"
+    assert "uuid" not in guest_import.imported(xml, CHECK, autostart=False).arguments
+    assert "cpu" in guest_import.imported(xml, CHECK, autostart=False).arguments
+
+
+def test_the_seed_disk_is_none_of_its_disks() -> None:
+    seed = DISK.replace("/a.qcow2", "/seed.iso").replace("vda", "vdb") + "<alias name='ua-seed'/></disk>"
+    result = imported(document(f"{DISK}</disk>{seed}"), autostart=False)
+    assert [one["source"] for one in result.arguments["disks"]] == ["/a.qcow2"]
+    assert "/seed.iso" in result.arguments["xml"]
 
 
 def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,18 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import missing
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, pools
+from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options, pools
 from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
-from ansible_collections.corral.virt.plugins.module_utils._noun.noun import plan
+from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
+from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import pool as pool_xml
 
@@ -57,6 +59,12 @@ def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) 
     assert bool(planned.changes) == bool(steps)
 
 
+def test_a_pool_is_wanted_active_unless_said_otherwise() -> None:
+    spec = noun_options.argument_spec(POOL.schema)
+    assert ArgumentSpecValidator(spec).validate({"name": "a"}).validated_parameters == params()
+    assert spec["state"]["choices"] == ["active", "inactive", "absent"]
+
+
 def test_what_goes_is_told() -> None:
     planned = plan(POOL, noun.spec(POOL, params(state="absent")), Facts(HERE))
     assert sorted((change.where, change.before, change.after) for change in planned.changes) == [
@@ -79,6 +87,28 @@ def test_what_goes_is_told() -> None:
 def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         plan(POOL, noun.spec(POOL, wanted), Facts(there))
+
+
+def test_all_that_is_refused_is_told_at_once() -> None:
+    host = PoolHost(directories=lambda: {"/srv/b": "b"}, obstacle=lambda path: path)
+    with pytest.raises(Refused, match=r"^cannot create pool a in /srv/b: .*; cannot start pool a in /srv/b: "):
+        plan(POOL, noun.spec(POOL, params("/srv/b")), Facts(None, host))
+
+
+def test_a_pool_goes_whatever_else_is_said_of_it() -> None:
+    planned = plan(POOL, noun.spec(POOL, params("/srv/b", state="absent")), Facts(HERE))
+    assert [str(step) for step in planned.steps] == ["stop pool a", "undefine pool a"]
+
+
+def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
+    """Without options of every noun, without fields that no option has, and with nothing that what runs can be told."""
+    schema = Schema(kind="pool", table=POOL.schema.table, states=("active",))
+    assert set(noun_options.argument_spec(schema)) == {"name", "state", "autostart", "type", "path"}
+    bare = Noun(
+        schema=schema, shape=POOL.shape, skeleton=POOL.skeleton, rules=(), made=POOL.made, shown=(), host=POOL.host
+    )
+    planned = plan(bare, Spec("a", "active", fields={"path": "/srv/b"}), Facts(HERE))
+    assert list(planned.pending) == ["path: /srv/a -> /srv/b"]
 
 
 @pytest.mark.parametrize("state", ["active", "inactive"])
