@@ -204,9 +204,9 @@ class Tests:
         reach = range(mutant.line, mutant.line + 1 + mutant.source.count("\n")) if mutant.kind == "function" else lines
         tests = (_running(lines, mutant) if inside else None) or set().union(*(lines.get(line, ()) for line in reach))
         # A function that only the import calls makes constants of the module, which whatever uses it notices. A
-        # constant has no line of its own, and may be used by those that import it.
+        # constant, and a field of a dataclass, has no line of its own, and may be used by those that import it.
         tests = tests or set().union(*lines.values())
-        if not tests or mutant.kind == "constant":
+        if not tests or mutant.kind in ("constant", "class"):
             tests |= self._of_users(mutant.file)
         return {test for test in tests if self.seconds.get(test, SLOW_S) < SLOW_S}
 

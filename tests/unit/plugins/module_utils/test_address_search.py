@@ -32,6 +32,7 @@ SEEN = Sighting(MAC, "192.0.2.7", "lease", 100)
         (WEB, [IPV6], 9, 5, False),
         (WEB, [IPV6, IPV4], 9, 0, False),
         (WEB, [], 0, 0, False),
+        (WEB, [], 0.5, 0, True),
         (None, [], 9, 0, False),
         (dataclasses.replace(WEB, running=False), [], 9, 0, False),
         (dataclasses.replace(WEB, nics=()), [], 9, 0, False),
@@ -93,6 +94,10 @@ def test_what_comes_of_a_search() -> None:
         (
             outcome(dataclasses.replace(known, running=False)),
             plans.AddressOutcome("web1", before=(SEEN,), **common),
+        ),
+        (
+            outcome(dataclasses.replace(WEB, running=False), believed={"1": (IPV4,)}),
+            plans.AddressOutcome("web1", ("192.0.2.7",), **common),
         ),
         (
             outcome(known, asked=False, lost={"1": lost}),

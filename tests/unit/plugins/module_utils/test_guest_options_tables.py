@@ -77,6 +77,7 @@ CASES: dict[str, tuple[Told, list[str]]] = {
         ],
     ),
     "what a reboot does": (conflicts(True), []),
+    "what a reboot does, in libvirt's words": (conflicts(on_reboot="restart"), []),
     "what a reboot does, twice": (
         conflicts(False, on_reboot="restart"),
         ["stop_on_reboot of web1: it is short for on_reboot: destroy; set only one of them"],

@@ -283,3 +283,38 @@ def test_a_usb_device_needs_a_port(plug: Plug) -> None:
     assert not reasons(full, False, True)
     assert reasons(none, True) == [("0", "the running guest has no USB controller")]
     assert not plans.obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)
+
+
+SCSI, CARD_OF_USB = Plug("controller", "scsi", "virtio-scsi"), Plug("interface", "usb", "usb-net")
+NO_SCSI, NO_PORT = "the running guest has no SCSI controller", "the running guest has no free USB port"
+
+
+@pytest.mark.parametrize(
+    ("buses", "wanted", "reasons"),
+    [
+        # A card that gets a slot is no controller; a controller that gets none takes nothing from the one that is there.
+        (Buses({(1, 0): EXPRESS}, {}, express=True), ["+card", "+disk"], {"disk": NO_SCSI}),
+        (Buses({}, {}, express=True, scsi=True), ["+scsi", "+disk"], {"scsi": NO_EXPRESS}),
+        # Of two devices in a slot one stays.
+        (Buses({(1, 0): EXPRESS}, {(1, 0): 2}, express=True), ["-there", "+card"], {"card": NO_EXPRESS}),
+        (Buses({(1, 0): EXPRESS}, {(1, 0): 1}, express=True), ["-there", "+card"], {}),
+        # What leaves a USB port gives back one; nothing else does, and nobody counts ports that are not known.
+        (Buses({}, {}, usb=2), ["-stick", "+a", "+b", "+c", "+d"], {"d": NO_PORT}),
+        (Buses({(1, 0): EXPRESS}, {(1, 0): 1}, usb=0), ["-there", "+a"], {"a": NO_PORT}),
+        (Buses({}, {}, usb=None), ["-stick", "+a"], {}),
+        (Buses({}, {}, usb=0), ["+usb card"], {}),
+        (Buses({}, {}, express=True), ["+another"], {}),
+    ],
+)
+def test_what_each_device_leaves_to_the_next(buses: Buses, wanted: list[str], reasons: dict[str, str]) -> None:
+    plugs = {
+        **dict.fromkeys(("stick", "a", "b", "c", "d"), STICK),
+        "card": Plug("interface", "bridge", "virtio"),
+        "there": Plug("interface", "bridge", "virtio", slot=(1, 0)),
+        "scsi": SCSI,
+        "disk": Plug("disk", "scsi", drive="disk"),
+        "usb card": CARD_OF_USB,
+        "another": Plug("hostdev", "scsi"),
+    }
+    found = plans.obstacles([(name[1:], name[0] == "+") for name in wanted], plugs, buses)
+    assert found == reasons

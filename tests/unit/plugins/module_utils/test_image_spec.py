@@ -47,6 +47,7 @@ def params(**output: t.Any) -> dict[str, t.Any]:
         ({"name": "x", "format": "raw"}, []),
         ({"name": "x", "state": "absent"}, []),
         ({"max_size": "much"}, ["max_size"]),
+        ({"max_size": "much", "retries": -1}, ["max_size", "retries"]),
         ({"reserve": "much"}, ["reserve"]),
         ({**URL, "src": "/x"}, ["url and src are mutually exclusive"]),
         (
