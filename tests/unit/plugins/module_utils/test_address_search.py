@@ -111,6 +111,12 @@ def test_what_comes_of_a_search() -> None:
     assert [found for found, _expected in cases] == [expected for _found, expected in cases]
 
 
+def test_who_is_not_asked_for_hides_nobody() -> None:
+    said = AddressVerdict({"1": (), "2": ()}, refused={"1": (), "2": ()}, lost={})
+    guests = [WEB, dataclasses.replace(WEB, uuid="2", name="db1")]
+    assert list(plans.outcomes(guests, said, {"2": ()}, now_s=200, named=False)) == ["2"]
+
+
 @pytest.mark.parametrize(("taker", "told"), [(None, True), ("db1", True), ("db2", False)])
 def test_whose_an_address_is_now(taker: str | None, told: bool) -> None:
     found = {"1": plans.AddressOutcome("web1", lost={SEEN: "db1"}), "2": plans.AddressOutcome("db1")}
