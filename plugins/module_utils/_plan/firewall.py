@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
     EVERYBODY,
     MARK,
-    OURS,
     Facts,
     Firewalld,
     FirewallSpec,
@@ -24,6 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.firewall import
     Nftables,
     Services,
     Ufw,
+    comment_in,
+    is_ours,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import iptables, nftables
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
@@ -38,7 +39,6 @@ __all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "u
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")
 _LAST_PORT = 65535
-_OURS = re.compile(rf" comment '?{OURS}'?$")
 
 
 def spec(
@@ -116,7 +116,7 @@ def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], l
 
 def ufw(wanted: FirewallSpec, facts: Ufw) -> tuple[list[HostStep], list[Change]]:
     """Rules of ours are known by their comment."""
-    ours = {" ".join(shlex.split(line)[1:]) for line in facts.added if _OURS.search(line)}
+    ours = {" ".join(shlex.split(line)[1:]) for line in facts.added if is_ours(comment_in(line, "comment"))}
     rules = set(_ufw_rules(wanted))
     stale = sorted(ours - rules) if wanted.purge else []
     new = sorted(rules - ours)

@@ -6,16 +6,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
-    OURS,
     FirewallSpec,
     Iptables,
     IptablesFamily,
+    comment_in,
+    is_ours,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     ChangeIptables,
@@ -27,7 +27,6 @@ __all__ = ["decide", "rules", "with_rules"]
 
 Draft = tuple[list[HostStep], list[Change]]
 _APPEND = "-A INPUT "
-_OURS = re.compile(rf' --comment "?{OURS}"?(?: |$)')
 _BITS = {4: 32, 6: 128}
 
 
@@ -82,7 +81,7 @@ def _full(source: str, version: int) -> str:
 
 
 def _ours(lines: t.Iterable[str]) -> list[str]:
-    return [line for line in lines if line.startswith(_APPEND) and _OURS.search(line)]
+    return [line for line in lines if line.startswith(_APPEND) and is_ours(comment_in(line, "--comment"))]
 
 
 def _running(wanted: FirewallSpec, family: IptablesFamily, new: t.Sequence[str]) -> Draft:

@@ -17,9 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
     DROP_IN,
-    OURS,
     FirewallSpec,
     Nftables,
+    is_ours,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     ChangeNftables,
@@ -149,7 +149,7 @@ def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str], pl
 def _ours(ruleset: Ruleset, comment: str) -> tuple[list[Chain], list[Chain]]:
     """Our rules that are as wanted now, and those of before."""
     every = [item["rule"] for item in ruleset if "rule" in item]
-    ours = [rule for rule in every if re.fullmatch(OURS, str(rule.get("comment")))]
+    ours = [rule for rule in every if is_ours(str(rule.get("comment")))]
     current = [rule for rule in ours if rule["comment"] == comment]
     return current, [rule for rule in ours if rule["comment"] != comment]
 

@@ -493,10 +493,15 @@ FROM_8 = FROM_7.replace("2.7", "2.8")
 TO_ALL = "allow 16514,49152:49215/tcp comment corral.virt"
 
 
+OTHERS = ("not of corral.virt", "x comment corral.virt")
+
+
 def added(*rules: str) -> Ufw:
     """As ufw prints rules, with one of somebody else's."""
     shown = [f"ufw {one}".replace("corral.virt", "'corral.virt'") for one in rules]
-    return Ufw(("Added user rules:", *shown, "ufw allow 22/tcp", "ufw allow 23/tcp comment 'not of corral.virt'"))
+    return Ufw(
+        ("Added user rules:", *shown, "ufw allow 22/tcp", *(f"ufw allow 23/tcp comment '{text}'" for text in OTHERS))
+    )
 
 
 @pytest.mark.parametrize(
@@ -551,6 +556,8 @@ BY_HAND = (
     "# by hand\n*nat\n-A INPUT -j ACCEPT\nCOMMIT\n*filter\n:INPUT DROP [0:0]\n:A - [0:0]\n# ssh\n"
     "-A A -m comment --comment corral.virt -j DROP\n"
     '-A INPUT -m comment --comment "for corral.virt" -j DROP\n'
+    '-A INPUT -m comment --comment "x --comment corral.virt y" -j DROP\n'
+    "-A INPUT -m comment --comment it's corral.virt -j DROP\n"
     "-A INPUT -p tcp --dport 22 -j ACCEPT\nCOMMIT\n"
 )
 

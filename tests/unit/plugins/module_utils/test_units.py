@@ -237,6 +237,12 @@ def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
     assert not _units.control_characters({"title": "a\xa0\xfcb"}, allowed="\n\t")
 
 
+@pytest.mark.parametrize("character", ["\ud800", "\udfff", "\ufffe", "\uffff"])
+def test_no_text_holds_what_is_no_xml_character(character: str) -> None:
+    assert _units.control_characters(f"a{character}b", allowed="\n\t")
+    assert not _units.control_characters("a\ud7ff\ue000\ufffdb")
+
+
 @pytest.mark.parametrize(
     ("image", "way"),
     [
