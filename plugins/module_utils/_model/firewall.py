@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
-import shlex
 import typing as t
 
 __all__ = [
@@ -26,29 +24,12 @@ __all__ = [
     "Nftables",
     "Services",
     "Ufw",
-    "comment_in",
-    "is_ours",
 ]
 
 MARK = "corral.virt"  # begins the comment of each rule of ours
-_OURS = re.compile(rf"{re.escape(MARK)}(?: nobody| [0-9a-f]{{8}})?")
 DROP_IN = "/etc/corral-virt/firewall.nft"
 EVERYBODY = "any"
 IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version
-
-
-def is_ours(comment: str) -> bool:
-    """Whether a rule with that comment is ours, and not one that only mentions us."""
-    return _OURS.fullmatch(comment) is not None
-
-
-def comment_in(rule: str, option: str) -> str:
-    """What follows an option such as `--comment` in a rule as firewalls print it; empty where there is none."""
-    try:
-        words = shlex.split(rule)
-    except ValueError:  # no firewall prints it
-        return ""
-    return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
 @dataclasses.dataclass(frozen=True)

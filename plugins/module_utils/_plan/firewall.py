@@ -23,10 +23,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.firewall import
     Nftables,
     Services,
     Ufw,
-    comment_in,
-    is_ours,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import iptables, nftables
+from ansible_collections.corral.virt.plugins.module_utils._plan.firewall_comment import comment_in, is_ours
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     AddFirewalldRule,
     AddUfwRule,

@@ -14,9 +14,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.firewall import
     FirewallSpec,
     Iptables,
     IptablesFamily,
-    comment_in,
-    is_ours,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.firewall_comment import comment_in, is_ours
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     ChangeIptables,
     HostStep,

@@ -19,8 +19,8 @@ from ansible_collections.corral.virt.plugins.module_utils._model.firewall import
     DROP_IN,
     FirewallSpec,
     Nftables,
-    is_ours,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.firewall_comment import is_ours
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
     ChangeNftables,
     HostStep,
