@@ -107,7 +107,7 @@ payload: ## what each module sends to a host: files, lines, KiB
 
 .PHONY: docs
 docs: venv ## check the documentation: modules, roles, guides, changelog fragments
-	$(call PASSED,docs changelogs docs galaxy.yml meta plugins roles) antsibull-docs lint-collection-docs --plugin-docs \
+	$(call PASSED,docs changelogs docs galaxy.yml meta plugins roles) python $(TOOLS)/docs.py lint-collection-docs --plugin-docs \
 	  --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
 	antsibull-changelog lint
 
