@@ -46,7 +46,8 @@ def kept(module: str) -> t.Iterator[None]:
         yield
     # asked again: its sources may have changed while it was packed
     if place and not os.path.exists(place) and place == _place(module, packed) and _copy(packed, place, durably=True):
-        _remove_others(place)
+        with contextlib.suppress(OSError):
+            _remove_others(place)
 
 
 def _in_this_run(module: str) -> str:
@@ -69,21 +70,14 @@ def _place(module: str, packed: str) -> str | None:
     own module_utils may be packed.
     """
     own = [path for path in module_utils_loader._get_paths(subdirs=False) if path not in core_path]
-    if _leaf(module) == module or any(map(_holds_anything, own)):
-        return None
     try:
+        if _leaf(module) == module or any(os.path.isdir(path) and os.listdir(path) for path in own):
+            return None
         folder = os.path.join(private.folder(), "packed")
         private.make(folder)
         return os.path.join(folder, f"{_leaf(module)}-{_digest(os.path.basename(packed))}")
     except (OSError, VirtError, KeyError):
         return None
-
-
-def _holds_anything(folder: str) -> bool:
-    try:
-        return bool(os.listdir(folder))
-    except FileNotFoundError:
-        return False
 
 
 def _digest(packed: str) -> str:

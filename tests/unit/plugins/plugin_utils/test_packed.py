@@ -149,3 +149,17 @@ def test_a_disk_that_is_full_keeps_nothing(runs: Runs, monkeypatch: pytest.Monke
     assert runs.packs()
     assert not runs.packs()
     assert runs.kept() == ["virt_pool"]
+
+
+def test_what_is_no_pack_stays(runs: Runs) -> None:
+    runs.packs()
+    (runs.private / "packed/virt_pool-folder").mkdir()
+    (runs.collection / SOURCE).write_text("other\n")
+    assert runs.packs()
+    assert not runs.packs()
+
+
+def test_module_utils_of_the_user_that_are_no_folder_are_not_packed(runs: Runs) -> None:
+    runs.own.touch()
+    runs.packs()
+    assert not runs.packs()
