@@ -71,8 +71,8 @@ vcpus.current: Current number of vCPUs; an increase up to the maximum is hot-plu
 vcpus.placement: V(auto) lets numad choose the host CPUs
 vcpus.cpuset: Host CPUs that the guest may use, such as V(0-3,8)
 vcpus.topology.sockets: Sockets; the product of the topology must equal the maximum
-vcpus.topology.dies: Dies per socket (libvirt 6.1)
-vcpus.topology.clusters: Clusters per die (libvirt 10.1)
+vcpus.topology.dies: Dies per socket
+vcpus.topology.clusters: Clusters per die
 vcpus.topology.cores: Cores per die or cluster
 vcpus.topology.threads: Threads per core
 vcpus.iothreads: Number of IO threads for disks
@@ -102,7 +102,7 @@ memory.locked: Whether to lock the guest's pages in host memory; set C(hard_limi
 memory.source: What backs the guest's memory
 memory.access: V(shared) is required for virtiofs
 memory.allocation: When the memory is allocated
-memory.allocation_threads: Number of threads that allocate the memory when the guest starts (libvirt 8.2); requires
+memory.allocation_threads: Number of threads that allocate the memory when the guest starts; requires
   C(allocation=immediate)
 memory.discard: Whether to discard the memory content when the guest stops
 memory.hard_limit: Maximum memory that QEMU may use; beyond it, the guest is killed
@@ -121,7 +121,7 @@ cpu.migratable: Omit features that cannot be migrated, with O(cpu.mode=host-pass
 cpu.cache: CPU cache that the guest sees.
 cpu.cache.mode: V(passthrough) shows the host's cache.
 cpu.cache.level: Level of an emulated cache.
-cpu.maxphysaddr: Width of physical addresses (libvirt 8.7).
+cpu.maxphysaddr: Width of physical addresses.
 cpu.maxphysaddr.mode: How the width is determined.
 cpu.maxphysaddr.bits: Width in bits.
 cpu.features: CPU features in addition to those of the model.
@@ -175,7 +175,7 @@ features.kvm_hidden: Hide KVM from the guest.
 features.kvm_hint_dedicated: Tell the guest that its vCPUs run on dedicated host CPUs.
 features.ioapic: Driver that emulates the interrupt controller.
 features.hyperv: Hyper-V enlightenments for Windows guests.
-features.hyperv.mode: V(passthrough) enables everything that the host supports (libvirt 8.0).
+features.hyperv.mode: V(passthrough) enables everything that the host supports.
 features.hyperv.relaxed: Relaxed constraints on timers.
 features.hyperv.vapic: Virtual APIC.
 features.hyperv.vpindex: Virtual processor index.
@@ -187,7 +187,7 @@ features.hyperv.reenlightenment: Notification of migrations.
 features.hyperv.tlbflush: TLB flush through the hypervisor.
 features.hyperv.ipi: Inter-processor interrupts through the hypervisor.
 features.hyperv.evmcs: Enlightened VMCS.
-features.hyperv.avic: Hardware-virtualised interrupt controller (libvirt 8.10).
+features.hyperv.avic: Hardware-virtualised interrupt controller.
 features.hyperv.spinlocks: Notify the hypervisor of long spinlock waits.
 features.hyperv.spinlocks_retries: Number of attempts before the notification.
 features.hyperv.stimer: Synthetic timers.
@@ -574,6 +574,8 @@ def _facts(path: str) -> list[str]:
         if row and row.kind.must and not isinstance(row, Items)
         else []
     )
+    if row and row.since:
+        facts.append("Requires libvirt {}.{} or later.".format(*row.since))
     policy = live.how(field)
     if policy == live.FIXED:
         facts.append(_FIXED)

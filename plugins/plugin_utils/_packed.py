@@ -3,20 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packed modules, kept between runs: packing one is the longest work of the controller in a short task.
 
-ansible-core packs a module with all that it imports, once in a run, into a directory of that run. Where it finds a pack
-there, it packs nothing.
+ansible-core packs a module with all that it imports once in a run, into a file of that run. Where it finds the file, it
+packs nothing. The file's name is core's own matter (executor/module_common.py): if core changes it, nothing is kept.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import os
-import shutil
 import sys
+import tempfile
 import typing as t
 
+import ansible
 from ansible import constants
 from ansible.module_utils import __path__ as core_path
 from ansible.plugins.loader import module_utils_loader
@@ -29,29 +29,34 @@ __all__ = ["kept"]
 
 _NAMESPACE = "corral.virt."
 _COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_CORE = os.path.dirname(ansible.__file__)
+_VERSIONS = 3  # of each module: of two checkouts, and one to change
 
 
 @contextlib.contextmanager
 def kept(module: str) -> t.Iterator[None]:
-    """Within this, ansible-core packs a module of this collection only if nothing of what it reads has changed since an
-    earlier run packed it.
+    """Within this, ansible-core packs a module of this collection only if something that it reads has changed since it
+    was packed.
 
-    A pack that cannot be kept is made again in the next run; that is all that goes wrong, so no error is shown.
+    A pack that cannot be kept is made again in the next run. That hurts nobody, so no error is shown.
     """
     packed = _in_this_run(module)
-    place = None if os.path.exists(packed) else _place(module, packed)
-    if place:
-        _copy(place, packed)
-    with _without_collector():
+    key = _key(module, packed) if _is_first(module, packed) else None
+    # Of several processes, the one whose key is older than all that core reads in this run. What it finds in the end
+    # was made from the sources of that key, if they are still the same.
+    if key is None or not _claims(packed):
         yield
-    # asked again: its sources may have changed while it was packed
-    if place and not os.path.exists(place) and place == _place(module, packed) and _copy(packed, place, durably=True):
-        with contextlib.suppress(OSError):
-            _remove_others(place)
+        return
+    if _takes(key, packed):
+        yield
+        return
+    yield
+    if os.path.exists(packed) and _key(module, packed) == key:
+        _keeps(key, packed)
 
 
 def _in_this_run(module: str) -> str:
-    """Where ansible-core keeps a packed module during a run (executor/module_common.py)."""
+    """Where ansible-core looks for a packed module during a run."""
     return os.path.join(
         constants.DEFAULT_LOCAL_TMP,
         "ansiballz_cache",
@@ -63,15 +68,29 @@ def _leaf(module: str) -> str:
     return module.removeprefix(_NAMESPACE)
 
 
-def _place(module: str, packed: str) -> str | None:
-    """Where it is kept between runs: a folder of this user that nobody else can write, for it becomes code on hosts.
+def _is_first(module: str, packed: str) -> bool:
+    """Whether it is a module of this collection that no process of this run has packed, or begins to pack."""
+    return _leaf(module) != module and not any(map(os.path.exists, (packed, f"{packed}.lock", f"{packed}.claimed")))
 
-    None: there is no such folder, not even an account with a home; it is not a module of this collection; or the user's
-    own module_utils may be packed.
+
+def _claims(packed: str) -> bool:
+    """Whether this process is the only one of this run that may take a pack, or keep it."""
+    try:
+        os.makedirs(os.path.dirname(packed), exist_ok=True)
+        os.close(os.open(f"{packed}.claimed", os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return False
+    return not any(map(os.path.exists, (packed, f"{packed}.lock")))
+
+
+def _key(module: str, packed: str) -> str | None:
+    """Path of a pack of what the sources are now, in a folder that only this user can write to: it becomes code.
+
+    None: there is no such folder, not even an account with a home; or the user's own module_utils may be packed.
     """
     own = [path for path in module_utils_loader._get_paths(subdirs=False) if path not in core_path]
     try:
-        if _leaf(module) == module or any(os.path.isdir(path) and os.listdir(path) for path in own):
+        if any(os.path.isdir(path) and os.listdir(path) for path in own):
             return None
         folder = os.path.join(private.folder(), "packed")
         private.make(folder)
@@ -81,51 +100,61 @@ def _place(module: str, packed: str) -> str | None:
 
 
 def _digest(packed: str) -> str:
-    """Of all that may go into a pack, and of the programs that read it."""
+    """Of all that may go into a pack, and of the programs that make and read it."""
     digest = hashlib.sha256("\0".join((packed, sys.version, __version__)).encode())
     for path in _sources():
-        with open(path, "rb") as file:
-            digest.update(path.encode() + b"\0" + hashlib.sha256(file.read()).digest())
+        digest.update(os.fsencode(path) + b"\0" + hashlib.sha256(_read(path)).digest())
     return digest.hexdigest()
 
 
 def _sources() -> t.Iterator[str]:
     yield os.path.join(_COLLECTION, "meta", "runtime.yml")
+    yield os.path.join(_CORE, "config", "ansible_builtin_runtime.yml")
+    yield os.path.join(_CORE, "executor", "module_common.py")
     for folder in (*core_path, *(os.path.join(_COLLECTION, "plugins", name) for name in ("module_utils", "modules"))):
         for parent, folders, names in os.walk(folder):
+            if any(os.path.islink(os.path.join(parent, name)) for name in folders):
+                raise OSError(f"{parent} contains links to folders, which core follows and this does not")
             folders.sort()
             yield from (os.path.join(parent, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _copy(path: str, to: str, *, durably: bool = False) -> bool:
-    """Whether a file was copied, whole."""
-    part = f"{to}.{os.getpid()}"
+def _read(path: str) -> bytes:
+    if not os.path.isfile(path):  # a pipe, say
+        raise OSError(f"{path} is not a file")
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _takes(path: str, packed: str) -> bool:
+    """Whether there is a whole pack of this user's, which is then used in this run."""
     try:
-        os.makedirs(os.path.dirname(to), exist_ok=True)
-        shutil.copyfile(path, part)
-        (durable.replace if durably else os.replace)(part, to)
-    except OSError:
-        with contextlib.suppress(OSError):
-            durable.remove(part)
+        with open(private.opened(path, os.O_RDONLY), "rb") as file:
+            owner, digest, content = os.fstat(file.fileno()).st_uid, file.read(32), file.read()
+        if owner != os.geteuid() or hashlib.sha256(content).digest() != digest:
+            return False
+        with open(f"{packed}.claimed", "wb") as file:
+            file.write(content)
+        os.replace(f"{packed}.claimed", packed)
+        os.utime(path)
+    except (OSError, VirtError):
         return False
     return True
 
 
-def _remove_others(place: str) -> None:
-    """Remove what earlier versions of the module left; another run may do so, too."""
-    folder, name = os.path.split(place)
-    for other in os.listdir(folder):
-        if other != name and other.rpartition("-")[0] == name.rpartition("-")[0]:
-            durable.remove(os.path.join(folder, other))
-
-
-@contextlib.contextmanager
-def _without_collector() -> t.Iterator[None]:
-    """Without Python's collector of garbage: it takes a third of the time of packing, and syntax trees need none."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+def _keeps(path: str, packed: str) -> None:
+    """Keep the pack of this run, and only a few that were used last."""
+    folder, prefix = os.path.dirname(path), os.path.basename(path).rpartition("-")[0]
+    with contextlib.suppress(OSError):
+        content = _read(packed)
+        descriptor, part = tempfile.mkstemp(prefix=f"{prefix}-", dir=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(hashlib.sha256(content).digest() + content)
+            durable.replace(part, path)
+        except OSError:
+            durable.remove(part)
+            raise
+        others = [os.path.join(folder, name) for name in os.listdir(folder) if name.rpartition("-")[0] == prefix]
+        for other in sorted(others, key=os.path.getmtime)[:-_VERSIONS]:
+            durable.remove(other)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import gc
 import os
 import typing as t
 
@@ -36,7 +38,7 @@ class UntrustedAction(ActionBase):
         return super().run(tmp, task_vars)
 
     def _configure_module(self, module_name: str, *arguments: t.Any, **more: t.Any) -> t.Any:
-        with _packed.kept(module_name):
+        with _packed.kept(module_name), _without_collector():
             return super()._configure_module(module_name, *arguments, **more)
 
     def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
@@ -57,3 +59,15 @@ def _cleaned(value: t.Any) -> t.Any:
             value, **{field.name: _cleaned(getattr(value, field.name)) for field in dataclasses.fields(value)}
         )
     return printable(value, keep="\n\t")
+
+
+@contextlib.contextmanager
+def _without_collector() -> t.Iterator[None]:
+    """Without Python's collector of garbage: it takes a third of the time of packing, and syntax trees need none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -21,22 +21,26 @@ def test_ansible_core_packs_a_module_once(tmp_path: Path) -> None:
     for name in ("meta", "plugins"):
         shutil.copytree(ROOT / name, collection / name)
     shutil.copy(ROOT / "galaxy.yml", collection)
-    units = collection / "plugins/module_utils/_units.py"
-    first, again, changed = (state(tmp_path, units, line) for line in (f"# {tmp_path}", "", " other"))
-    assert MADE in first and TAKEN not in first
-    assert MADE not in again and TAKEN in again
-    assert MADE in changed and TAKEN not in changed
+    module = collection / "plugins/modules/virt_state_info.py"
+    code = f"{module.read_text()}\n# {tmp_path}\n"
+    module.write_text(code)
+    first, again = state(tmp_path), state(tmp_path)
+    assert MADE in first and TAKEN not in first and "SUCCESS" in first
+    assert MADE not in again and TAKEN in again and "SUCCESS" in again
+    module.write_text(code.replace("    main()\n", '    raise RuntimeError("new code")\n'))
+    changed = state(tmp_path)
+    assert MADE in changed and TAKEN not in changed and "new code" in changed
 
 
-def state(collections: Path, source: Path, line: str) -> str:
-    """What Ansible says while it asks libvirt's test driver for a guest, with one more line in a file that it packs."""
-    with source.open("a") as file:
-        file.write(line)
+def state(place: Path) -> str:
+    """What Ansible says while it asks libvirt's test driver for its guests."""
     return subprocess.run(
         ["ansible", "localhost", "-m", "corral.virt.virt_state_info", "-a", "uri=test:///default"],
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
         timeout=60,
-        env=play.defaults(ANSIBLE_COLLECTIONS_PATH=str(collections), ANSIBLE_DEBUG="1"),
+        env=play.defaults(
+            ANSIBLE_COLLECTIONS_PATH=str(place), ANSIBLE_DEBUG="1", ANSIBLE_MODULE_UTILS=str(place / "none")
+        ),
     ).stdout

@@ -211,5 +211,6 @@ def test_every_row_is_exercised(table: str) -> None:
     """A new row needs a case: make one, or let one say it."""
     missing = sorted(set(fields(TABLES[table])) - written(table))
     assert not missing, (
-        f"no golden case writes {', '.join(missing)} of {table}: say it in a wanted.yml, then make golden REGENERATE=1"
+        f"no golden case writes {', '.join(missing)} of {table}; add it to a wanted.yml, then: make golden CASE=name "
+        "REGENERATE=1"
     )

@@ -112,6 +112,10 @@ class _Host:
         return host_xml.host(query.capabilities(self._connection))
 
     @_once
+    def libvirt_version(self) -> int:
+        return query.libvirt_version(self._connection)
+
+    @_once
     def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None

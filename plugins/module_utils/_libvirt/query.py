@@ -28,6 +28,7 @@ __all__ = [
     "find",
     "find_by_uuid",
     "found",
+    "libvirt_version",
     "links",
     "lookup",
     "managed_state",
@@ -216,6 +217,12 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
                 }
             )
     return result
+
+
+def libvirt_version(connection: Connection) -> int:
+    """Of the host's libvirt; 9000000 is 9.0.0."""
+    with explained("read", connection.getURI()):
+        return int(connection.getLibVersion())
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:

@@ -72,3 +72,4 @@ class Edited:
     after: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
     entries: t.Mapping[str, Entry] = dataclasses.field(default_factory=dict)  # that changed
     violations: tuple[tuple[str, str], ...] = ()  # place and reason
+    recent: tuple[tuple[str, tuple[int, int]], ...] = ()  # places, with the first libvirt that knows them

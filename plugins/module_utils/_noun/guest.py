@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import (
     live,
     power,
     rename,
+    since,
     start,
     steps,
 )
@@ -292,6 +293,9 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
 def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
     """Check the requirements on the host; raises a refusal, returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
+    recent = validate.recent(wanted, stored)
+    if recent:
+        Problems(since.problems(wanted.name, recent, host.libvirt_version())).refuse()
     before, after = parse(subject.base), parse(stored.xml)
     connected = guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:

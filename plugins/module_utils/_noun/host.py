@@ -47,6 +47,9 @@ class GuestHost(t.Protocol):
     def capabilities(self) -> t.Mapping[str, t.Any]:
         """What guests it can run, as `host_xml.host` reads it."""
 
+    def libvirt_version(self) -> int:
+        """Of its libvirt; 9000000 is 9.0.0."""
+
     def capacity(self, uuid: str) -> Capacity | None:
         """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
         done. None where no limit is set.

@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, NetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._plan import since
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Case,
     Live,
@@ -60,6 +61,11 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
         yield _problem(case, "bridge", "it and interfaces are mutually exclusive; omit one of the two")
     if after.get("interfaces") and after.get("pf"):
         yield _problem(case, "pf", "it and interfaces are mutually exclusive; omit one of the two")
+
+
+def _is_known_to_libvirt(case: Case, _plan: NounPlan) -> Findings:
+    """What the host's libvirt would drop."""
+    yield from map(BadInput, since.problems(f"network {case.spec.name}", case.stored.recent, _host(case).version))
 
 
 def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:
@@ -283,6 +289,7 @@ def _cut_off(case: Case, plan: NounPlan, running: str) -> VirtError | str:
 
 RULES: tuple[Rule, ...] = (
     _is_complete,
+    _is_known_to_libvirt,
     _has_whole_ranges,
     _has_its_bridge,
     _takes_no_bridge,

@@ -90,7 +90,7 @@ def _check_host(element: Element, values: row.Values) -> t.Iterator[str]:
 
 
 _LEASE = {
-    "lease.expiry": Row("lease/@expiry", k.integer(0)),
+    "lease.expiry": Row("lease/@expiry", k.integer(0), since=(6, 3)),
     "lease.unit": Row(
         "lease/@unit",
         k.choice("seconds", "minutes", "hours"),

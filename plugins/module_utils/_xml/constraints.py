@@ -24,9 +24,10 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
 
-__all__ = ["violations"]
+__all__ = ["recent", "violations"]
 
 Violations = t.Iterator["tuple[str, str]"]  # place and reason
+Recent = t.Iterator["tuple[str, tuple[int, int]]"]  # place, and the first libvirt that knows it
 
 
 class _Edit:
@@ -87,6 +88,25 @@ def _violations(table: Table, given: Values, element: Element | None, edit: _Edi
             yield from _alone(field, row, values, touched, where, silent=element is None)
         if element is not None:
             yield from _incomplete(field, row, values, touched, where)
+
+
+def recent(table: Table, given: Values, changed: t.Collection[str], where: str = "") -> Recent:
+    """What an edit wrote at those places that not every libvirt knows."""
+    return _recent(table, given, _Edit(changed), where)
+
+
+def _recent(table: Table, given: Values, edit: _Edit, where: str) -> Recent:
+    touched = table.keys() if edit.made(where) else edit.fields(where)
+    for field, value in given.items():
+        row = table.get(field)
+        if row is None or value in (None, "", ()):
+            continue
+        if row.since and field in touched:
+            yield where + option_of(field), row.since
+        if isinstance(row, Items):
+            for item in value:
+                if item.state == "present":
+                    yield from _recent(row.table, item.fields, edit, f"{where}{field}[{item.name}].")
 
 
 def _of_entry(row: Items, item: Item, index: Index | None, edit: _Edit | None, place: str) -> Violations:

@@ -161,7 +161,10 @@ DISK: row.Table = {
         same=lambda found, wanted: wanted in ("", found),
     ),
     "rotation_rate": Row(
-        "target/@rotation_rate", k.integer(1, 65534), valid_with={"bus": ("scsi", "sata", "ide"), "device": ("disk",)}
+        "target/@rotation_rate",
+        k.integer(1, 65534),
+        valid_with={"bus": ("scsi", "sata", "ide"), "device": ("disk",)},
+        since=(7, 3),
     ),
     "removable": Row("target/@removable", k.ONOFF, valid_with={"bus": ("usb",)}),
     "cache": Row(

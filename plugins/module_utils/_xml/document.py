@@ -42,13 +42,15 @@ def edit(
     if not changes:
         return Edited(xml, before=before, after=before)
     finish(root)
+    places = {change.where for change in changes}
     return Edited(
         text(root),
         tuple(changes),
         before,
         read(root, table),
         _entries(changes, found, root, table),
-        tuple(constraints.violations(table, fields, root, {change.where for change in changes})),
+        tuple(constraints.violations(table, fields, root, places)),
+        tuple(constraints.recent(table, fields, places)),
     )
 
 

@@ -170,7 +170,6 @@ _HYPERV = (
     "tlbflush",
     "ipi",
     "evmcs",
-    "avic",
 )
 _CUSTOM = {"features.hyperv.mode": ("custom", None)}
 _LOADER, _QXL, _TPM_HOST = {"loader.path": ANY}, {"video.model": ("qxl",)}, {"tpm.type": ("passthrough",)}
@@ -205,8 +204,9 @@ DOMAIN: row.Table = {
     "vcpus.placement": Row("vcpu/@placement", k.choice("static", "auto")),
     "vcpus.cpuset": Row("vcpu/@cpuset", k.CPUSET, valid_with={"vcpus.placement": ("static", None)}),
     "vcpus.topology.sockets": Row("cpu/topology/@sockets", _COUNT),
-    "vcpus.topology.dies": Row("cpu/topology/@dies", _COUNT),
-    "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT),
+    "vcpus.topology.dies": Row("cpu/topology/@dies", _COUNT, since=(6, 1)),
+    # 10.1, but Enterprise Linux 9 has it in 10.0
+    "vcpus.topology.clusters": Row("cpu/topology/@clusters", _COUNT, since=(10, 0)),
     "vcpus.topology.cores": Row("cpu/topology/@cores", _COUNT),
     "vcpus.topology.threads": Row("cpu/topology/@threads", _COUNT),
     "vcpus.iothreads": Row("iothreads", k.integer(0, 1024), same=silent_is(0)),
@@ -244,12 +244,14 @@ DOMAIN: row.Table = {
     "cpu.vendor": Row("cpu/vendor", k.WORD, valid_with={"cpu.model": ANY}),
     "cpu.match": Row("cpu/@match", k.choice("minimum", "exact", "strict"), valid_with={"cpu.mode": ("custom",)}),
     "cpu.check": Row("cpu/@check", k.choice("none", "partial", "full"), valid_with={"cpu.mode": ANY}),
-    "cpu.migratable": Row("cpu/@migratable", k.ONOFF, valid_with={"cpu.mode": ("host-passthrough", "maximum")}),
+    "cpu.migratable": Row(
+        "cpu/@migratable", k.ONOFF, valid_with={"cpu.mode": ("host-passthrough", "maximum")}, since=(6, 5)
+    ),
     "cpu.cache.mode": Row("cpu/cache/@mode", k.choice("emulate", "passthrough", "disable")),
     "cpu.cache.level": Row("cpu/cache/@level", k.integer(1, 3), valid_with={"cpu.cache.mode": ("emulate",)}),
-    "cpu.maxphysaddr.mode": Row("cpu/maxphysaddr/@mode", k.choice("passthrough", "emulate")),
+    "cpu.maxphysaddr.mode": Row("cpu/maxphysaddr/@mode", k.choice("passthrough", "emulate"), since=(8, 7)),
     "cpu.maxphysaddr.bits": Row(
-        "cpu/maxphysaddr/@bits", k.integer(1, 64), valid_with={"cpu.maxphysaddr.mode": ("emulate",)}
+        "cpu/maxphysaddr/@bits", k.integer(1, 64), valid_with={"cpu.maxphysaddr.mode": ("emulate",)}, since=(8, 7)
     ),
     "cpu.features": Items(
         "cpu/feature",
@@ -276,7 +278,7 @@ DOMAIN: row.Table = {
     "memory.access": Row("memoryBacking/access/@mode", k.choice("shared", "private")),
     "memory.allocation": Row("memoryBacking/allocation/@mode", k.choice("immediate", "ondemand")),
     "memory.allocation_threads": Row(
-        "memoryBacking/allocation/@threads", _COUNT, valid_with={"memory.allocation": ("immediate",)}
+        "memoryBacking/allocation/@threads", _COUNT, valid_with={"memory.allocation": ("immediate",)}, since=(8, 2)
     ),
     "memory.discard": Flag("memoryBacking/discard", k.ONOFF),
     "memory.hard_limit_kib": Row("memtune/hard_limit", k.KIB, unit="KiB"),
@@ -323,7 +325,9 @@ DOMAIN: row.Table = {
         "os/type/@machine", k.matching(r"[A-Za-z0-9_.-]{1,64}", "must be a machine such as q35"), same=_same_machine
     ),
     "firmware": Firmware("os/@firmware", k.choice("bios", "efi"), same=silent_is("bios")),
-    "secure_boot": SecureBoot("os/firmware", k.YESNO, same=silent_is(False), valid_with={"firmware": ("efi",)}),
+    "secure_boot": SecureBoot(
+        "os/firmware", k.YESNO, same=silent_is(False), valid_with={"firmware": ("efi",)}, since=(7, 2)
+    ),
     "loader.path": Row("os/loader", k.PATH),
     "loader.type": Row("os/loader/@type", k.choice("rom", "pflash"), valid_with=_LOADER),
     "loader.readonly": Row("os/loader/@readonly", k.YESNO, valid_with=_LOADER),
@@ -346,11 +350,14 @@ DOMAIN: row.Table = {
     "features.kvm_hidden": Row("features/kvm/hidden/@state", k.ONOFF),
     "features.kvm_hint_dedicated": Row("features/kvm/hint-dedicated/@state", k.ONOFF),
     "features.ioapic": Row("features/ioapic/@driver", k.choice("kvm", "qemu")),
-    "features.hyperv.mode": Row("features/hyperv/@mode", k.choice("custom", "passthrough"), on_change=_forget_hyperv),
+    "features.hyperv.mode": Row(
+        "features/hyperv/@mode", k.choice("custom", "passthrough"), on_change=_forget_hyperv, since=(8, 0)
+    ),
     **{
         f"features.hyperv.{name}": Row(f"features/hyperv/{name}/@state", k.ONOFF, valid_with=_CUSTOM)
         for name in _HYPERV
     },
+    "features.hyperv.avic": Row("features/hyperv/avic/@state", k.ONOFF, valid_with=_CUSTOM, since=(8, 10)),
     "features.hyperv.spinlocks": Row("features/hyperv/spinlocks/@state", k.ONOFF, valid_with=_CUSTOM),
     "features.hyperv.spinlocks_retries": Row(
         "features/hyperv/spinlocks/@retries", k.integer(4095), valid_with={"features.hyperv.spinlocks": (True,)}
@@ -428,7 +435,11 @@ DOMAIN: row.Table = {
     "tpm.type": Row("devices/tpm/backend/@type", k.choice("emulator", "passthrough"), valid_with=_TPM),
     "tpm.version": Row("devices/tpm/backend/@version", k.choice("2.0", "1.2"), valid_with={"tpm.type": ("emulator",)}),
     "tpm.persistent_state": Row(
-        "devices/tpm/backend/@persistent_state", k.YESNO, same=silent_is(False), valid_with={"tpm.type": ("emulator",)}
+        "devices/tpm/backend/@persistent_state",
+        k.YESNO,
+        same=silent_is(False),
+        valid_with={"tpm.type": ("emulator",)},
+        since=(7, 0),
     ),
     "tpm.path": Row("devices/tpm/backend/device/@path", k.PATH, valid_with=_TPM_HOST, required_with=_TPM_HOST),
     "sound.model": Presence(
@@ -438,7 +449,9 @@ DOMAIN: row.Table = {
     ),
     "balloon.model": Row("devices/memballoon/@model", k.choice(*_BALLOON["balloon.model"], "none")),
     "balloon.autodeflate": Row("devices/memballoon/@autodeflate", k.ONOFF, valid_with=_BALLOON),
-    "balloon.free_page_reporting": Row("devices/memballoon/@freePageReporting", k.ONOFF, valid_with=_BALLOON),
+    "balloon.free_page_reporting": Row(
+        "devices/memballoon/@freePageReporting", k.ONOFF, valid_with=_BALLOON, since=(6, 9)
+    ),
     "balloon.stats_period_s": Period(
         "devices/memballoon/stats/@period", k.integer(0, 3600), same=silent_is(0), valid_with=_BALLOON
     ),

@@ -127,7 +127,7 @@ INTERFACE: row.Table = {
     "mtu": Row("mtu/@size", k.integer(68, 65535)),
     "vlan": VLAN,
     "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
-    "isolated": Row("port/@isolated", k.YESNO),
+    "isolated": Row("port/@isolated", k.YESNO, since=(6, 1)),
     "link": Row("link/@state", k.choice("up", "down")),
     "filterref.name": Row("filterref/@filter", _FILTER, valid_with=_FILTERED),
     "filterref.parameters": Items(

@@ -61,6 +61,8 @@ class Row:
     # given.
     valid_with: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
     required_with: t.Mapping[str, t.Collection[t.Any]] = dataclasses.field(default_factory=dict)
+    # The first libvirt after 6.0 that reads it. An older one drops it without a word.
+    since: tuple[int, int] | None = None
 
     @functools.cached_property
     def steps(self) -> tuple[list[str], str | None]:

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import constraint
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["problems", "violations"]
+__all__ = ["problems", "recent", "violations"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
@@ -49,6 +49,17 @@ def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str
         found += constraints.violations(graphics.GRAPHICS, wanted.graphics, display, changed, "graphics.")
         found += graphics.check(row.read(display, graphics.GRAPHICS))
     return found
+
+
+def recent(wanted: GuestSpec, after: Grafted) -> list[tuple[str, tuple[int, int]]]:
+    """The places that an edit wrote to, and that not every libvirt knows, with the first version that does."""
+    changed = {change.where for change in after.changes}
+    if not changed:
+        return []
+    return [
+        *constraints.recent(domain.DOMAIN, wanted.fields, changed),
+        *constraints.recent(graphics.GRAPHICS, wanted.graphics or {}, changed, "graphics."),
+    ]
 
 
 def _touches(place: str, field: str) -> bool:

@@ -14,6 +14,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._model import version
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, validate
@@ -31,15 +32,26 @@ SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")  # Debian: libvirt0; Fedo
 FOUND = Path(__file__).parents[3] / "golden" / "found"
 UUID, JUDGED_UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f", "0b3f2a55-97c5-4a43-8d9e-5d0f4b1a2c3d"
 HERE = libvirt.getVersion()
-# What an older libvirt refuses: option, value (None: any), and the version that took it first.
-NEWER = [
-    (("vcpus", "topology", "clusters"), None, 10_001_000),
+Place = t.Tuple[str, ...]  # noqa: UP006  (Python 3.9; the name of an option at each level)
+
+
+def _recent_fields(table: Table, where: Place = ()) -> t.Iterator[tuple[Place, int]]:
+    for field, row in table.items():
+        place = (*where, *option_of(field).split("."))
+        if row.since:
+            yield place, version.number(*row.since)
+        if isinstance(row, Items):
+            yield from _recent_fields(row.table, place)
+
+
+# What an older libvirt does not know: option, value (None: any), and the version that took it first.
+NEWER: list[tuple[Place, str | None, int]] = [
+    *((place, None, since) for place, since in _recent_fields(domain.DOMAIN)),
+    *((place, None, since) for place, since in _recent_fields(GRAPHICS, ("graphics",))),
     (("watchdog", "model"), "itco", 9_001_000),
     (("panic", "model"), "pvpanic", 9_001_000),
     (("sound", "model"), "virtio", 10_004_000),
 ]
-
-Place = t.Tuple[str, ...]  # noqa: UP006  (Python 3.9; the name of an option at each level)
 OPTIONS: dict[str, t.Any] = {
     **GUEST_OPTIONS,
     **{name: {"type": "dict", "options": options} for name, options in DICTS.items()},
@@ -173,7 +185,7 @@ def each(table: Table, where: str = "") -> t.Iterator[tuple[str, list[dict[str, 
 
 def too_new(options: t.Mapping[str, t.Any]) -> bool:
     """Whether this libvirt is too old for something that is said."""
-    newer = [(place, value) for place, value, version in NEWER if version > HERE]
+    newer = [(place, value) for place, value, since in NEWER if since > HERE]
     return any(value in (None, found) for place, value in newer for found in said_at(options, place))
 
 
@@ -281,7 +293,9 @@ def stored(xml: str) -> str:
     root = etree.fromstring(xml)
     root[:] = sorted(root, key=_place)  # which is free, but the validator stumbles over groups that are torn apart
     if not _schema().validate(root):
-        raise Unfit(str(_schema().error_log))
+        raise Unfit(
+            f"{_schema().error_log}\nThis libvirt is {version.text(HERE)}; is a field or a value newer? See NEWER."
+        )
     root.set("type", "test")
     for name, value in (("uuid", JUDGED_UUID), ("name", "judged")):
         t.cast(t.Any, root.find(name)).text = value

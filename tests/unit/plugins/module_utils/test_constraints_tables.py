@@ -19,12 +19,15 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import (
     row,
     validate,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
   <currentMemory unit='KiB'>1048576</currentMemory><vcpu current='1'>4</vcpu>
   <os><type arch='x86_64' machine='q35'>hvm</type></os>{top}<devices>{devices}</devices></domain>"""
+NIC = """<interface type='network'><mac address='52:54:00:00:00:01'/><source network='lan'/>{}
+  <alias name='ua-lan'/></interface>"""
 TITLE = {"title": "a"}  # a change that has nothing to do with the rest
 
 
@@ -380,3 +383,48 @@ def test_what_is_off_means_nothing_where_silence_says_the_same(
     rows: row.Table = disk.DISK if field in disk.DISK else device.HOSTDEV
     table = {one: rows[one] for one in ("type", "device", "source", "readonly", field) if one in rows}
     assert list(constraints.violations(table, given, parse(xml) if xml else None)) == told
+
+
+@pytest.mark.parametrize(
+    ("options", "devices", "places"),
+    [
+        ({"vcpus": {"topology": {"sockets": 2}}}, "", []),
+        (
+            {"vcpus": {"topology": {"dies": 1, "clusters": 2}}},
+            "",
+            [("vcpus.topology.dies", (6, 1)), ("vcpus.topology.clusters", (10, 0))],
+        ),
+        (
+            {"disks": [{"name": "data", "bus": "sata", "source": "/d", "rotation_rate": 1}]},
+            "",
+            [("disks[data].rotation_rate", (7, 3))],
+        ),
+        ({"interfaces": [{"name": "lan", "network": "lan", "mtu": 1400}]}, "", []),
+        ({"interfaces": [{"name": "lan", "isolated": True}]}, NIC.format(""), [("interfaces[lan].isolated", (6, 1))]),
+        ({"interfaces": [{"name": "lan", "isolated": True}]}, NIC.format("<port isolated='yes'/>"), []),
+        (
+            {"interfaces": [{"name": "lan", "isolated": True, "mtu": 1400}]},
+            NIC.format("<port isolated='yes'/>"),
+            [],
+        ),
+        ({"interfaces": [{"name": "lan", "state": "absent"}]}, NIC.format("<port isolated='yes'/>"), []),
+    ],
+)
+def test_what_only_a_recent_libvirt_knows(
+    options: dict[str, t.Any], devices: str, places: list[tuple[str, tuple[int, int]]]
+) -> None:
+    """Of what an edit wrote; what was there is left alone."""
+    xml, spec = GUEST.format(devices=devices, top=""), option_samples.understood(options)
+    assert validate.recent(spec, domain.graft(xml, spec)) == places
+
+
+def test_what_is_taken_away_asks_for_no_libvirt() -> None:
+    emptied = {"filesystems": (Item("share", fields={"binary": ""}),)}
+    assert not list(constraints.recent(domain.DOMAIN, emptied, {"filesystems[share].binary"}))
+
+
+def test_what_only_a_recent_libvirt_knows_of_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GRAPHICS, "password", row.Row("./@passwd", since=(9, 9)))  # there is none yet
+    xml = GUEST.format(devices="", top="")
+    spec = option_samples.understood({"graphics": {"type": "vnc", "password": "p"}})
+    assert validate.recent(spec, domain.graft(xml, spec)) == [("graphics.password", (9, 9))]

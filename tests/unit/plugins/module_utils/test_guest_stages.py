@@ -79,6 +79,10 @@ class Host:
         self.needed.append(needed)
         return t.cast(Missing, self.more.get("missing", Missing(no_autostart=needed.networks)))
 
+    def libvirt_version(self) -> int:
+        self.asked.add("libvirt_version")
+        return t.cast(int, self.more.get("libvirt_version", 99_000_000))
+
     def filters(self) -> list[str] | None:
         self.asked.add("filters")
         return ["<filter name='clean-traffic'><rule action='drop' direction='out'><mac/></rule></filter>"]
@@ -353,6 +357,12 @@ NARROW = Capacity(memory_mib=4096, vcpus=2)
         ),
         (Host(there()), {"boot": {"cmdline": "quiet"}}, BadInput, "cmdline"),
         (
+            Host(there(), libvirt_version=8_001_999),
+            {"memory": {"allocation": "immediate", "allocation_threads": 4}},
+            BadInput,
+            "^memory.allocation_threads of web1: it requires libvirt 8.2, and this host has 8.1.999; upgrade libvirt, or",
+        ),
+        (
             Host(there()),
             {"interfaces": [{"name": "eth0", "filterref": {"name": "f"}}]},
             BadInput,
@@ -376,10 +386,23 @@ def test_what_is_refused(host: Host, said: dict[str, t.Any], error: type[Excepti
         (Host(missing=Missing(paths=frozenset({IMAGE}))), NEW),
         (Host(capacity=NARROW), {**NEW, "vcpus": {"current": 2, "maximum": 4}}),
         (Host(dataclasses.replace(there(), name="db1")), {"name": "db1", "renamed_from": "web1"}),
+        (
+            Host(there(), libvirt_version=8_002_000),
+            {"memory": {"allocation": "immediate", "allocation_threads": 4}},
+        ),
+        (Host(libvirt_version=6_000_000), NEW),
     ],
 )
 def test_what_is_not_refused(host: Host, said: dict[str, t.Any]) -> None:
     assert planned(host, **said).uuid == UUID
+
+
+def test_the_version_of_libvirt_is_asked_for_recent_fields_alone() -> None:
+    host = Host(there())
+    planned(host, vcpus=2)
+    assert "libvirt_version" not in host.asked
+    planned(host, cpu={"maxphysaddr": {"mode": "emulate", "bits": 40}})
+    assert "libvirt_version" in host.asked
 
 
 def test_a_filter_that_nobody_speaks_of_is_not_asked_about() -> None:

@@ -47,6 +47,7 @@ def told(
     steps: t.Sequence[str] = (),
     state: str = "active",
     force: bool = False,
+    recent: tuple[tuple[str, tuple[int, int]], ...] = (),
 ) -> list[str]:
     """What the rules say of a new network; or of one that is there, after those places `changed`."""
     kinds: dict[str, t.Any] = {"start": Start, "stop": Stop}
@@ -54,7 +55,7 @@ def told(
     made += [Define("network", "lab", "") for step in steps if step == "define"]
     made += [Update("network", "lab", "add", "", place[len("add ") :], 0, "") for place in steps if "add " in place]
     changes = tuple(Change(where, "a", "b") for where in changed)
-    stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after)
+    stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after, recent=recent)
     runs = None if running is None else Edited("", changes, running, after)
     case = Case(Spec("lab", state, force=force), Facts(found, host), stored, runs, live or running)
     plan = NounPlan(tuple(made))
@@ -260,6 +261,16 @@ TAGS = (
     "VLAN tags require mode bridge with virtualport openvswitch, or mode passthrough or hostdev; Linux bridges support "
     "them since libvirt 11.0"
 )
+
+
+def test_what_libvirt_is_too_old_for() -> None:
+    recent = (("nat.ipv6", (6, 5)), ("isolate_ports", (6, 1)))
+    assert told(NAT, recent=recent, host=NetworkHost(version=6_004_000)) == [
+        f"nat.ipv6 {OF[:-1]}: it requires libvirt 6.5, and this host has 6.4.0; upgrade libvirt, or leave it out"
+    ]
+    assert told(NAT, recent=recent, host=NetworkHost(version=6_005_000)) == []
+
+
 NEW = NetworkHost(version=11_000_000)
 GROUP: Values = {"name": "g", "vlan": [5]}
 
@@ -477,6 +488,7 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "host": PoolHost(users=lambda: (PoolUser("web1", True),)),
         "steps": ["stop"],
     },
+    "_is_known_to_libvirt": {"after": NAT, "recent": (("nat.ipv6", (6, 5)),), "host": NetworkHost(version=6_004_000)},
     "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},
     "_stays": {
         "after": {"type": "dir", "path": "/b"},
