@@ -92,7 +92,7 @@ options:
         description: Last source port.
         type: int
       ipv6:
-        description: Also translate IPv6.
+        description: Also translate IPv6. Requires libvirt 6.5 or later.
         type: bool
   bridge:
     description:
@@ -277,7 +277,7 @@ options:
                 type: dict
                 suboptions:
                   expiry:
-                    description: Number of C(unit); 0 never expires.
+                    description: Number of C(unit); 0 never expires. Requires libvirt 6.3 or later.
                     type: int
                   unit:
                     description: Unit of the lease time. libvirt's default is V(minutes).
@@ -311,7 +311,7 @@ options:
                 type: dict
                 suboptions:
                   expiry:
-                    description: Number of C(unit); 0 never expires.
+                    description: Number of C(unit); 0 never expires. Requires libvirt 6.3 or later.
                     type: int
                   unit:
                     description: Unit of the lease time. libvirt's default is V(minutes).
@@ -418,7 +418,8 @@ options:
     type: str
     choices: [openvswitch]
   isolate_ports:
-    description: Prevent guests from reaching each other; they still reach the host and other networks.
+    description: Prevent guests from reaching each other; they still reach the host and other networks. Requires
+      libvirt 6.1 or later.
     type: bool
   guest_ipv6:
     description: Allow IPv6 between guests if the network has no IPv6 address.

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.corral.virt.plugins.doc_fragments import domain
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK
+from ansible_collections.corral.virt.plugins.modules import virt_network
 from ansible_collections.corral.virt.tests.tools import (
     arguments_table,
     catalogue_table,
@@ -95,6 +98,19 @@ def test_every_option_of_a_guest_is_documented() -> None:
     """A row without a text would show only when somebody asks for the documentation."""
     result = yaml.safe_load(vars(ModuleDocFragment)["DOCUMENTATION"])["options"]
     assert set(_documented(result, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))
+
+
+def test_the_libvirt_that_a_field_of_a_network_requires_is_documented() -> None:
+    options = yaml.safe_load(virt_network.DOCUMENTATION)["options"]
+    told = {}
+    for path, _field, row in domain.rows(NETWORK):
+        if row.since:
+            *way, last = path.replace("[]", "").split(".")
+            place = options
+            for step in way:
+                place = place[step]["suboptions"]
+            told[path] = "Requires libvirt {}.{} or later.".format(*row.since) in str(place[last]["description"])
+    assert told and all(told.values()), told
 
 
 DOCUMENTED = [
