@@ -14,13 +14,12 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._front.options import option_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import live
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Row, Table
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, every
 
-__all__ = ["ModuleDocFragment", "rows"]
+__all__ = ["ModuleDocFragment"]
 
 _TEXTS = r"""
 name: Name of the guest. It identifies the guest on the host. Letters, digits, C(.), C(_) and C(-); at most 63
@@ -247,7 +246,7 @@ tpm.version: TPM version.
 tpm.persistent_state: Keep the state of a transient guest.
 tpm.path: Device on the host with O(tpm.type=passthrough).
 sound: Sound device. A new guest has none.
-sound.model: V(none) removes the device.
+sound.model: V(virtio) requires libvirt 10.4; V(none) removes the device.
 balloon: Device that returns guest memory to the host.
 balloon.model: V(none) for a guest whose memory never changes.
 balloon.autodeflate: Return memory to the guest before the guest kills processes.
@@ -258,7 +257,7 @@ vsock.model: V(none) removes the device.
 vsock.auto: Let libvirt choose the CID.
 vsock.cid: Context ID (CID) of the guest, unique on the host.
 panic: Device through which the guest reports a crash.
-panic.model: V(none) removes the device.
+panic.model: V(pvpanic) requires libvirt 9.1; V(none) removes the device.
 iommu: IOMMU of the guest.
 iommu.model: V(none) removes the device.
 controllers: Controllers, by type and index, if libvirt's defaults do not fit. The first disk on bus V(scsi) adds a
@@ -533,15 +532,7 @@ _LIVE = "Applied at once if the guest runs."
 _FIXED = "Cannot be changed later."
 
 
-def rows(table: Table = DOMAIN, prefix: str = "") -> t.Iterator[tuple[str, str, Row]]:
-    """Option, field and row of everything in a table."""
-    for field, row in table.items():
-        yield prefix + option_of(field), prefix + field, row
-        if isinstance(row, Items):
-            yield from rows(row.table, f"{prefix}{field}[].")
-
-
-_ROWS = {option: (field, row) for option, field, row in (*rows(), *rows(GRAPHICS, "graphics."))}
+_ROWS = {option: (field, row) for option, field, row in (*every(DOMAIN), *every(GRAPHICS, "graphics."))}
 
 
 def _text(path: str, texts: t.Mapping[str, t.Any]) -> list[str]:
@@ -589,7 +580,7 @@ def _keys(option: str, texts: t.Mapping[str, t.Any]) -> list[str]:
     words.
     """
     lines = []
-    for path, _field, row in rows():
+    for path, _field, row in every(DOMAIN):
         if path.startswith(option + ".") and "[]" not in path:
             choices = row.kind.option.get("choices")
             facts = [*([f"One of {', '.join(choices)}."] if choices else []), *_facts(path)]

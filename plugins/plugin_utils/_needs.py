@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import typing as t
 
@@ -16,23 +17,19 @@ from ansible_collections.corral.virt.plugins.module_utils._model.defaults import
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
-__all__ = ["OWN", "SINCE", "given_twice", "of"]
+__all__ = ["OWN", "RECENT_VALUES", "given_twice", "of"]
 
 OWN = ("host", "apart", "together", "prefer", "host_groups", "requires")  # of a guest, for its placement alone
 PROGRAMS = ("kernel", "libvirt", "qemu")  # whose versions a guest may require
 _DISK = "8GiB"  # of a guest whose disks are not given
 
 
-# Options that an older libvirt does not know, the value that is newer than the option (None: any), and its version.
-SINCE: tuple[tuple[str, str | None, str], ...] = (
-    ("vcpus.topology.dies", None, "6.1"),
-    ("vcpus.topology.clusters", None, "10.1"),
-    ("memory.allocation_threads", None, "8.2"),
-    ("cpu.maxphysaddr", None, "8.7"),
-    ("features.hyperv.mode", "passthrough", "8.0"),
-    ("features.hyperv.avic", None, "8.10"),
-    ("watchdog.model", "itco", "9.1"),
-    ("disks[].io", "io_uring", "6.3"),
+# Values that are newer than their options, and the first libvirt that does not refuse them.
+RECENT_VALUES: tuple[tuple[str, str, tuple[int, int]], ...] = (
+    ("watchdog.model", "itco", (9, 1)),
+    ("panic.model", "pvpanic", (9, 1)),
+    ("sound.model", "virtio", (10, 4)),
+    ("disks[].io", "io_uring", (6, 3)),
 )
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 
@@ -132,8 +129,22 @@ def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], 
     ]
     if problems:
         raise BadInput(problems)
-    newer = [("libvirt", version) for path, value, version in SINCE if _asks(item, path.split("."), value)]
+    said = {**item, "interfaces": _interfaces(item)}
+    newer = [
+        ("libvirt", f"{major}.{minor}")
+        for path, value, (major, minor) in (*_recent_options(), *RECENT_VALUES)
+        if _asks(said, path.split("."), value)
+    ]
     return tuple(sorted({*((program, str(version)) for program, version in required.items()), *newer}))
+
+
+@functools.cache
+def _recent_options() -> tuple[tuple[str, None, tuple[int, int]], ...]:
+    """Options that an older libvirt does not know, and the first that does."""
+    from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN  # takes 40 ms
+    from ansible_collections.corral.virt.plugins.module_utils._xml.row import every
+
+    return tuple((path, None, row.since) for path, _field, row in every(DOMAIN) if row.since)
 
 
 def _asks(options: t.Any, path: t.Sequence[str], value: str | None) -> bool:

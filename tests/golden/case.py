@@ -141,6 +141,7 @@ def host(
     monkeypatch.setattr(query, "find", lambda _connection, name: found.get(name))
     monkeypatch.setattr(query, "managed_state", lambda _connection, _uuid: tuple(managed_state))
     monkeypatch.setattr(query, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
+    monkeypatch.setattr(query, "libvirt_version", lambda _connection: 99_000_000)
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:
         yield connection

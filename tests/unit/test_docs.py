@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.doc_fragments import domain
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import every
 from ansible_collections.corral.virt.plugins.modules import virt_network
 from ansible_collections.corral.virt.tests.tools import (
     arguments_table,
@@ -103,7 +103,7 @@ def test_every_option_of_a_guest_is_documented() -> None:
 def test_the_libvirt_that_a_field_of_a_network_requires_is_documented() -> None:
     options = yaml.safe_load(virt_network.DOCUMENTATION)["options"]
     told = {}
-    for path, _field, row in domain.rows(NETWORK):
+    for path, _field, row in every(NETWORK):
         if row.since:
             *way, last = path.replace("[]", "").split(".")
             place = options

@@ -31,6 +31,7 @@ __all__ = [
     "Row",
     "Table",
     "Values",
+    "every",
     "graft",
     "option_of",
     "read",
@@ -40,6 +41,14 @@ __all__ = [
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
 Values = t.Mapping[str, t.Any]
+
+
+def every(table: Table, where: str = "") -> t.Iterator[tuple[str, str, Row]]:
+    """Option, field and row of everything in a table, and in the lists of it: `disks[].cache`."""
+    for field, row in table.items():
+        yield where + option_of(field), where + field, row
+        if isinstance(row, Items):
+            yield from every(row.table, f"{where}{field}[].")
 
 
 def silent_is(default: t.Any) -> t.Callable[[t.Any, t.Any], bool]:

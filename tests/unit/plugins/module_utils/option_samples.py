@@ -21,7 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import disk, doma
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, every, option_of
+from ansible_collections.corral.virt.plugins.plugin_utils import _needs
 
 __all__ = [
     "HERE", "NEWER", "OPTIONS", "PLACES", "PLAIN", "SCHEMA", "TABLES", "Unfit", "bases", "each", "furnished", "grafted", "said_at",
@@ -35,22 +36,14 @@ HERE = libvirt.getVersion()
 Place = t.Tuple[str, ...]  # noqa: UP006  (Python 3.9; the name of an option at each level)
 
 
-def _recent_fields(table: Table, where: Place = ()) -> t.Iterator[tuple[Place, int]]:
-    for field, row in table.items():
-        place = (*where, *option_of(field).split("."))
-        if row.since:
-            yield place, version.number(*row.since)
-        if isinstance(row, Items):
-            yield from _recent_fields(row.table, place)
+def _words(path: str) -> Place:
+    return tuple(path.replace("[]", "").split("."))
 
 
 # What an older libvirt does not know: option, value (None: any), and the version that took it first.
 NEWER: list[tuple[Place, str | None, int]] = [
-    *((place, None, since) for place, since in _recent_fields(domain.DOMAIN)),
-    *((place, None, since) for place, since in _recent_fields(GRAPHICS, ("graphics",))),
-    (("watchdog", "model"), "itco", 9_001_000),
-    (("panic", "model"), "pvpanic", 9_001_000),
-    (("sound", "model"), "virtio", 10_004_000),
+    *((_words(path), None, version.number(*row.since)) for path, _field, row in every(domain.DOMAIN) if row.since),
+    *((_words(path), value, version.number(*since)) for path, value, since in _needs.RECENT_VALUES),
 ]
 OPTIONS: dict[str, t.Any] = {
     **GUEST_OPTIONS,
@@ -294,7 +287,7 @@ def stored(xml: str) -> str:
     root[:] = sorted(root, key=_place)  # which is free, but the validator stumbles over groups that are torn apart
     if not _schema().validate(root):
         raise Unfit(
-            f"{_schema().error_log}\nThis libvirt is {version.text(HERE)}; is a field or a value newer? See NEWER."
+            f"{_schema().error_log}\nThis libvirt is {version.text(HERE)}; is a field or a value newer? See `since`, RECENT_VALUES."
         )
     root.set("type", "test")
     for name, value in (("uuid", JUDGED_UUID), ("name", "judged")):

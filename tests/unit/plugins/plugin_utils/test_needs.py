@@ -71,6 +71,11 @@ def test_a_disk_that_goes_needs_no_room() -> None:
         ({"requires": {"qemu": 8.2, "kernel": "6"}}, (("kernel", "6"), ("qemu", "8.2"))),
         ({"vcpus": {"maximum": 4, "topology": {"dies": 1}}}, (("libvirt", "6.1"),)),
         ({"vcpus": {"maximum": 4, "topology": {"cores": 1}}}, ()),
+        (
+            {"interfaces": [{"name": "a", "isolated": True}], "memory": {"allocation_threads": 2}},
+            (("libvirt", "6.1"), ("libvirt", "8.2")),
+        ),
+        ({"networks": [{"name": "a", "isolated": True}]}, (("libvirt", "6.1"),)),
         ({"watchdog": {"model": "itco"}, "requires": {"libvirt": "10.0"}}, (("libvirt", "10.0"), ("libvirt", "9.1"))),
         ({"watchdog": {"model": "i6300esb"}}, ()),
         ({"disks": [{"name": "a", "io": "native"}, {"name": "b", "io": "io_uring"}]}, (("libvirt", "6.3"),)),
@@ -96,9 +101,9 @@ def test_what_is_no_version_is_refused(options: dict[str, t.Any], words: str) ->
         _needs.of({"name": "web1", **options})
 
 
-def test_options_of_a_recent_libvirt_are_those_whose_texts_say_so() -> None:
+def test_values_of_a_recent_libvirt_are_those_whose_texts_say_so() -> None:
     texts = yaml.safe_load(domain._TEXTS)
-    told = {path: re.findall(r"libvirt (\d+\.\d+)", str(text)) for path, text in texts.items()}
-    assert {path: [version] for path, _value, version in _needs.SINCE} == {
+    told = {path: re.findall(r"V\((\w+)\) requires libvirt (\d+)\.(\d+)", str(text)) for path, text in texts.items()}
+    assert {path: [(value, str(major), str(minor))] for path, value, (major, minor) in _needs.RECENT_VALUES} == {
         path: found for path, found in told.items() if found
     }
