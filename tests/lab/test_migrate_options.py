@@ -196,7 +196,7 @@ def settings(commands: list[tuple[str, t.Any]]) -> dict[str, list[t.Any]]:
     return found
 
 
-def cases(rows: Sequence[tuple[dict[str, t.Any], *tuple[t.Any, ...]]], *, first: set[int]) -> list[ParameterSet]:
+def cases(rows: Sequence[tuple[t.Any, ...]], *, first: set[int]) -> list[ParameterSet]:
     """Rows named after the options in them; those that are not among the first are long by nature together."""
     marks = [[] if number in first else [pytest.mark.deep] for number in range(len(rows))]
     return [pytest.param(*row, marks=its, id=" ".join(row[0])) for row, its in zip(rows, marks, strict=True)]

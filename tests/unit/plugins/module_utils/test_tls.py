@@ -51,7 +51,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import plan as plan_all
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Install, Request, SetMode, SetTrust
 
-NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
+NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.timezone.utc)
 LIBVIRT = IDENTITIES["libvirt"]
 CA, OLD = {"aa": "the CA"}, {"bb": "PEM"}
 TRUST = Trust("PEM", "CRL", trusts=CA, signer="aa", retired=OLD, refuses=("e0",), revoked={"e0": "CN=gone"})
@@ -680,7 +680,7 @@ def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest
     ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
     monkeypatch.setattr(ca, "LIFE", datetime.timedelta(days=1))
     certificate, key = (
-        text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+        text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc))
     )
     ended = ca.CertificateAuthority(certificate, key, passphrase=None, named="it").crl([]).decode()
     with pytest.raises(BadInput, match="qemu_ca_crl: it is valid until 2020-01-02 00:00 UTC"):
