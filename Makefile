@@ -107,8 +107,8 @@ payload: ## what each module sends to a host: files, lines, KiB
 
 .PHONY: docs
 docs: venv ## check the documentation: modules, roles, guides, changelog fragments
-	$(call PASSED,docs changelogs docs galaxy.yml meta plugins roles) python $(TOOLS)/docs.py lint-collection-docs --plugin-docs \
-	  --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
+	$(call PASSED,docs changelogs docs galaxy.yml meta plugins roles) python $(TOOLS)/docs.py \
+	  lint-collection-docs --plugin-docs --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
 	antsibull-changelog lint
 
 .PHONY: build

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 import re
 import typing as t
 
@@ -31,6 +32,7 @@ RECENT_VALUES: tuple[tuple[str, str, tuple[int, int]], ...] = (
     ("sound.model", "virtio", (10, 4)),
     ("disks[].io", "io_uring", (6, 3)),
 )
+_Counts = t.Callable[[t.Any], bool]  # of a value of an option
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 
 
@@ -132,31 +134,41 @@ def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], 
     said = {**item, "interfaces": _interfaces(item)}
     newer = [
         ("libvirt", f"{major}.{minor}")
-        for path, value, (major, minor) in (*_recent_options(), *RECENT_VALUES)
-        if _asks(said, path.split("."), value)
+        for path, counts, (major, minor) in _recent()
+        if _says(said, path.split("."), counts)
     ]
     return tuple(sorted({*((program, str(version)) for program, version in required.items()), *newer}))
 
 
 @functools.cache
-def _recent_options() -> tuple[tuple[str, None, tuple[int, int]], ...]:
-    """Options that an older libvirt does not know, and the first that does."""
+def _recent() -> tuple[tuple[str, _Counts, tuple[int, int]], ...]:
+    """Options, which of their values an older libvirt does not know, and the first that does."""
     from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN  # takes 40 ms
-    from ansible_collections.corral.virt.plugins.module_utils._xml.row import every
+    from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, every
 
-    return tuple((path, None, row.since) for path, _field, row in every(DOMAIN) if row.since)
+    def more_than_silence(row: Row, value: t.Any) -> bool:
+        return value not in (None, "") and not row.same(None, value)
+
+    return (
+        *(
+            (path, functools.partial(more_than_silence, row), row.since)
+            for path, _field, row in every(DOMAIN)
+            if row.since
+        ),
+        *((path, functools.partial(operator.eq, value), since) for path, value, since in RECENT_VALUES),
+    )
 
 
-def _asks(options: t.Any, path: t.Sequence[str], value: str | None) -> bool:
-    """Whether the options name that one, with that value where it matters."""
+def _says(options: t.Any, path: t.Sequence[str], counts: _Counts) -> bool:
+    """Whether the options contain that one, with a value that counts."""
     if not path:
-        return options is not None and value in (None, options)
+        return counts(options)
     if not isinstance(options, dict):
         return False
     key = path[0].removesuffix("[]")
     found = options.get(key)
     inner = found if isinstance(found, list) and path[0].endswith("[]") else [found]
-    return any(_asks(one, path[1:], value) for one in inner)
+    return any(_says(one, path[1:], counts) for one in inner)
 
 
 def given_twice(names: t.Iterable[str], option: str) -> list[str]:

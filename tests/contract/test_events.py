@@ -1,4 +1,4 @@
-"""When libvirt's event loop runs: each call wakes it, so only for who waits for events, or takes longer than a moment."""
+"""When libvirt's event loop runs, which each call wakes: only for who waits for events, or takes more than a moment."""
 
 from __future__ import annotations
 

@@ -287,7 +287,8 @@ def stored(xml: str) -> str:
     root[:] = sorted(root, key=_place)  # which is free, but the validator stumbles over groups that are torn apart
     if not _schema().validate(root):
         raise Unfit(
-            f"{_schema().error_log}\nThis libvirt is {version.text(HERE)}; is a field or a value newer? See `since`, RECENT_VALUES."
+            f"{_schema().error_log}\nThis libvirt is {version.text(HERE)}; is a field newer (`since`), or a value "
+            "(RECENT_VALUES)?"
         )
     root.set("type", "test")
     for name, value in (("uuid", JUDGED_UUID), ("name", "judged")):

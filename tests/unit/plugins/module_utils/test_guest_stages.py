@@ -361,7 +361,7 @@ NARROW = Capacity(memory_mib=4096, vcpus=2)
             Host(there(), libvirt_version=8_001_999),
             {"memory": {"allocation": "immediate", "allocation_threads": 4}},
             BadInput,
-            "^memory.allocation_threads of web1: it requires libvirt 8.2, and this host has 8.1.999; upgrade libvirt, or",
+            "^memory.allocation_threads of web1: it requires libvirt 8.2, and this host has 8.1.999; upgrade",
         ),
         (
             Host(there()),

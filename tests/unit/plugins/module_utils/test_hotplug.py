@@ -292,7 +292,7 @@ NO_SCSI, NO_PORT = "the running guest has no SCSI controller", "the running gues
 @pytest.mark.parametrize(
     ("buses", "wanted", "reasons"),
     [
-        # A card that gets a slot is no controller; a controller that gets none takes nothing from the one that is there.
+        # A card that gets a slot is no controller; a controller that gets none takes nothing from one that is there.
         (Buses({(1, 0): EXPRESS}, {}, express=True), ["+card", "+disk"], {"disk": NO_SCSI}),
         (Buses({}, {}, express=True, scsi=True), ["+scsi", "+disk"], {"scsi": NO_EXPRESS}),
         # Of two devices in a slot one stays.

@@ -33,8 +33,9 @@ class Runs:
             place / name for name in ("virt", "private", "own", "core")
         )
         self.monkeypatch, self._numbers, self._place = monkeypatch, itertools.count(), place
-        for path in (*map(self.collection.joinpath, ("meta/runtime.yml", "plugins/modules/virt_pool.py", SOURCE)),
-                     *map(self.core.joinpath, ("basic.py", "config/ansible_builtin_runtime.yml", "executor/module_common.py"))):  # fmt: skip
+        own = ("meta/runtime.yml", "plugins/modules/virt_pool.py", SOURCE)
+        of_core = ("basic.py", "config/ansible_builtin_runtime.yml", "executor/module_common.py")
+        for path in (*map(self.collection.joinpath, own), *map(self.core.joinpath, of_core)):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("first\n")
         monkeypatch.setattr(_packed, "_COLLECTION", str(self.collection))
