@@ -12,8 +12,9 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import every
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, every
 from ansible_collections.corral.virt.plugins.modules import virt_network
 from ansible_collections.corral.virt.tests.tools import (
     arguments_table,
@@ -100,17 +101,29 @@ def test_every_option_of_a_guest_is_documented() -> None:
     assert set(_documented(result, "suboptions")) == set(_documented(GUEST_OPTIONS, "options"))
 
 
-def test_the_libvirt_that_a_field_of_a_network_requires_is_documented() -> None:
-    options = yaml.safe_load(virt_network.DOCUMENTATION)["options"]
+@pytest.mark.parametrize(
+    ("documentation", "table"),
+    [(vars(ModuleDocFragment)["DOCUMENTATION"], DOMAIN), (virt_network.DOCUMENTATION, NETWORK)],
+    ids=["guest", "network"],
+)
+def test_the_libvirt_that_a_field_requires_is_documented(documentation: str, table: t.Mapping[str, Row]) -> None:
+    options = yaml.safe_load(documentation)["options"]
     told = {}
-    for path, _field, row in every(NETWORK):
+    for path, _field, row in every(table):
         if row.since:
-            *way, last = path.replace("[]", "").split(".")
-            place = options
-            for step in way:
-                place = place[step]["suboptions"]
-            told[path] = "Requires libvirt {}.{} or later.".format(*row.since) in str(place[last]["description"])
+            text = _description(options, path.replace("[]", "").split("."))
+            told[path] = "Requires libvirt {}.{} or later.".format(*row.since) in text
     assert told and all(told.values()), told
+
+
+def _description(options: t.Mapping[str, t.Any], path: t.Sequence[str]) -> str:
+    """Of an option; or, where a number may stand for a dictionary, what that says of its key."""
+    option = options[path[0]]
+    if len(path) > 1 and "suboptions" in option:
+        return _description(option["suboptions"], path[1:])
+    return next(
+        (line for line in option["description"] if f"C({'.'.join(path[1:])})" in line), str(option["description"])
+    )
 
 
 DOCUMENTED = [

@@ -407,7 +407,11 @@ def test_what_is_off_means_nothing_where_silence_says_the_same(
             NIC.format("<port isolated='yes'/>"),
             [],
         ),
-        ({"interfaces": [{"name": "lan", "state": "absent"}]}, NIC.format("<port isolated='yes'/>"), []),
+        (
+            {"interfaces": [{"name": "lan", "state": "absent", "isolated": True}]},
+            NIC.format("<port isolated='yes'/>"),
+            [],
+        ),
     ],
 )
 def test_what_only_a_recent_libvirt_knows(

@@ -179,7 +179,7 @@ def test_a_pack_that_somebody_else_begins_is_not_kept(left: str, runs: Runs) -> 
     digest = _packed._digest
 
     def slow(name: str) -> str:
-        packed.parent.mkdir(parents=True)
+        packed.parent.mkdir(parents=True, exist_ok=True)
         packed.with_name(packed.name + left).write_text("older\n")
         return digest(name)
 
