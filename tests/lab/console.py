@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import typing as t
+import urllib.parse
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
@@ -99,7 +102,7 @@ class Browsing:
     def page(self, context: BrowserContext) -> Page:
         """Errors, violations of the page's policy among them, and dialogs that a script opened are problems."""
         page = context.new_page()
-        page.on("console", lambda message: self.problems.append(message.text) if _is_problem(message) else None)
+        page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("dialog", lambda dialog: self.problems.append(dialog.message))
         return page
@@ -122,9 +125,13 @@ class Browsing:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(console: str) -> Iterator[Browser]:
+    """In a network that does not change with other labs."""
+    chromium, host = Path(__file__).with_name("apart.sh"), urllib.parse.urlsplit(console).hostname
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        made = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], env={**os.environ, "LAB_HOST": str(host)}
+        )
         yield made
         made.close()
 
@@ -135,11 +142,6 @@ def browsing(browser: Browser, console: str) -> Iterator[Browsing]:
     made = Browsing(browser, console)
     yield made
     made.close()
-
-
-def _is_problem(message: ConsoleMessage) -> bool:
-    """Not that an interface of this machine comes or goes: that happens with each lab, and ends what a browser loads."""
-    return message.type == "error" and "ERR_NETWORK_CHANGED" not in message.text
 
 
 def card(page: Page, name: str, host: str = "hyper1") -> Locator:
