@@ -15,9 +15,9 @@ description:
   - Returns the options of M(corral.virt.virt_domain) that are among the arguments of a playbook, those in C(options)
     and C(domain) included. C(domain) takes precedence. For the playbook V(migrate), returns those of
     M(corral.virt.virt_migrate).
-  - Reads the options that M(corral.virt.virt_arguments) withholds, because they may hold secrets, from the variables,
-    and converts them in the same way. Fails for a value that cannot be converted.
-positional: _input, action, variables
+  - Converts the options that M(corral.virt.virt_arguments) withholds, because they may hold secrets, in the same way.
+    Fails for a value that cannot be converted.
+positional: _input, action, withheld
 options:
   _input:
     description: What M(corral.virt.virt_arguments) returned.
@@ -27,9 +27,10 @@ options:
     description: The playbook.
     type: str
     required: true
-  variables:
-    description: The variables of the host, C(vars).
-    type: dict
+  withheld:
+    description: The values of the options that M(corral.virt.virt_arguments) withholds, in the same order.
+    type: list
+    elements: raw
     required: true
 """
 
@@ -41,7 +42,7 @@ EXAMPLES = r"""
 
 - name: Count the options
   ansible.builtin.debug:
-    msg: "{{ asked | corral.virt.guest_options('create', vars) | length }}"
+    msg: "{{ asked | corral.virt.guest_options('create', query('ansible.builtin.vars', *asked.withheld)) | length }}"
 """
 
 RETURN = r"""
@@ -65,11 +66,11 @@ class FilterModule:
         return {"guest_options": guest_options}
 
 
-def guest_options(asked: t.Mapping[str, t.Any], action: str, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of one guest; `asked` are the checked arguments, and names of those that are `withheld`."""
-    does, withheld = _actions.action(action), {name: variables[name] for name in asked["withheld"]}
-    converted = _arguments.converted(does, withheld)
-    values = {**asked["arguments"], **{name: converted[name] for name in withheld}}
+def guest_options(asked: t.Mapping[str, t.Any], action: str, withheld: t.Sequence[t.Any]) -> dict[str, t.Any]:
+    """Options of one guest; `asked` has the checked arguments, and the names of the `withheld` values."""
+    does, names = _actions.action(action), asked["withheld"]
+    converted = _arguments.converted(does, dict(zip(names, withheld, strict=True)))
+    values = {**asked["arguments"], **{name: converted[name] for name in names}}
     module = does.options_of.get("module", "virt_domain")
     options = {name: value for name, value in values.items() if name in _actions.options(module)}
     for inside in ("options", "domain"):

@@ -330,8 +330,7 @@ def test_variables_of_the_plays_themselves_pass() -> None:
 )
 def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:
     asked = {"arguments": {"guest": "a", "gone": [], "vcpus": 2}, "withheld": ["domain", "xml"]}
-    variables = {"domain": written, "xml": "{}", "other": 1}
-    assert guest_options(asked, "create", variables) == {"vcpus": 2, "xml": "{}", **meant}
+    assert guest_options(asked, "create", [written, "{}"]) == {"vcpus": 2, "xml": "{}", **meant}
 
 
 def test_what_domain_says_of_a_guest_wins() -> None:
@@ -344,7 +343,7 @@ def test_what_domain_says_of_a_guest_wins() -> None:
         },
         "withheld": ["domain"],
     }
-    options = guest_options(asked, "create", {"domain": {"memory": {"current": "2GiB"}, "vcpus": 4}})
+    options = guest_options(asked, "create", [{"memory": {"current": "2GiB"}, "vcpus": 4}])
     assert options == {"vcpus": 4, "memory": {"maximum": "2GiB", "current": "2GiB"}}
 
 
@@ -363,7 +362,7 @@ def test_options_of_a_migration() -> None:
         },
         "withheld": [],
     }
-    assert guest_options(asked, "migrate", {}) == {
+    assert guest_options(asked, "migrate", []) == {
         "bandwidth": 50,
         "timeout": 600,
         "storage": "auto",
@@ -374,7 +373,7 @@ def test_options_of_a_migration() -> None:
 def test_a_value_that_cannot_be_converted_is_none() -> None:
     """The filter is given what was checked before; it does not pass on anything else."""
     with pytest.raises(BadInput, match="dictionary requested, could not parse"):
-        guest_options({"arguments": {}, "withheld": ["domain"]}, "create", {"domain": "no dictionary"})
+        guest_options({"arguments": {}, "withheld": ["domain"]}, "create", ["no dictionary"])
 
 
 def test_what_may_hold_a_secret_is_not_shown() -> None:
