@@ -62,10 +62,10 @@ class World(t.NamedTuple):
 
     def disks(self, **params: t.Any) -> dict[str, DiskMove]:
         """How the guest's disks are copied, by target."""
-        assumed = params.pop("assumed", False)
+        assumed, dest = params.pop("assumed", False), params.pop("dest", DEST)
         found = query.find(self.source, "box")
         assert found is not None
-        moves = disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, DEST, assumed=assumed)
+        moves = disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, dest, assumed=assumed)
         return {move.target: move for move in moves}
 
 
@@ -282,7 +282,7 @@ def test_unused_knows_who_needs_a_file(world: World) -> None:
     box = world.guest(disks=disk(SYSTEM)).UUIDString()
     assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], box) == {SYSTEM, SEED}
     assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
-    assert disk_moves.unused(world.source, [], "") == set()
+    assert disk_moves.unused(None, [], "") == set(), "nobody is asked"
     assert disk_moves.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
 
 
@@ -400,6 +400,11 @@ def test_a_disk_that_the_end_of_a_copy_takes_from_the_destination(
         assert found is not None
         expected = (SYSTEM,) if takes and system == SYSTEM and not more else ()
         assert disk_moves.taken_back(t.cast(t.Any, world), found) == expected
+    world.guest(disks=named("default", "box-system.qcow2"))
+    world.guest(disks=data, active=False)  # its definition, not what runs
+    found = query.find(world.source, "box")
+    assert found is not None
+    assert disk_moves.taken_back(t.cast(t.Any, world), found) == ((SYSTEM,) if takes else ())
 
 
 def test_a_block_device_that_the_user_calls_shared_is_taken_for_it(world: World) -> None:
@@ -439,6 +444,80 @@ def test_a_disk_is_known_by_its_target_or_its_name(
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb", "<alias name='ua-data'/>"), active=False)
     moves = world.disks(disk_storage=storage_of)
     assert (moves["vda"].how, moves["vdb"].how) == hows
+
+
+def named(pool: str, name: str, target: str = "vda") -> str:
+    """A disk whose definition names a volume."""
+    return (
+        f"<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='{pool}' volume='{name}'/>"
+        f"<target dev='{target}' bus='virtio'/></disk>"
+    )
+
+
+@pytest.mark.parametrize(("active", "how"), [(True, "full"), (False, "copy")])
+def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, active: bool, how: str) -> None:
+    world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"), active=active)
+    moves = world.disks()
+    assert {target: (move.path, move.how, move.delete_source) for target, move in moves.items()} == {
+        "vda": (SYSTEM, how, True),
+        "vdb": (DATA, how, True),
+    }
+
+
+def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) -> None:
+    """Its definition would name another disk there."""
+    world.dest.storagePoolLookupByName("default").destroy()
+    world.dest.storagePoolLookupByName("default").undefine()
+    other = "<pool type='dir'><name>{}</name><target><path>{}</path></target></pool>"
+    world.dest.storagePoolCreateXML(other.format("images", IMAGES))
+    world.guest(disks=named("default", "box-data.qcow2"), active=False)
+    dest = dataclasses.replace(DEST, pools=(Pool("images", IMAGES, 10**12), Pool("default", "/srv", 10**12)))
+    with pytest.raises(Refused, match=rf"default, which is {DATA} on the source, and does not exist on the dest"):
+        world.disks(dest=dest)
+    world.dest.storagePoolCreateXML(other.format("default", "/srv"))
+    with pytest.raises(Refused, match=rf"default, which is {DATA} on the source, and is /srv/box-data.qcow2 on the"):
+        world.disks(dest=dest)
+
+
+def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(world: World) -> None:
+    world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"))
+    assert set(world.disks()) == {"vda", "vdb"}
+    world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)  # the definition, which names the same files
+    assert set(world.disks()) == {"vda", "vdb"}
+    more = named("default", "box-seed.iso", "vdc")
+    world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb") + more, active=False)
+    with pytest.raises(Refused, match=f"disk {SEED} is pending until the next boot"):
+        world.disks()
+
+
+ON_NETWORK = (
+    "<disk type='network' device='disk'><driver name='qemu' type='raw' cache='none'/><source protocol='rbd' "
+    "name='pool/box'><host name='mon1'/></source><target dev='vdb' bus='virtio'/></disk>"
+)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_disk_on_the_network_is_left_there(world: World, active: bool) -> None:
+    world.guest(disks=disk(SYSTEM) + ON_NETWORK, active=active)
+    moves = world.disks()
+    assert (moves["vda"].delete_source, moves["vda"].how) == (True, "full" if active else "copy")
+    assert moves["vdb"] == DiskMove("vdb", "pool/box", "shared", "on the network (rbd)", delete_source=False)
+    with pytest.raises(Refused, match=r"disk vdb: it is on the network \(rbd\), and is not copied"):
+        world.disks(storage="full")
+    assert world.disks(storage="full", disk_storage={"vdb": "shared"})["vdb"].how == "shared"
+
+
+def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refresh(connection: t.Any, pool: str) -> None:
+        if connection is world.dest and pool == "default" and storage.volume_at(connection, SYSTEM) is None:
+            volume(connection, SYSTEM)
+
+    monkeypatch.setattr(storage, "refresh", refresh)
+    world.guest(disks=disk(SYSTEM))
+    with pytest.raises(Refused, match=f"{SYSTEM} already exists on the destination"):
+        world.disks()
 
 
 def test_a_disk_without_a_medium_is_none(world: World) -> None:

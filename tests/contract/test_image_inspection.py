@@ -473,8 +473,8 @@ def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.
 
 def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
     """Else its move makes an overlay on a file that the guest chose."""
-    probed = VolumeFile("/srv/a.img", "qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
-    assert as_defined(probed, raw=True) == VolumeFile("/srv/a.img", "raw", 4096, 512, physical_bytes=4096)
+    probed = VolumeFile("qcow2", 1024, 512, "/srv/tiny.0123456789ab.qcow2", "qcow2", physical_bytes=4096)
+    assert as_defined(probed, raw=True) == VolumeFile("raw", 4096, 512, physical_bytes=4096)
     assert as_defined(probed, raw=False) == probed
 
 

@@ -190,7 +190,7 @@ def judged(
     monkeypatch.setattr(transfer, "digest", digest)
     monkeypatch.setattr(storage, "volume_in", lambda *_told: None)
     path = str(pool / "a.qcow2")
-    over = VolumeFile(path, "qcow2", 1, 1, backing_path=base or str(pool / CONTENT))
+    over = VolumeFile("qcow2", 1, 1, backing_path=base or str(pool / CONTENT))
     monkeypatch.setattr(disk_moves, "_file", lambda _connection, of: over if of == path else None)
     reader = disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
 

@@ -413,3 +413,42 @@ def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hyper
     assert lab.on("hyper1", look) == ""
     lab.on("hyper2", "virsh start uefi && virsh destroy uefi && virsh undefine uefi --nvram")
     assert "corral-" not in lab.on("hyper1", "virsh pool-list --all") + lab.on("hyper2", "virsh pool-list --all")
+
+
+NAMED = f"{IMAGES}/named.qcow2"
+# Its first disk is named by pool and volume, its second one is served by NBD. It needs no system: its firmware runs.
+BY_NAME = """<domain type='qemu'><name>named</name><memory unit='MiB'>64</memory>
+<os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os><devices>
+<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='default' volume='named.qcow2'/>
+<target dev='vda' bus='virtio'/></disk>
+<disk type='network' device='disk'><driver name='qemu' type='raw' cache='none'/>
+<source protocol='nbd' name='served'><host name='hyper1' port='10810'/></source><target dev='vdb' bus='virtio'/></disk>
+</devices></domain>"""
+
+
+def test_a_disk_named_by_its_volume_travels_and_one_on_the_network_stays(lab: Hypervisors) -> None:
+    lab.on("hyper1", f"qemu-img create -q -f qcow2 {NAMED} 16M && qemu-io -c 'write -P 7 0 1M' {NAMED}")
+    lab.on("hyper1", "virsh pool-refresh default && nft insert rule inet filter input tcp dport 10810 accept")
+    served = "truncate -s 16M /srv/served.img && qemu-nbd --fork --persistent --shared 4 -f raw -x served -p 10810"
+    lab.on("hyper1", f"{served} --pid-file /run/served.pid /srv/served.img")
+    lab.on("hyper1", "virsh define /dev/stdin && virsh start named", given=BY_NAME)
+    guest = Guest(lab, "named", "")
+    try:
+        result = guest.move("hyper2")
+        assert "how: full" in result and "on the network (nbd)" in result
+        assert guest.on() == {"hyper2": "running"}
+        lab.on("hyper1", f"test ! -e {NAMED}")
+        lab.on("hyper2", "virsh destroy named")
+        guest.move("hyper1")
+        assert guest.on() == {"hyper1": "shut off"}
+        assert "Pattern verification failed" not in lab.on("hyper1", f"qemu-io -r -c 'read -P 7 0 1M' {NAMED}")
+        lab.on("hyper2", f"test ! -e {NAMED}")
+        lab.on("hyper1", "virsh start named && virsh destroy named")
+        lab.on("hyper2", f"truncate -s 1M {NAMED} && virsh pool-refresh default")  # somebody else's of that name
+        assert f"{NAMED} already exists on the destination" in guest.move("hyper2", ok=False)
+        assert guest.on() == {"hyper1": "shut off"}
+    finally:
+        lab.on(
+            "hyper1", f"virsh destroy named; virsh undefine named; rm -f {NAMED}; kill $(cat /run/served.pid) || true"
+        )
+        lab.on("hyper2", f"virsh undefine named; rm -f {NAMED}; virsh pool-refresh default")

@@ -54,7 +54,7 @@ def disks(
         endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
     )
     reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours)
-    entries = disk.read_all(parse(document))
+    entries = disk.media(parse(document))
     raw = {item["target"] for item in entries if item.get("format") == "raw"}
     requested = as_requested(entries, params, assumed=assumed)
     seen = [reader.disk(one, raw=one.target in raw) for one in requested]
@@ -62,7 +62,7 @@ def disks(
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     unknown = unknown_disks(entries, params)
     moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=unknown)
-    fixed = {one.path for one in requested if one.fixed}
+    fixed = {one.path for one in seen if one.fixed}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
     return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
 
@@ -70,8 +70,10 @@ def disks(
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
     wanted = set(paths)
-    used = file_users.users(source, but=uuid) if wanted else None
-    return {path for path in wanted if used and used.of(path) is None}
+    if not wanted:
+        return wanted
+    used = file_users.users(source, but=uuid)
+    return {path for path in wanted if used.of(path) is None}
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
@@ -80,8 +82,10 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
     for path in sorted({move.base for move in moves if move.base}):
         directory, content = os.path.split(path)
         pool = directories.pool_at(source, directory)
-        text = storage.read(source, pool, manifest_name(content)) if pool else None
-        if pool and text is not None:
+        if pool is None:
+            continue
+        text = storage.read(source, pool, manifest_name(content))
+        if text is not None:
             checksum = read_manifest(text.decode(errors="replace"), path).checksum
             wanted[path] = {
                 "name": image_of_content(content),
@@ -160,14 +164,14 @@ def _relabelled(connection: t.Any) -> tuple[str, ...]:
 
 def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
     """Shared disks that libvirt may take from the destination, if it ends what is here of the guest."""
-    entries = disk.read_all(parse(guest.live_xml or guest.xml))
-    facts = stages.TakenBackFacts(tuple(as_requested(entries, {"disk_storage": {}, "storage": "auto"}, assumed=False)))
+    facts = stages.TakenBackFacts(tuple(disk.media(parse(guest.live_xml or guest.xml))))
     reader = _Reader(endpoints, {}, ())
     return answered(lambda answers: stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader)
 
 
 def _inside(path: str, directory: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
+    path, directory = os.path.realpath(path), os.path.realpath(directory)
+    return path != directory and os.path.commonpath((path, directory)) == directory
 
 
 def _file(connection: t.Any, path: str) -> VolumeFile | None:
@@ -175,12 +179,18 @@ def _file(connection: t.Any, path: str) -> VolumeFile | None:
     if xml is None:
         return None
     found = host_xml.volume(xml)
-    return VolumeFile(path, **{key: found[key] for key in _FILE})
+    return VolumeFile(**{key: found[key] for key in _FILE})
 
 
 _ANSWERS: Table[_Reader] = {
     stages.FindSharedFilesystem: lambda _reader, question: _shared_on(question.path),
     stages.FindRelabelling: lambda reader, _question: _relabelled(reader.endpoints.source),
+    stages.FindVolumePathHere: lambda reader, question: storage.path_in(
+        reader.endpoints.source, question.pool, question.name
+    ),
+    stages.FindVolumePathThere: lambda reader, question: storage.path_in(
+        reader.endpoints.dest, question.pool, question.name
+    ),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),

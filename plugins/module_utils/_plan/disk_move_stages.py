@@ -16,7 +16,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+    Described,
+    MigratingDisk,
+    VolumeFile,
+    volume_of,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
 
 __all__ = [
@@ -28,6 +33,8 @@ __all__ = [
     "FindNewFileHere",
     "FindRelabelling",
     "FindSharedFilesystem",
+    "FindVolumePathHere",
+    "FindVolumePathThere",
     "ImportedImage",
     "IsTakenThere",
     "SeenDisk",
@@ -94,6 +101,22 @@ class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
 
 
 @dataclasses.dataclass(frozen=True)
+class FindVolumePathHere(OpenQuestion[t.Optional[str]]):
+    """Where are the bytes of a volume of a pool of the source? None: there is none, or its pool is not active."""
+
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindVolumePathThere(OpenQuestion[t.Optional[str]]):
+    """The same of the destination. In a pool with a directory, where they would be."""
+
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
 class FindImportThere(OpenQuestion[t.Optional[ImportedImage]]):
     """What does the manifest of an image in a pool of the destination say? None where either is missing."""
 
@@ -135,8 +158,10 @@ class SeenDisk:
 @asks
 def disk(facts: DiskMoveFacts) -> SeenDisk:
     """What both ends have of a disk; of one that stays where it is, nothing."""
-    known, answers = facts.disk, facts.answers
+    known, answers = _located(facts.disk, facts.answers), facts.answers
     path, mode = known.path, known.mode
+    if known.protocol or not path:
+        return SeenDisk(known)
     shared_on = answers.of(FindSharedFilesystem(path))
     known = dataclasses.replace(known, shared_on=shared_on)
     if mode == "shared" and shared_on is None and not _is_device(path):
@@ -152,11 +177,21 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
 
 
+def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
+    """With the path of its volume on both hosts; in a pool on the network, volumes have none."""
+    if known.volume is None:
+        return known
+    path = answers.of(FindVolumePathHere(*known.volume)) or ""
+    there = answers.of(FindVolumePathThere(*known.volume)) if path else None
+    protocol = f"pool {known.volume[0]}" if path and not os.path.isabs(path) else None
+    return dataclasses.replace(known, path=path, volume_there=there, protocol=protocol)
+
+
 @dataclasses.dataclass(frozen=True)
 class TakenBackFacts:
     """The disks of a guest on the source."""
 
-    disks: tuple[MigratingDisk, ...]
+    disks: tuple[Described, ...]
     answers: Answers = dataclasses.field(default_factory=Answers)
 
 
@@ -167,10 +202,19 @@ def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
     It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Nobody takes from
     others what they only read, or what they share by declaration.
     """
-    written = [disk.path for disk in facts.disks if not (disk.fixed or disk.shareable)]
-    files = [path for path in written if not _is_device(path)]
+    written = [disk for disk in facts.disks if not (disk.get("readonly") or disk.get("shareable"))]
+    files = [path for path in _paths(written, facts.answers) if not _is_device(path)]
     shared = tuple(path for path in files if facts.answers.of(FindSharedFilesystem(path)))
     return shared if shared and facts.answers.of(FindRelabelling()) else ()
+
+
+def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
+    """Of those that have one."""
+    for disk in disks:
+        volume = volume_of(disk)
+        path = answers.of(FindVolumePathHere(*volume)) if volume else disk.get("source")
+        if path and os.path.isabs(path):
+            yield path
 
 
 def _is_device(path: str) -> bool:

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import COP
 from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = [
+    "Described",
     "MigratingDisk",
     "VolumeFile",
     "as_requested",
@@ -24,17 +25,19 @@ __all__ = [
     "plan_moves",
     "relabelling",
     "unknown_disks",
+    "volume_of",
     "ways",
 ]
 
 _SAFE_CACHES = ("none", "directsync")
+# Of disks that can go elsewhere. The bytes of others are in a device, or a directory, of one host.
+_TYPES = ("file", "block", "volume", "network")
 
 
 @dataclasses.dataclass(frozen=True)
 class VolumeFile:
     """A volume as its host's libvirt has it."""
 
-    path: str
     format: str
     capacity_bytes: int
     allocation_bytes: int
@@ -51,6 +54,9 @@ class MigratingDisk:
     path: str
     mode: str  # what was asked for: auto, shared, delta, full
     shared_on: str | None = None  # the kind of a shared filesystem that holds it
+    volume: tuple[str, str] | None = None  # pool and name, where its definition names these instead of a path
+    volume_there: str | None = None  # path of the volume that they name on the destination
+    protocol: str | None = None  # of a disk on the network: both hosts reach it there
     fixed: bool = False  # the guest only reads it
     shareable: bool = False
     pool: Pool | None = None  # of the destination, for its directory
@@ -76,26 +82,33 @@ Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it
 
 
 def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *, assumed: bool) -> list[MigratingDisk]:
-    """The disks that have a file or a device, with what was asked for each: by its target, by its name, or for all."""
+    """The disks that can go elsewhere, with what was asked for each: by its target, by its name, or for all."""
     modes, default = params["disk_storage"], params["storage"]
     return [
         MigratingDisk(
             str(item["target"]),
-            str(item["source"]),
+            str(item.get("source") or ""),
             modes.get(item.get("target"), modes.get(item.get("name"), default)),
+            volume=volume_of(item),
+            protocol=item.get("protocol"),
             fixed=bool(item.get("readonly")),  # as each CD-ROM is
             shareable=bool(item.get("shareable")),
             assumed=assumed,
             cache=item.get("cache"),
         )
         for item in items
-        if item.get("source")
+        if item["type"] in _TYPES
     ]
+
+
+def volume_of(item: Described) -> tuple[str, str] | None:
+    """The pool and the name of a disk whose definition names these instead of a path."""
+    return (item["pool"], item["volume"]) if item["type"] == "volume" else None
 
 
 def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> set[str]:
     """What `disk_storage` names, and no such disk has as its target or its name."""
-    known = {str(item[key]) for item in items if item.get("source") for key in ("target", "name") if item.get(key)}
+    known = {str(item[key]) for item in items if item["type"] in _TYPES for key in ("target", "name") if item.get(key)}
     return set(params["disk_storage"]) - known
 
 
@@ -164,6 +177,10 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
 
 def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
+    if disk.volume:
+        _check_volume(disk, *disk.volume)
+    if disk.protocol:
+        return _on_network(disk, disk.protocol)
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
         return _shared(disk, active=active)
     pool, file = _allowed(disk)
@@ -190,6 +207,31 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; import it there with virt_image, or use storage: full")
     return _flattened(disk, move, why)
+
+
+def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
+    """What its definition names must be the same file on both hosts, or the guest starts there with another disk."""
+    if not disk.path:
+        raise Refused(
+            f"disk {disk.target}: pool {pool} of the source has no volume {name}; list its volumes (virsh vol-list "
+            f"{pool})"
+        )
+    if disk.volume_there != disk.path:
+        found = f"is {disk.volume_there}" if disk.volume_there else "does not exist"
+        raise Refused(
+            f"disk {disk.target}: it is volume {name} of pool {pool}, which is {disk.path} on the source, and {found} "
+            "on the destination; create the same pool there (virt_pool), or name the path in the guest's definition"
+        )
+
+
+def _on_network(disk: MigratingDisk, protocol: str) -> DiskMove:
+    """It stays where it is."""
+    if disk.mode in (DELTA, FULL):
+        raise Refused(
+            f"disk {disk.target}: it is on the network ({protocol}), and is not copied; set disk_storage: "
+            f"{{{disk.target}: shared}}"
+        )
+    return DiskMove(disk.target, disk.path, SHARED, f"on the network ({protocol})")
 
 
 def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:

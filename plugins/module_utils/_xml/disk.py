@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.index import Inde
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse
 
-__all__ = ["DISK", "DISKS", "by_name", "read_all"]
+__all__ = ["DISK", "DISKS", "by_name", "media", "read_all"]
 
 
 def _url_of(value: t.Any) -> str:
@@ -346,6 +346,15 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
             values["source"] = source.get("file") or source.get("dev") or source.get("name")
             values["pool"], values["volume"] = source.get("pool"), source.get("volume")
         found.append({field: value for field, value in values.items() if value is not None and value is not False})
+    return found
+
+
+def media(root: Element) -> list[dict[str, t.Any]]:
+    """The same of every disk that has a medium, with the `type` of its place and the `protocol` of a network disk."""
+    found = []
+    for device, values in zip(root.findall("devices/disk"), read_all(root)):
+        if remote.has_medium(device):
+            found.append({**values, "type": device.get("type"), "protocol": device.find("source").get("protocol")})
     return found
 
 

@@ -46,6 +46,14 @@ def _devices(root: Element) -> t.Iterator[str]:
         yield f"directory {shared.find('source').get('dir') or '?'}"
     for _memory in root.findall("devices/shmem"):
         yield "shared memory"
+    for source in root.findall("devices/disk[@type='dir']/source"):
+        yield f"directory {source.get('dir')}"
+    for source in root.findall("devices/disk[@type='vhostuser']/source"):
+        yield f"socket {source.get('path')}"
+    for host in root.findall("devices/disk[@type='network']/source/host[@transport='unix']"):
+        yield f"socket {host.get('socket')}"
+    for source in root.findall("devices/disk[@type='vhostvdpa']/source"):
+        yield f"device {source.get('dev')}"
     for disk in root.findall("devices/disk[@type='nvme']"):
         address = _NVME.read(disk)
         yield f"the NVMe device {address}" if address else "an NVMe device"

@@ -19,6 +19,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     FindNewFileHere,
     FindRelabelling,
     FindSharedFilesystem,
+    FindVolumePathHere,
+    FindVolumePathThere,
     ImportedImage,
     IsTakenThere,
     SeenDisk,
@@ -31,9 +33,9 @@ PATH, NAME = "/images/a.qcow2", "debian-12.1a2b3c4d5e6f.qcow2"
 BASE = f"/bases/{NAME}"
 IMAGES, BASES = Pool("images", "/images", 1), Pool("bases", "/bases", 1)
 POOLS = {"/images": IMAGES, "/bases": BASES}
-FILE = VolumeFile(PATH, "qcow2", 800, 50)
+FILE = VolumeFile("qcow2", 800, 50)
 OVER = dataclasses.replace(FILE, backing_path=BASE, backing_format="qcow2", physical_bytes=70)
-ON = VolumeFile(BASE, "qcow2", 300, 40)
+ON = VolumeFile("qcow2", 300, 40)
 
 
 def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
@@ -41,7 +43,7 @@ def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
 
 
 def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
-    known = {key: more.pop(key) for key in ("path", "assumed") if key in more}
+    known = {key: more.pop(key) for key in ("path", "assumed", "volume", "protocol") if key in more}
     return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), **more})
 
 
@@ -67,6 +69,29 @@ HERE = FindFileHere(PATH)
             [(FindSharedFilesystem("/dev/vg/a"), None)],
             disk("shared", path="/dev/vg/a"),
         ),
+        # One that its definition names by pool and volume.
+        (
+            facts(volume=("p", "v")),
+            [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), PATH), ALONE, FREE, (HERE, FILE)],
+            disk(volume=("p", "v"), volume_there=PATH, pool=IMAGES, file=FILE),
+        ),
+        (
+            facts(volume=("p", "v")),
+            [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), None), SHARED],
+            disk(volume=("p", "v"), shared_on="nfs4"),
+        ),
+        (
+            facts(volume=("p", "v"), path=""),
+            [(FindVolumePathHere("p", "v"), None)],
+            disk(volume=("p", "v"), path=""),
+        ),
+        (
+            facts(volume=("p", "v"), path=""),
+            [(FindVolumePathHere("p", "v"), "p/v"), (FindVolumePathThere("p", "v"), "p/v")],
+            disk(volume=("p", "v"), path="p/v", volume_there="p/v", protocol="pool p"),
+        ),
+        # One on the network.
+        (facts("full", path="p/v", protocol="rbd"), [], disk("full", path="p/v", protocol="rbd")),
         # The destination has no such directory.
         (facts(pools={}), [ALONE], disk()),
         (facts("full", pools={}), [SHARED], disk("full", shared_on="nfs4")),
@@ -79,7 +104,7 @@ HERE = FindFileHere(PATH)
         (
             facts(raw=True),
             [ALONE, FREE, (HERE, OVER)],
-            disk(pool=IMAGES, file=VolumeFile(PATH, "raw", 70, 50, physical_bytes=70)),
+            disk(pool=IMAGES, file=VolumeFile("raw", 70, 50, physical_bytes=70)),
         ),
         (
             facts(path="/images/../images/a.qcow2"),
@@ -97,24 +122,30 @@ def test_what_is_looked_at(looked: DiskMoveFacts, dialogue: Dialogue, expected: 
 
 
 OTHER = "/images/b.qcow2"
+WRITTEN = {"type": "file", "target": "vda", "source": PATH}
+VOLUME = {"type": "volume", "pool": "p", "volume": "v"}
 
 
 @pytest.mark.parametrize(
     ("disks", "dialogue", "expected"),
     [
         ([], [], ()),
-        ([disk(fixed=True), disk(shareable=True), disk(path="/dev/vg/a")], [], ()),
-        ([disk()], [ALONE], ()),
-        ([disk()], [SHARED, (FindRelabelling(), ())], ()),
-        ([disk()], [SHARED, (FindRelabelling(), ("a",))], (PATH,)),
+        ([{**WRITTEN, "readonly": True}, {**WRITTEN, "shareable": True}, {**WRITTEN, "source": "/dev/vg/a"}], [], ()),
+        ([{"type": "network", "source": "p/v"}, {"type": "network"}], [], ()),
+        ([VOLUME], [(FindVolumePathHere("p", "v"), None)], ()),
+        ([VOLUME], [(FindVolumePathHere("p", "v"), "p/v")], ()),
+        ([VOLUME], [(FindVolumePathHere("p", "v"), PATH), SHARED, (FindRelabelling(), ("a",))], (PATH,)),
+        ([WRITTEN], [ALONE], ()),
+        ([WRITTEN], [SHARED, (FindRelabelling(), ())], ()),
+        ([WRITTEN], [SHARED, (FindRelabelling(), ("a",))], (PATH,)),
         (
-            [disk(), disk(path=OTHER)],
+            [WRITTEN, {**WRITTEN, "source": OTHER}],
             [ALONE, (FindSharedFilesystem(OTHER), "nfs"), (FindRelabelling(), ("a",))],
             (OTHER,),
         ),
     ],
 )
-def test_what_libvirt_takes_back(disks: list[MigratingDisk], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
+def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
     assert stages.taken_back(told(stages.taken_back, TakenBackFacts(tuple(disks)), dialogue)) == expected
 
 

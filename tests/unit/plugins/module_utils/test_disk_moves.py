@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
     MigratingDisk,
     VolumeFile,
@@ -25,13 +26,13 @@ MIB = 1024 * 1024
 
 
 def disk(base: str | None = NAMED, mode: str = "auto", **more: t.Any) -> MigratingDisk:
-    whole = VolumeFile(base, "qcow2", 3072 * MIB, 400 * MIB) if base else None
+    whole = VolumeFile("qcow2", 3072 * MIB, 400 * MIB) if base else None
     result = MigratingDisk(
         "vda",
         f"{IMAGES}/web1.qcow2",
         mode,
         pool=Pool("default", IMAGES, 10**12),
-        file=VolumeFile(f"{IMAGES}/web1.qcow2", "qcow2", 8192 * MIB, 50 * MIB, base, "qcow2" if base else None),
+        file=VolumeFile("qcow2", 8192 * MIB, 50 * MIB, base, "qcow2" if base else None),
         base=whole,
         base_there=whole,
     )
@@ -49,7 +50,7 @@ def test_on_the_same_base_only_its_own_clusters_travel() -> None:
     [
         ({"base_there": None}, "is not on the destination"),
         ({"base_altered": True}, "was written to"),
-        ({"base_there": VolumeFile(NAMED, "qcow2", 4096 * MIB, 1)}, "has another size"),
+        ({"base_there": VolumeFile("qcow2", 4096 * MIB, 1)}, "has another size"),
     ],
 )
 def test_without_it_all_of_it_travels_and_the_reason_is_told(told: dict[str, t.Any], why: str) -> None:
@@ -174,7 +175,7 @@ def test_a_file_that_the_source_would_take_back_is_refused() -> None:
     assert plan_move(dataclasses.replace(taken, fixed=True), active=True).how == "shared"
 
 
-VDA: dict[str, t.Any] = {"target": "vda", "name": "system", "source": "/a"}
+VDA: dict[str, t.Any] = {"type": "file", "target": "vda", "name": "system", "source": "/a"}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ VDA: dict[str, t.Any] = {"target": "vda", "name": "system", "source": "/a"}
     ],
 )
 def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: str, unknown: set[str]) -> None:
-    items = [VDA, {"target": "sda", "name": "seed"}]
+    items = [VDA, {"type": "nvme", "target": "sda", "name": "seed"}]
     params = {"storage": "auto", "disk_storage": disk_storage}
     [disk] = as_requested(items, params, assumed=True)
     assert disk == MigratingDisk("vda", "/a", mode, assumed=True)
@@ -201,11 +202,69 @@ def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: 
         ({"readonly": True}, {"fixed": True}),
         ({"shareable": True}, {"shareable": True}),
         ({"cache": "none"}, {"cache": "none"}),
+        ({"type": "block"}, {}),
+        ({"type": "network", "source": "pool/a", "protocol": "rbd"}, {"path": "pool/a", "protocol": "rbd"}),
+        ({"type": "network", "source": None, "protocol": "nbd"}, {"path": "", "protocol": "nbd"}),
+        ({"type": "volume", "source": None, "pool": "p", "volume": "v"}, {"path": "", "volume": ("p", "v")}),
+        ({"type": "file", "pool": "p", "volume": "v"}, {}),
     ],
 )
 def test_what_a_definition_says_of_a_disk(more: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
     params = {"storage": "full", "disk_storage": {}}
-    assert as_requested([{**VDA, **more}], params, assumed=False) == [MigratingDisk("vda", "/a", "full", **expected)]
+    wanted = MigratingDisk(**{"target": "vda", "path": "/a", "mode": "full", **expected})
+    assert as_requested([{**VDA, **more}], params, assumed=False) == [wanted]
+
+
+@pytest.mark.parametrize("kind", ["dir", "nvme", "vhostuser", "vhostvdpa"])
+def test_a_disk_that_is_a_device_of_its_host_does_not_travel(kind: str) -> None:
+    """The guest is tied to the host by it."""
+    assert as_requested([{**VDA, "type": kind}], {"storage": "auto", "disk_storage": {}}, assumed=False) == []
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("mode", ["auto", "shared"])
+def test_a_disk_on_the_network_stays_where_it_is(mode: str, active: bool) -> None:
+    known = MigratingDisk("vda", "pool/a", mode, protocol="rbd")
+    assert plan_move(known, active=active) == DiskMove("vda", "pool/a", "shared", "on the network (rbd)")
+
+
+@pytest.mark.parametrize("mode", ["delta", "full"])
+def test_a_disk_on_the_network_is_not_copied(mode: str) -> None:
+    refused = re.escape("disk vda: it is on the network (rbd), and is not copied; set disk_storage: {vda: shared}")
+    with pytest.raises(Refused, match=f"^{refused}$"):
+        plan_move(MigratingDisk("vda", "pool/a", mode, protocol="rbd"), active=True)
+
+
+IS_VOLUME = (
+    "disk vda: it is volume v of pool p, which is {} on the source, and {} on the destination; create the same pool"
+)
+
+
+@pytest.mark.parametrize("mode", ["auto", "shared", "full"])
+@pytest.mark.parametrize(
+    ("known", "refused"),
+    [
+        ({"path": ""}, "disk vda: pool p of the source has no volume v; list its volumes"),
+        ({"path": "/a/v"}, IS_VOLUME.format("/a/v", "does not exist")),
+        ({"path": "/a/v", "volume_there": "/b/v"}, IS_VOLUME.format("/a/v", "is /b/v")),
+        ({"path": "p/v", "protocol": "pool p"}, IS_VOLUME.format("p/v", "does not exist")),
+    ],
+)
+def test_a_volume_that_is_another_file_on_the_destination_is_refused(
+    mode: str, known: dict[str, t.Any], refused: str
+) -> None:
+    with pytest.raises(Refused, match=f"^{refused}"):
+        plan_move(MigratingDisk(**{"target": "vda", "mode": mode, "volume": ("p", "v"), **known}), active=False)
+
+
+def test_a_volume_that_is_the_same_file_on_the_destination_is_a_file() -> None:
+    known = disk(base=None)
+    named = dataclasses.replace(known, volume=("p", "v"), volume_there=known.path)
+    assert plan_move(named, active=True) == plan_move(known, active=True)
+    with pytest.raises(Refused, match="which is"):
+        plan_move(dataclasses.replace(named, volume_there=f"{known.path}2"), active=True)
+    served = MigratingDisk("vda", "p/v", "auto", volume=("p", "v"), volume_there="p/v", protocol="pool p")
+    assert plan_move(served, active=True).why == "on the network (pool p)"
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ ALONE, ON_NAMED, ON_OTHER = None, NAMED, OTHER
 
 def disk(on: str | None, mode: str = "auto", **more: t.Any) -> MigratingDisk:
     """A disk of 800 with 50 written, on a base of 300 with 40 written."""
-    base = VolumeFile(on, "qcow2", 300, 40) if on else None
+    base = VolumeFile("qcow2", 300, 40) if on else None
     there = base if more.pop("there", True) else None
-    file = VolumeFile(f"{IMAGES}/a.qcow2", "raw", 800, 50, on, "qcow2" if on else None)
+    file = VolumeFile("raw", 800, 50, on, "qcow2" if on else None)
     return dataclasses.replace(
         MigratingDisk(
             "vda", f"{IMAGES}/a.qcow2", mode, pool=Pool("fast", IMAGES, 10**12), file=file, base=base, base_there=there
@@ -45,7 +45,7 @@ def shape(move: DiskMove) -> str:
     return " ".join([*words, *(["flat"] * move.flatten), *(["bring"] * bool(move.base)), *(["replace"] * move.replace)])
 
 
-RESIZED = VolumeFile(NAMED, "qcow2", 301, 40)
+RESIZED = VolumeFile("qcow2", 301, 40)
 # Base, mode, what else differs; the decision while the guest runs, and while it is off.
 DECISIONS: list[tuple[str | None, str, dict[str, t.Any], str, str]] = [
     (ALONE, "auto", {}, "full 50 alone", "copy 50 alone"),

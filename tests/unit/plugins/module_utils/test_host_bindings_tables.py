@@ -95,6 +95,15 @@ def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: 
             ("the NVMe device 0000:01:00.0",),
         ),
         ("<disk type='nvme' device='disk'><source type='pci' namespace='1'/></disk>", ("an NVMe device",)),
+        ("<disk type='dir' device='disk'><source dir='/srv/fat'/></disk>", ("directory /srv/fat",)),
+        ("<disk type='vhostuser'><source type='unix' path='/run/blk'/></disk>", ("socket /run/blk",)),
+        (
+            "<disk type='network'><source protocol='nbd'><host transport='unix' socket='/run/nbd'/></source></disk>",
+            ("socket /run/nbd",),
+        ),
+        ("<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-0'/></disk>", ("device /dev/vhost-vdpa-0",)),
+        ("<disk type='network'><source protocol='rbd' name='p/i'><host name='mon1'/></source></disk>", ()),
+        ("<disk type='volume'><source pool='p' volume='v'/></disk>", ()),
         ("<disk device='disk'><source file='/a'/></disk>", ()),
     ],
 )
