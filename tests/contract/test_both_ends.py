@@ -11,10 +11,11 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import durable
-from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, migration_files, reconcile
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, converge, ends
@@ -99,6 +100,34 @@ def test_only_a_job_of_the_source_counts(
         if state:
             host.add("web1", UUID, state)
     assert reconcile.observe(ends(*hosts), UUID, was_paused=False).job_active is active
+
+
+@pytest.mark.parametrize(("taken", "expected"), [(("/srv/web1.qcow2",), True), ((), False)])
+def test_disks_that_the_end_of_the_copy_takes_are_looked_for(
+    hosts: tuple[Host, Host], taken: tuple[str, ...], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, dest = hosts
+    source.add("web1", UUID, "paused", moving_suspends="yes")
+    dest.add("web1", UUID, "running")
+    both = ends(source, dest)
+
+    def asked(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
+        assert (endpoints, guest.uuid) == (both, UUID)
+        return taken
+
+    monkeypatch.setattr(disk_moves, "taken_back", asked)
+    assert reconcile.observe(both, UUID, was_paused=False).takes_back is expected
+    assert reconcile.observe(both, UUID, was_paused=True).takes_back is expected
+
+
+def test_a_guest_that_leaves_while_it_is_looked_at(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state was seen, the rest is gone: nobody suspended it, and no disk is taken from where it is."""
+    source, dest = hosts
+    source.add("web1", UUID, "paused")
+    dest.add("web1", UUID, "running")
+    monkeypatch.setattr(disk_moves, "taken_back", lambda *_asked: ("/srv/web1.qcow2",))
+    monkeypatch.setattr(query, "find_by_uuid", lambda *_asked: None)
+    assert reconcile.observe(ends(source, dest), UUID, was_paused=False) == Observation("paused", "running")
 
 
 LET_RUN = {"moving_let_run": f"{LET_RUN_S}.000"}

@@ -454,14 +454,16 @@ def named(pool: str, name: str, target: str = "vda") -> str:
     )
 
 
-@pytest.mark.parametrize(("active", "how"), [(True, "full"), (False, "copy")])
-def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, active: bool, how: str) -> None:
-    world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"), active=active)
-    moves = world.disks()
-    assert {target: (move.path, move.how, move.delete_source) for target, move in moves.items()} == {
-        "vda": (SYSTEM, how, True),
-        "vdb": (DATA, how, True),
+def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World) -> None:
+    guest = world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"), active=False)
+    assert {target: (move.path, move.how, move.delete_source) for target, move in world.disks().items()} == {
+        "vda": (SYSTEM, "copy", True),
+        "vdb": (DATA, "copy", True),
     }
+    guest.create()
+    with pytest.raises(Refused, match=f"disk vdb: it would be copied, .* set source: {DATA} in place of volume"):
+        world.disks()
+    assert world.disks(disk_storage={"vda": "shared"}, storage="shared")["vdb"].how == "shared"
 
 
 def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) -> None:
@@ -480,14 +482,15 @@ def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) ->
 
 
 def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(world: World) -> None:
+    mode = {"disk_storage": {"vdb": "shared"}}
     world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"))
-    assert set(world.disks()) == {"vda", "vdb"}
+    assert set(world.disks(**mode)) == {"vda", "vdb"}
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)  # the definition, which names the same files
-    assert set(world.disks()) == {"vda", "vdb"}
+    assert set(world.disks(**mode)) == {"vda", "vdb"}
     more = named("default", "box-seed.iso", "vdc")
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb") + more, active=False)
     with pytest.raises(Refused, match=f"disk {SEED} is pending until the next boot"):
-        world.disks()
+        world.disks(**mode)
 
 
 ON_NETWORK = (

@@ -415,40 +415,65 @@ def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hyper
     assert "corral-" not in lab.on("hyper1", "virsh pool-list --all") + lab.on("hyper2", "virsh pool-list --all")
 
 
-NAMED = f"{IMAGES}/named.qcow2"
-# Its first disk is named by pool and volume, its second one is served by NBD. It needs no system: its firmware runs.
-BY_NAME = """<domain type='qemu'><name>named</name><memory unit='MiB'>64</memory>
+NAMED, SERVED = f"{IMAGES}/named.qcow2", "/srv/served.img"
+# It needs no system: its firmware runs.
+BY_NAME = """<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory>
 <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os><devices>
-<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='default' volume='named.qcow2'/>
-<target dev='vda' bus='virtio'/></disk>
-<disk type='network' device='disk'><driver name='qemu' type='raw' cache='none'/>
-<source protocol='nbd' name='served'><host name='hyper1' port='10810'/></source><target dev='vdb' bus='virtio'/></disk>
-</devices></domain>"""
+<disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='{pool}' volume='{name}.qcow2'/>
+<target dev='vda' bus='virtio'/></disk>{more}</devices></domain>"""
+ON_NETWORK = """<disk type='network' device='disk'><driver name='qemu' type='raw' cache='none'/>
+<source protocol='nbd' name='disk'><host name='hyper1' port='10810'/></source><target dev='vdb' bus='virtio'/></disk>"""
 
 
-def test_a_disk_named_by_its_volume_travels_and_one_on_the_network_stays(lab: Hypervisors) -> None:
-    lab.on("hyper1", f"qemu-img create -q -f qcow2 {NAMED} 16M && qemu-io -c 'write -P 7 0 1M' {NAMED}")
-    lab.on("hyper1", "virsh pool-refresh default && nft insert rule inet filter input tcp dport 10810 accept")
-    served = "truncate -s 16M /srv/served.img && qemu-nbd --fork --persistent --shared 4 -f raw -x served -p 10810"
-    lab.on("hyper1", f"{served} --pid-file /run/served.pid /srv/served.img")
-    lab.on("hyper1", "virsh define /dev/stdin && virsh start named", given=BY_NAME)
+@pytest.fixture
+def by_name(lab: Hypervisors) -> Iterator[None]:
+    """A disk that is served over the network, and two guests whose disks are named by pool and volume."""
+    lab.on("hyper1", f"truncate -s 16M {SERVED} && nft insert rule inet filter input tcp dport 10810 accept")
+    lab.on("hyper1", f"qemu-nbd --fork --pid-file /run/served.pid -t -e 4 -f raw -x disk -p 10810 {SERVED}")
+    for name, directory, pool, more in (("named", IMAGES, "default", ""), ("served", SHARED, "shared", ON_NETWORK)):
+        path = f"{directory}/{name}.qcow2"
+        lab.on("hyper1", f"qemu-img create -q -f qcow2 {path} 16M && qemu-io -c 'write -P 7 0 1M' {path}")
+        lab.on("hyper1", f"virsh pool-refresh {pool}")
+        xml = BY_NAME.format(name=name, pool=pool, more=more)
+        lab.on("hyper1", f"virsh define /dev/stdin && virsh start {name}", given=xml)
+    yield
+    for host in ("hyper1", "hyper2"):
+        lab.on(host, "for guest in named served; do virsh destroy $guest; virsh undefine $guest; done || true")
+        lab.on(host, f"rm -f {NAMED} {SHARED}/served.qcow2; virsh pool-refresh default; virsh pool-refresh shared")
+    lab.on("hyper1", f"kill $(cat /run/served.pid); rm {SERVED}")
+
+
+def test_a_disk_that_is_named_by_its_volume_is_not_left_behind(lab: Hypervisors, by_name: None) -> None:
     guest = Guest(lab, "named", "")
+    assert "libvirt copies a disk of a running guest only if the definition names" in guest.move("hyper2", ok=False)
+    assert guest.on() == {"hyper1": "running"}
+    lab.on("hyper1", "virsh destroy named")
+    guest.move("hyper2")
+    assert guest.on() == {"hyper2": "shut off"}
+    lab.on("hyper1", f"test ! -e {NAMED}")
+    assert "verification failed" not in lab.on("hyper2", f"qemu-io -r -c 'read -P 7 0 1M' {NAMED}")
+    lab.on("hyper2", "virsh start named && virsh destroy named")
+    lab.on("hyper1", f"truncate -s 1M {NAMED} && virsh pool-refresh default")  # somebody else's of that name
+    assert f"{NAMED} already exists on the destination" in guest.move("hyper1", ok=False)
+    lab.on("hyper1", f"rm {NAMED} && virsh pool-destroy default && virsh pool-undefine default")
+    lab.on("hyper1", f"virsh pool-define-as other dir --target {IMAGES} && virsh pool-start other")
     try:
-        result = guest.move("hyper2")
-        assert "how: full" in result and "on the network (nbd)" in result
-        assert guest.on() == {"hyper2": "running"}
-        lab.on("hyper1", f"test ! -e {NAMED}")
-        lab.on("hyper2", "virsh destroy named")
-        guest.move("hyper1")
-        assert guest.on() == {"hyper1": "shut off"}
-        assert "Pattern verification failed" not in lab.on("hyper1", f"qemu-io -r -c 'read -P 7 0 1M' {NAMED}")
-        lab.on("hyper2", f"test ! -e {NAMED}")
-        lab.on("hyper1", "virsh start named && virsh destroy named")
-        lab.on("hyper2", f"truncate -s 1M {NAMED} && virsh pool-refresh default")  # somebody else's of that name
-        assert f"{NAMED} already exists on the destination" in guest.move("hyper2", ok=False)
-        assert guest.on() == {"hyper1": "shut off"}
+        assert f"which is {NAMED} on the source, and does not exist on the" in guest.move("hyper1", ok=False)
     finally:
-        lab.on(
-            "hyper1", f"virsh destroy named; virsh undefine named; rm -f {NAMED}; kill $(cat /run/served.pid) || true"
-        )
-        lab.on("hyper2", f"virsh undefine named; rm -f {NAMED}; virsh pool-refresh default")
+        lab.on("hyper1", "virsh pool-destroy other && virsh pool-undefine other")
+        define = f"virsh pool-define-as default dir --target {IMAGES}"
+        lab.on("hyper1", f"{define} && virsh pool-start default && virsh pool-autostart default")
+    assert guest.on() == {"hyper2": "shut off"}
+
+
+def test_disks_on_shared_storage_and_on_the_network_stay_while_their_guest_moves(
+    lab: Hypervisors, by_name: None
+) -> None:
+    guest = Guest(lab, "served", "")
+    for to in ("hyper2", "hyper1"):
+        result = guest.move(to)
+        assert "on the network (nbd)" in result and "glusterfs" in result and "how: full" not in result
+        assert guest.on() == {to: "running"}
+    lab.on("hyper1", f"test -e {SERVED} && test -e {SHARED}/served.qcow2")
+    assert "is not copied; set disk_storage" in guest.move("hyper2", ok=False, options={"storage": "full"})
+    assert guest.on() == {"hyper1": "running"}

@@ -198,6 +198,12 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
             return _refuse_bare(disk, why)
         reason = "nothing writes to it" if disk.fixed else "the guest is off"
         return dataclasses.replace(move, how=COPY, why=reason, volume=based)
+    if disk.volume:  # libvirt finds it there only when it starts the guest, and looks for what is to be filled before
+        raise Refused(
+            f"disk {disk.target}: it would be copied, and libvirt copies a disk of a running guest only if the "
+            f"definition names its path; set source: {disk.path} in place of volume, and restart the guest, or migrate "
+            "it while it is off"
+        )
     if file.backing_path is None:
         return move
     if not why:

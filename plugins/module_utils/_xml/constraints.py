@@ -97,9 +97,9 @@ def recent(table: Table, given: Values, changed: t.Collection[str], where: str =
 
 def _recent(table: Table, given: Values, edit: _Edit, where: str) -> Recent:
     touched = table.keys() if edit.made(where) else edit.fields(where)
-    for field, value in given.items():
-        row = table.get(field)
-        if row is None or value in (None, "", ()):
+    for field, row in table.items():
+        value = given.get(field)
+        if value in (None, "", ()):
             continue
         if row.since and field in touched:
             yield where + option_of(field), row.since

@@ -425,6 +425,9 @@ def test_what_only_a_recent_libvirt_knows(
 def test_what_is_taken_away_asks_for_no_libvirt() -> None:
     emptied = {"filesystems": (Item("share", fields={"binary": ""}),)}
     assert not list(constraints.recent(domain.DOMAIN, emptied, {"filesystems[share].binary"}))
+    more = {"filesystems": (Item("share", fields={"binary": "", "xattr": True}),)}
+    written = {"filesystems[share].binary", "filesystems[share].xattr"}
+    assert list(constraints.recent(domain.DOMAIN, more, written)) == [("filesystems[share].xattr", (6, 2))]
 
 
 def test_what_only_a_recent_libvirt_knows_of_a_display(monkeypatch: pytest.MonkeyPatch) -> None:

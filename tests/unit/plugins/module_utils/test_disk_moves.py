@@ -260,7 +260,12 @@ def test_a_volume_that_is_another_file_on_the_destination_is_refused(
 def test_a_volume_that_is_the_same_file_on_the_destination_is_a_file() -> None:
     known = disk(base=None)
     named = dataclasses.replace(known, volume=("p", "v"), volume_there=known.path)
-    assert plan_move(named, active=True) == plan_move(known, active=True)
+    assert plan_move(named, active=False) == plan_move(known, active=False)
+    for more in ({"fixed": True}, {"shared_on": "nfs4"}):
+        same, by_path = (dataclasses.replace(each, **t.cast(t.Any, more)) for each in (named, known))
+        assert plan_move(same, active=True) == plan_move(by_path, active=True)
+    with pytest.raises(Refused, match=f"running guest only if .* set source: {known.path} in place of volume"):
+        plan_move(named, active=True)
     with pytest.raises(Refused, match="which is"):
         plan_move(dataclasses.replace(named, volume_there=f"{known.path}2"), active=True)
     served = MigratingDisk("vda", "p/v", "auto", volume=("p", "v"), volume_there="p/v", protocol="pool p")

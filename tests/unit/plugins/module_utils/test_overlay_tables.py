@@ -84,6 +84,13 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
     ("<mac/>", "<mac address='a'/>", '<mac address="a"/>', [("xml.mac.address", None, "a")]),
     ("<mac address='a'/>", "<mac address='B'/>", '<mac address="B"/>', [("xml.mac.address", "a", "B")]),
     (devices("<hub x='1'><mac address='a'/></hub>"), devices("<hub><mac address='A'/></hub>"), "", []),
+    # what was added belongs to who wanted it
+    (
+        devices(),
+        devices("<sound model='a'><codec type='b'/></sound>", "<sound model='a'/>"),
+        devices('<sound model="a"><codec type="b"/></sound>', '<sound model="a"/>'),
+        [("xml.devices.sound", None, "model=a"), ("xml.devices.sound", None, "model=a")],
+    ),
     # a device with an identity edits its twin
     (
         devices(DISK),

@@ -195,6 +195,22 @@ def test_libvirt_has_its_time_from_when_the_destination_is_complete(monkeypatch:
     assert 44 + 45 <= hosts.time_s < 44 + 47
 
 
+# Looks of half a second each; when the run ends, in seconds.
+PATIENCE: list[tuple[list[Look], float]] = [
+    # What only waits has its time from the beginning, whatever it waits for.
+    ([("unreachable", "running")] * 60 + [("postcopy", "running")], 45),
+    # What is done to a copy waits from when that copy was seen, not another one.
+    ([("paused", "incoming")] * 60 + [("postcopy", "running, complete")], 30 + 45),
+]
+
+
+@pytest.mark.parametrize(("looks", "end_s"), PATIENCE)
+def test_each_act_has_its_own_patience(looks: list[Look], end_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(looks)
+    play(monkeypatch, hosts)
+    assert end_s - 1 <= hosts.time_s <= end_s + 1
+
+
 @pytest.mark.parametrize("looks", [("paused", "running"), ("postcopy", "running, complete")])
 def test_a_copy_whose_end_takes_the_disks_of_the_guest_is_left(looks: Look, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = Hosts([looks])
