@@ -64,7 +64,7 @@ options:
     default: tls
   storage:
     description:
-      - V(auto) skips disks on shared filesystems and copies as little as possible of the others.
+      - V(auto) skips disks on shared filesystems and on the network, and copies as little as possible of the others.
       - V(shared) declares that all disks are on shared storage. V(delta) refuses to copy data that an image on the
         destination already holds. V(full) copies everything. If one disk of a running guest is copied in full, all
         disks that libvirt copies are copied in full.
@@ -72,7 +72,7 @@ options:
     choices: [auto, shared, delta, full]
     default: auto
   disk_storage:
-    description: O(storage) for individual disks, by name or target.
+    description: O(storage) for individual disks, by name or target. A disk on the network takes V(auto) or V(shared).
     type: dict
     default: {}
   bandwidth:

@@ -454,7 +454,7 @@ def named(pool: str, name: str, target: str = "vda") -> str:
     )
 
 
-def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World) -> None:
+def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"), active=False)
     assert {target: (move.path, move.how, move.delete_source) for target, move in world.disks().items()} == {
         "vda": (SYSTEM, "copy", True),
@@ -463,7 +463,8 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World) ->
     guest.create()
     with pytest.raises(Refused, match=f"disk vdb: it would be copied, .* set source: {DATA} in place of volume"):
         world.disks()
-    assert world.disks(disk_storage={"vda": "shared"}, storage="shared")["vdb"].how == "shared"
+    monkeypatch.setattr(local, "shared_filesystem", {DATA: "nfs4"}.get)
+    assert world.disks()["vdb"].why == "on nfs4"
 
 
 def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) -> None:
@@ -481,16 +482,18 @@ def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) ->
         world.disks(dest=dest)
 
 
-def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(world: World) -> None:
-    mode = {"disk_storage": {"vdb": "shared"}}
+def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "shared_filesystem", {DATA: "nfs4"}.get)
     world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"))
-    assert set(world.disks(**mode)) == {"vda", "vdb"}
+    assert set(world.disks()) == {"vda", "vdb"}
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)  # the definition, which names the same files
-    assert set(world.disks(**mode)) == {"vda", "vdb"}
+    assert set(world.disks()) == {"vda", "vdb"}
     more = named("default", "box-seed.iso", "vdc")
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb") + more, active=False)
     with pytest.raises(Refused, match=f"disk {SEED} is pending until the next boot"):
-        world.disks(**mode)
+        world.disks()
 
 
 ON_NETWORK = (
