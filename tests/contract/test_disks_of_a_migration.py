@@ -463,8 +463,11 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, mo
     guest.create()
     with pytest.raises(Refused, match=f"disk vdb: it would be copied, .* set source: {DATA} in place of volume"):
         world.disks()
-    monkeypatch.setattr(local, "shared_filesystem", {DATA: "nfs4"}.get)
+    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", DATA: "nfs4"}.get)
+    refreshed: list[object] = []
+    monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
     assert world.disks()["vdb"].why == "on nfs4"
+    assert refreshed == [(world.dest, "default")], "else libvirt there does not know what this host made"
 
 
 def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) -> None:

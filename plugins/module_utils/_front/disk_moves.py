@@ -118,6 +118,13 @@ class _Reader:
         storage.refresh(self.endpoints.source, pool)
         return _file(self.endpoints.source, path)
 
+    def volume_there(self, pool: str, name: str) -> str | None:
+        """The path of a volume on the destination, whose libvirt knows it from now on if it is on shared storage."""
+        path = storage.path_in(self.endpoints.dest, pool, name)
+        if path:
+            self._refresh(pool)
+        return path
+
     def is_taken(self, pool: str, name: str) -> bool:
         """Whether the destination has a volume."""
         self._refresh(pool)
@@ -188,9 +195,7 @@ _ANSWERS: Table[_Reader] = {
     stages.FindVolumePathHere: lambda reader, question: storage.path_in(
         reader.endpoints.source, question.pool, question.name
     ),
-    stages.FindVolumePathThere: lambda reader, question: storage.path_in(
-        reader.endpoints.dest, question.pool, question.name
-    ),
+    stages.FindVolumePathThere: lambda reader, question: reader.volume_there(question.pool, question.name),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
