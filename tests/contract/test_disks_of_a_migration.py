@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves
+from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
+from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
@@ -514,6 +514,31 @@ def test_a_disk_on_the_network_is_left_there(world: World, active: bool) -> None
     with pytest.raises(Refused, match=r"disk vdb: it is on the network \(rbd\), and is not copied"):
         world.disks(storage="full")
     assert world.disks(storage="full", disk_storage={"vdb": "shared"})["vdb"].how == "shared"
+
+
+def test_a_disk_whose_data_is_in_another_file_is_not_copied_as_a_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header, "data_files", lambda path: ["/srv/system.raw"] if path == SYSTEM else [])
+    guest = world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)
+    with pytest.raises(
+        Refused, match=r"^cannot migrate box to hyper2: disk vda: its data is in /srv/system.raw, which"
+    ):
+        world.disks()
+    guest.create()
+    assert {move.how for move in world.disks().values()} == {"full"}
+
+
+def test_what_a_guest_keeps_beside_its_disks_counts_where_only_this_host_has_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest = world.guest(disks=disk(SYSTEM), active=False)
+    memory = "<memory model='nvdimm'><source><path>{}</path></source></memory>"
+    xml = guest.XMLDesc().replace("<devices>", "<devices>" + memory.format("/own/m") + memory.format("/nfs/m"))
+    found = query.find(world.source, "box")
+    assert found is not None
+    monkeypatch.setattr(local, "shared_filesystem", {"/nfs/m": "nfs4"}.get)
+    assert endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).kept == ("/own/m",)
 
 
 def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(

@@ -439,7 +439,9 @@ def by_name(lab: Hypervisors) -> Iterator[None]:
     yield
     for host in ("hyper1", "hyper2"):
         lab.on(host, "for guest in named served; do virsh destroy $guest; virsh undefine $guest; done || true")
-        lab.on(host, f"rm -f {NAMED} {SHARED}/served.qcow2; virsh pool-refresh default; virsh pool-refresh shared")
+        lab.on(
+            host, f"rm -f {IMAGES}/named.* {SHARED}/served.qcow2; virsh pool-refresh default; virsh pool-refresh shared"
+        )
     lab.on("hyper1", f"kill $(cat /run/served.pid); rm {SERVED}")
 
 
@@ -463,6 +465,10 @@ def test_a_disk_that_is_named_by_its_volume_is_not_left_behind(lab: Hypervisors,
         lab.on("hyper1", "virsh pool-destroy other && virsh pool-undefine other")
         define = f"virsh pool-define-as default dir --target {IMAGES}"
         lab.on("hyper1", f"{define} && virsh pool-start default && virsh pool-autostart default")
+    data = f"{IMAGES}/named.raw"
+    lab.on("hyper2", f"rm {NAMED}; qemu-img create -q -f qcow2 -o data_file={data},data_file_raw=on {NAMED} 16M")
+    lab.on("hyper2", "virsh pool-refresh default")
+    assert f"disk vda: its data is in {data}, which is not copied" in guest.move("hyper1", ok=False)
     assert guest.on() == {"hyper2": "shut off"}
 
 

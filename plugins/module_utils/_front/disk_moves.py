@@ -11,7 +11,7 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
+from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
@@ -197,6 +197,7 @@ _ANSWERS: Table[_Reader] = {
     ),
     stages.FindVolumePathThere: lambda reader, question: reader.volume_there(question.pool, question.name),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
+    stages.FindDataFilesHere: lambda _reader, question: tuple(header.data_files(question.path)),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
     stages.FindFileThere: lambda reader, question: _file(reader.endpoints.dest, question.path),

@@ -10,6 +10,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import MigratingGuest, MigrationHost, Pool
@@ -98,6 +99,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
         state=found.state,
         managed_state=query.managed_state(connection, found.uuid),
         job=job,
+        kept=tuple(path for path in host_bindings.kept(xml) if not local.shared_filesystem(path)),
         **host_bindings.needs(xml),
     )
 

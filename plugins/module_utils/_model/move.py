@@ -75,6 +75,7 @@ class MigratingGuest:
     links: tuple[str, ...] = ()  # network interfaces of the host below macvtap devices
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
+    kept: tuple[str, ...] = ()  # paths of what it writes beside its disks, on storage of this host alone
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     job: str = ""  # what libvirt is at work on
 

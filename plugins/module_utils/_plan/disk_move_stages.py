@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.questions import
 __all__ = [
     "DigestThere",
     "DiskMoveFacts",
+    "FindDataFilesHere",
     "FindFileHere",
     "FindFileThere",
     "FindImportThere",
@@ -96,6 +97,13 @@ class FindNewFileHere(OpenQuestion[t.Optional[VolumeFile]]):
 @dataclasses.dataclass(frozen=True)
 class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
     """Which volume of the destination is that?"""
+
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindDataFilesHere(OpenQuestion[tuple[str, ...]]):
+    """Which other files hold the content of a qcow2 of the source?"""
 
     path: str
 
@@ -173,7 +181,8 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     taken = answers.of(IsTakenThere(pool.name, known.name))
     file = answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path))
     file = as_defined(file, raw=facts.raw)
-    known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file)
+    data = answers.of(FindDataFilesHere(path)) if file and file.format == "qcow2" else ()
+    known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file, data_files=data)
     return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
 
 

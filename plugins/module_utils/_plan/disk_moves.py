@@ -55,6 +55,7 @@ class MigratingDisk:
     mode: str  # what was asked for: auto, shared, delta, full
     shared_on: str | None = None  # the kind of a shared filesystem that holds it
     volume: tuple[str, str] | None = None  # pool and name, where its definition names these instead of a path
+    data_files: tuple[str, ...] = ()  # that hold the content of a qcow2, beside it
     volume_there: str | None = None  # path of the volume that they name on the destination
     protocol: str | None = None  # of a disk on the network: both hosts reach it there
     fixed: bool = False  # the guest only reads it
@@ -196,6 +197,8 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     if not active or disk.fixed:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
+        if disk.data_files:
+            return _refuse_divided(disk)
         reason = "nothing writes to it" if disk.fixed else "the guest is off"
         return dataclasses.replace(move, how=COPY, why=reason, volume=based)
     if disk.volume:  # libvirt finds it there only when it starts the guest, and looks for what is to be filled before
@@ -323,6 +326,13 @@ def _without_base(disk: MigratingDisk, base: str | None) -> str:
         return f"its base {base} has another size on the destination"
     known = _named_for_content(base) and not disk.base_unknown
     return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
+
+
+def _refuse_divided(disk: MigratingDisk) -> t.NoReturn:
+    raise Refused(
+        f"disk {disk.target}: its data is in {', '.join(disk.data_files)}, which is not copied with it; make it one "
+        "file (qemu-img convert), or put both on shared storage"
+    )
 
 
 def _refuse_bare(disk: MigratingDisk, why: str) -> t.NoReturn:

@@ -128,6 +128,11 @@ def _what_it_is_tied_to(
             f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
             "the guest while it is off"
         )
+    if guest.kept and not move.active:
+        yield (
+            f"it keeps data in {', '.join(guest.kept)}, which is not copied; migrate it while it runs, or put that on "
+            "shared storage"
+        )
     for kept in guest.managed_state:
         yield _KEPT[kept].format(name=guest.name)
     if guest.job:

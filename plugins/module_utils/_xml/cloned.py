@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OriginalDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, interface, row
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_bindings, interface, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
@@ -44,9 +44,7 @@ _FILES = (
     "devices/interface[@type='vhostuser']/source/@path",
     "devices/*/log/@file",
     "devices/filesystem/source/@socket",
-    "devices/tpm/backend/source/@path",
-    "devices/memory[(@model='nvdimm' or @model='virtio-pmem') and not(target/readonly)]/source/path/text()",
-    "os/loader[@type='pflash' and not(@readonly='yes')]/text()",
+    *host_bindings.KEPT,
 )
 _PORTS = "devices/*[@type='tcp' or @type='udp']/source[@mode='bind']/@service"
 

@@ -11,8 +11,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["cpu", "files", "has_agent", "is_reserved", "needs", "released", "reserved"]
+__all__ = ["KEPT", "cpu", "files", "has_agent", "is_reserved", "kept", "needs", "released", "reserved"]
 
+# Files and directories that QEMU writes beside disks, and of which libvirt makes no new ones: the state of a TPM, the
+# content of an NVDIMM, firmware with its variables.
+KEPT = (
+    "devices/tpm/backend/source/@path",
+    "devices/memory[(@model='nvdimm' or @model='virtio-pmem') and not(target/readonly)]/source/path/text()",
+    "os/loader[@type='pflash' and not(@readonly='yes')]/text()",
+)
 _NVME = NVME["nvme.address"]
 _WAITING = ".arriving"
 _NO_KERNEL = "/"
@@ -88,6 +95,12 @@ def files(xml: str) -> list[str]:
     elif not nvram and root.find("os").get("firmware") == "efi":
         nvram = f"{_NVRAM}/{root.findtext('name')}_VARS.fd"
     return [nvram] if nvram else []
+
+
+def kept(xml: str) -> list[str]:
+    """Paths of what else a guest writes, and that a copy of its disks does not hold."""
+    root = parse(xml)
+    return [str(path) for place in KEPT for path in root.xpath(place)]
 
 
 def reserved(xml: str) -> str:

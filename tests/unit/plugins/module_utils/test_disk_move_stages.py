@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import (
     DigestThere,
     DiskMoveFacts,
+    FindDataFilesHere,
     FindFileHere,
     FindFileThere,
     FindImportThere,
@@ -50,6 +51,7 @@ def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
 SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
 FREE, TAKEN = (IsTakenThere("images", "a.qcow2"), False), (IsTakenThere("images", "a.qcow2"), True)
 HERE = FindFileHere(PATH)
+WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/images/a.raw",))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +71,22 @@ HERE = FindFileHere(PATH)
             [(FindSharedFilesystem("/dev/vg/a"), None)],
             disk("shared", path="/dev/vg/a"),
         ),
+        (
+            facts(),
+            [ALONE, FREE, (HERE, FILE), DIVIDED],
+            disk(pool=IMAGES, file=FILE, data_files=("/images/a.raw",)),
+        ),
         # One that its definition names by pool and volume.
         (
             facts(volume=("p", "v")),
-            [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), PATH), ALONE, FREE, (HERE, FILE)],
+            [
+                (FindVolumePathHere("p", "v"), PATH),
+                (FindVolumePathThere("p", "v"), PATH),
+                ALONE,
+                FREE,
+                (HERE, FILE),
+                WHOLE,
+            ],
             disk(volume=("p", "v"), volume_there=PATH, pool=IMAGES, file=FILE),
         ),
         (
@@ -96,10 +110,10 @@ HERE = FindFileHere(PATH)
         (facts(pools={}), [ALONE], disk()),
         (facts("full", pools={}), [SHARED], disk("full", shared_on="nfs4")),
         # One that is copied.
-        (facts(), [ALONE, FREE, (HERE, FILE)], disk(pool=IMAGES, file=FILE)),
-        (facts(ours=[PATH]), [ALONE, TAKEN, (HERE, FILE)], disk(pool=IMAGES, file=FILE, taken=True, ours=True)),
-        (facts("delta"), [SHARED, FREE, (HERE, FILE)], disk("delta", shared_on="nfs4", pool=IMAGES, file=FILE)),
-        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), FILE)], disk(pool=IMAGES, file=FILE)),
+        (facts(), [ALONE, FREE, (HERE, FILE), WHOLE], disk(pool=IMAGES, file=FILE)),
+        (facts(ours=[PATH]), [ALONE, TAKEN, (HERE, FILE), WHOLE], disk(pool=IMAGES, file=FILE, taken=True, ours=True)),
+        (facts("delta"), [SHARED, FREE, (HERE, FILE), WHOLE], disk("delta", shared_on="nfs4", pool=IMAGES, file=FILE)),
+        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), FILE), WHOLE], disk(pool=IMAGES, file=FILE)),
         (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), None)], disk(pool=IMAGES)),
         (
             facts(raw=True),
@@ -112,6 +126,7 @@ HERE = FindFileHere(PATH)
                 (FindSharedFilesystem("/images/../images/a.qcow2"), None),
                 FREE,
                 (FindFileHere("/images/../images/a.qcow2"), FILE),
+                (FindDataFilesHere("/images/../images/a.qcow2"), ()),
             ],
             disk(path="/images/../images/a.qcow2", pool=IMAGES, file=FILE),
         ),
@@ -185,7 +200,15 @@ IMPORT, DIGEST = FindImportThere("bases", BASE), DigestThere("bases", NAME)
     ],
 )
 def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str) -> None:
-    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), *asked, (FindFileHere(BASE), ON), (FindFileThere(BASE), None)]
+    dialogue: Dialogue = [
+        ALONE,
+        FREE,
+        (HERE, OVER),
+        WHOLE,
+        *asked,
+        (FindFileHere(BASE), ON),
+        (FindFileThere(BASE), None),
+    ]
     seen = stages.disk(told(stages.disk, facts(assumed=assumed), dialogue))
     expected = disk(
         pool=IMAGES,
@@ -199,6 +222,6 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
 
 
 def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
-    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
+    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
     seen = stages.disk(told(stages.disk, facts(pools={"/images": IMAGES}), dialogue))
     assert seen == SeenDisk(disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True))

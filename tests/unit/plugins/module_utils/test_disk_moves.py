@@ -235,6 +235,23 @@ def test_a_disk_on_the_network_is_not_copied(mode: str) -> None:
         plan_move(MigratingDisk("vda", "pool/a", mode, protocol="rbd"), active=True)
 
 
+@pytest.mark.parametrize(
+    ("active", "fixed", "refused"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+def test_a_disk_with_its_data_elsewhere_is_copied_only_by_a_running_guest(
+    active: bool, fixed: bool, refused: bool
+) -> None:
+    """What QEMU sends is what the guest reads; a copy of the file has none of it."""
+    known = disk(base=None, data_files=("/a.raw",), fixed=fixed)
+    if not refused:
+        assert plan_move(known, active=active).how == "full"
+        return
+    with pytest.raises(
+        Refused, match=r"^disk vda: its data is in /a.raw, which is not copied with it; make it one file"
+    ):
+        plan_move(known, active=active)
+
+
 IS_VOLUME = (
     "disk vda: it is volume v of pool p, which is {} on the source, and {} on the destination; create the same pool"
 )

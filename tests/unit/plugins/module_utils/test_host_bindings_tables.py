@@ -188,3 +188,29 @@ def test_a_definition_with_an_empty_kernel_does_not_wait() -> None:
 
 def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
     assert not host_bindings.is_reserved(with_disks("file='/a.arriving'"))
+
+
+@pytest.mark.parametrize(
+    ("xml", "paths"),
+    [
+        ("<domain><os/><devices/></domain>", []),
+        ("<domain><devices><tpm><backend type='emulator'/></tpm></devices></domain>", []),
+        ("<domain><devices><tpm><backend><source type='dir' path='/t'/></backend></tpm></devices></domain>", ["/t"]),
+        ("<domain><devices><memory model='dimm'><source><path>/m</path></source></memory></devices></domain>", []),
+        (
+            "<domain><devices><memory model='nvdimm'><source><path>/m</path></source></memory></devices></domain>",
+            ["/m"],
+        ),
+        (
+            (
+                "<domain><devices><memory model='nvdimm'><source><path>/m</path></source><target><readonly/></target>"
+                "</memory></devices></domain>"
+            ),
+            [],
+        ),
+        ("<domain><os><loader type='pflash' readonly='yes'>/f</loader></os></domain>", []),
+        ("<domain><os><loader type='pflash'>/f</loader></os></domain>", ["/f"]),
+    ],
+)
+def test_what_a_guest_keeps_beside_its_disks(xml: str, paths: list[str]) -> None:
+    assert host_bindings.kept(xml) == paths

@@ -108,6 +108,11 @@ CASES: list[tuple[Parts, list[str]]] = [
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
     ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),
+    ({"guest": {"kept": ("/m",)}}, []),
+    (
+        {"guest": {"kept": ("/m", "/t")}, "move": {"active": False}},
+        ["it keeps data in /m, /t, which is not copied; migrate it while it runs, or put that on shared storage"],
+    ),
     ({"guest": {"managed_state": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
     ({"guest": {"managed_state": ("snapshots",)}}, ["snapshot-list web1"]),
     ({"guest": {"managed_state": ("checkpoints",)}}, ["checkpoint-list web1"]),
