@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
+from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu, shared_storage
 from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -37,6 +37,7 @@ DEST = MigrationHost(
 )
 PARAMS: dict[str, t.Any] = {"name": "box", "dest": "hyper2", "storage": "auto", "disk_storage": {}}
 SYSTEM, DATA, SEED = f"{IMAGES}/box-system.qcow2", f"{IMAGES}/box-data.qcow2", f"{IMAGES}/box-seed.iso"
+SIZE_BYTES = 10**12
 NAMED = "debian-12.1a2b3c4d5e6f.qcow2"
 
 
@@ -70,8 +71,10 @@ class World(t.NamedTuple):
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """Two hosts; the source has volumes for box."""
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Two hosts; the source has volumes for box. Their filesystems are alike."""
+    monkeypatch.setattr(shared_storage, "size_bytes", lambda _directory: SIZE_BYTES)
+    monkeypatch.setattr(host_xml, "pool_bytes", lambda _xml: SIZE_BYTES)
     with opened(HOST_URI) as source, opened(HOST_URI) as dest:
         for path in (SYSTEM, DATA, SEED):
             volume(source, path)
@@ -461,9 +464,17 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, mo
         "vdb": (DATA, "copy", True),
     }
     guest.create()
-    with pytest.raises(Refused, match=f"disk vdb: it would be copied, .* set source: {DATA} in place of volume"):
-        world.disks()
+    moves = world.disks()
+    assert {target: (move.how, move.flatten) for target, move in moves.items()} == {
+        "vda": ("full", False),
+        "vdb": ("full", True),
+    }
     monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", DATA: "nfs4"}.get)
+    with pytest.raises(
+        Refused, match=f"disk vdb: {DATA} is on nfs4, and pool default of the destination does not have"
+    ):
+        world.disks()
+    volume(world.dest, DATA)
     refreshed: list[object] = []
     monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
     assert world.disks()["vdb"].why == "on nfs4"
@@ -478,10 +489,10 @@ def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) ->
     world.dest.storagePoolCreateXML(other.format("images", IMAGES))
     world.guest(disks=named("default", "box-data.qcow2"), active=False)
     dest = dataclasses.replace(DEST, pools=(Pool("images", IMAGES, 10**12), Pool("default", "/srv", 10**12)))
-    with pytest.raises(Refused, match=rf"default, which is {DATA} on the source, and does not exist on the dest"):
+    with pytest.raises(Refused, match=rf"default is {DATA} on the source, and is missing on the dest"):
         world.disks(dest=dest)
     world.dest.storagePoolCreateXML(other.format("default", "/srv"))
-    with pytest.raises(Refused, match=rf"default, which is {DATA} on the source, and is /srv/box-data.qcow2 on the"):
+    with pytest.raises(Refused, match=rf"default is {DATA} on the source, and would be /srv/box-data.qcow2 on the"):
         world.disks(dest=dest)
 
 
@@ -489,6 +500,7 @@ def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "shared_filesystem", {DATA: "nfs4"}.get)
+    volume(world.dest, DATA)
     world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"))
     assert set(world.disks()) == {"vda", "vdb"}
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)  # the definition, which names the same files
@@ -519,7 +531,7 @@ def test_a_disk_on_the_network_is_left_there(world: World, active: bool) -> None
 def test_a_disk_whose_data_is_in_another_file_is_not_copied_as_a_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(header, "data_files", lambda path: ["/srv/system.raw"] if path == SYSTEM else [])
+    monkeypatch.setattr(header, "other_files", lambda path: ["/srv/system.raw"] if path == SYSTEM else [])
     guest = world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)
     with pytest.raises(
         Refused, match=r"^cannot migrate box to hyper2: disk vda: its data is in /srv/system.raw, which"
@@ -538,7 +550,46 @@ def test_what_a_guest_keeps_beside_its_disks_counts_where_only_this_host_has_it(
     found = query.find(world.source, "box")
     assert found is not None
     monkeypatch.setattr(local, "shared_filesystem", {"/nfs/m": "nfs4"}.get)
-    assert endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).kept == ("/own/m",)
+    assert endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).local_state == (
+        ("/own/m", None),
+        ("/nfs/m", "nfs4"),
+    )
+
+
+@pytest.mark.parametrize("storage_of", [{}, {"storage": "shared"}])
+def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
+    world: World, storage_of: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest would get whatever has the name of its disk there."""
+    sizes = iter([SIZE_BYTES // 2, SIZE_BYTES, SIZE_BYTES // 2, SIZE_BYTES // 3])
+    refreshed: list[object] = []
+    monkeypatch.setattr(host_xml, "pool_bytes", lambda _xml: next(sizes))
+    monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
+    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    world.guest(disks=disk(SYSTEM), active=False)
+    assert world.disks(**storage_of)["vda"].why == "on nfs4", "its libvirt had not looked since it was mounted"
+    with pytest.raises(Refused, match="is on nfs4, and pool default of the destination is on another filesystem"):
+        world.disks(**storage_of)
+    assert refreshed == [(world.dest, "default")] * 2
+
+
+def test_a_file_that_two_drives_have_is_refused_where_it_would_be_copied(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drives = disk(SEED, "sda", READONLY, "cdrom") + disk(SEED, "sdb", READONLY, "cdrom")
+    world.guest(disks=disk(SYSTEM) + drives)
+    with pytest.raises(Refused, match=rf"disks sda and sdb are one file, {SEED}, and would be copied twice"):
+        world.disks()
+    monkeypatch.setattr(local, "shared_filesystem", {SEED: "nfs4"}.get)
+    assert world.disks()["sdb"].how == "shared"
+
+
+def test_a_read_only_volume_stays_on_the_source(world: World) -> None:
+    """Somebody else may read it, too."""
+    drive = named("default", "box-seed.iso", "sda").replace("</disk>", READONLY + "</disk>")
+    world.guest(disks=disk(SYSTEM) + drive, active=False)
+    moves = world.disks()
+    assert {target: move.delete_source for target, move in moves.items()} == {"vda": True, "sda": False}
 
 
 def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(
@@ -655,7 +706,7 @@ def test_a_disk_that_stays_is_not_looked_for_on_the_destination(
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
 
     def refresh(connection: t.Any, _pool: str) -> None:
-        assert connection is world.source
+        assert connection is world.source, "its filesystem is that of the source"
 
     monkeypatch.setattr(storage, "refresh", refresh)
     world.guest(disks=disk(SYSTEM), active=False)

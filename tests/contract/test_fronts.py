@@ -134,6 +134,25 @@ def test_a_host_is_described(connection: t.Any) -> None:
     assert seen["memory_free_mib"] == seen["memory_mib"] - seen["memory_reserved_mib"] - 1024
 
 
+def test_pools_that_a_guest_needs_are_told_however_its_disks_name_them(connection: t.Any) -> None:
+    """Placement offers it only hosts that have them."""
+    disks = (
+        "<disk type='file' device='disk'><source file='/var/lib/libvirt/images/a.img'/><target dev='vda'/></disk>",
+        "<disk type='volume' device='disk'><source pool='fast' volume='b.img'/><target dev='vdb'/></disk>",
+        (
+            "<disk type='network' device='disk'><source protocol='rbd' name='p/c'><host name='m'/></source>"
+            "<target dev='vdc'/></disk>"
+        ),
+    )
+    for number, disk in enumerate(disks):
+        connection.defineXML(
+            f"<domain type='test'><name>box{number}</name><memory>1024</memory><os><type>hvm</type></os>"
+            f"<devices>{disk}</devices></domain>"
+        )
+    seen = {one["name"]: one["pools"] for one in describe_host.describe_host(connection)["guests"]}
+    assert seen == {"box0": ["default"], "box1": ["fast"], "box2": []}
+
+
 @pytest.mark.parametrize("state", ["shutdown", "running"])
 def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
     connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch

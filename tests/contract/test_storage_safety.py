@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import typing as t
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -122,6 +123,24 @@ def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -
     converge(connection, name="box1", disks=[{"name": "system", "size": 1, **disk}])
     if not disk:
         converge(connection, name="box2", disks=[{"name": "system", "source": DISK}])
+    result = gone(connection)
+    assert storage.volume_at(connection, DISK) is not None
+    assert f"kept disk {DISK}" in " ".join(result["notes"])
+
+
+@pytest.mark.parametrize("mark", ["shareable", "readonly"])
+def test_a_disk_that_others_use_stays_when_its_definition_names_the_volume(connection: t.Any, mark: str) -> None:
+    """Somebody has changed it since the guest was made."""
+    converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
+    pool, name = "default", DISK.rpartition("/")[2]
+    root = ElementTree.fromstring(connection.lookupByName("box1").XMLDesc(2))
+    [device] = root.iterfind(f"devices/disk/source[@file='{DISK}']/..")
+    device.set("type", "volume")
+    for source in device.findall("source"):
+        device.remove(source)
+    ElementTree.SubElement(device, "source", pool=pool, volume=name)
+    ElementTree.SubElement(device, mark)
+    connection.defineXML(ElementTree.tostring(root, encoding="unicode"))
     result = gone(connection)
     assert storage.volume_at(connection, DISK) is not None
     assert f"kept disk {DISK}" in " ".join(result["notes"])

@@ -447,12 +447,13 @@ def by_name(lab: Hypervisors) -> Iterator[None]:
 
 def test_a_disk_that_is_named_by_its_volume_is_not_left_behind(lab: Hypervisors, by_name: None) -> None:
     guest = Guest(lab, "named", "")
-    assert "libvirt copies a disk of a running guest only if the definition names" in guest.move("hyper2", ok=False)
-    assert guest.on() == {"hyper1": "running"}
-    lab.on("hyper1", "virsh destroy named")
-    guest.move("hyper2")
-    assert guest.on() == {"hyper2": "shut off"}
-    lab.on("hyper1", f"test ! -e {NAMED}")
+    for to, state in (("hyper2", "running"), ("hyper1", "running"), ("hyper2", "shut off")):
+        if state == "shut off":
+            lab.on(there(to), "virsh destroy named")
+        result = guest.move(to)
+        assert ("libvirt copies such a disk only in full" in result) == (state == "running")
+        assert guest.on() == {to: state}
+        lab.on(there(to), f"test ! -e {NAMED}")
     assert "verification failed" not in lab.on("hyper2", f"qemu-io -r -c 'read -P 7 0 1M' {NAMED}")
     lab.on("hyper2", "virsh start named && virsh destroy named")
     lab.on("hyper1", f"truncate -s 1M {NAMED} && virsh pool-refresh default")  # somebody else's of that name
@@ -460,7 +461,7 @@ def test_a_disk_that_is_named_by_its_volume_is_not_left_behind(lab: Hypervisors,
     lab.on("hyper1", f"rm {NAMED} && virsh pool-destroy default && virsh pool-undefine default")
     lab.on("hyper1", f"virsh pool-define-as other dir --target {IMAGES} && virsh pool-start other")
     try:
-        assert f"which is {NAMED} on the source, and does not exist on the" in guest.move("hyper1", ok=False)
+        assert f"is {NAMED} on the source, and is missing on the destination; create" in guest.move("hyper1", ok=False)
     finally:
         lab.on("hyper1", "virsh pool-destroy other && virsh pool-undefine other")
         define = f"virsh pool-define-as default dir --target {IMAGES}"
@@ -482,4 +483,20 @@ def test_disks_on_shared_storage_and_on_the_network_stay_while_their_guest_moves
         assert guest.on() == {to: "running"}
     lab.on("hyper1", f"test -e {SERVED} && test -e {SHARED}/served.qcow2")
     assert "is not copied; set disk_storage" in guest.move("hyper2", ok=False, options={"storage": "full"})
-    assert guest.on() == {"hyper1": "running"}
+    lab.on(
+        "hyper2", f"virsh pool-destroy shared; umount {SHARED}; touch {SHARED}/served.qcow2; virsh pool-start shared"
+    )
+    try:
+        refused = "glusterfs, and pool shared of the destination is on another filesystem; mount the same"
+        assert refused in guest.move("hyper2", ok=False)
+        lab.on("hyper1", "virsh destroy served")
+        assert refused in guest.move("hyper2", ok=False)
+    finally:
+        lab.on(
+            "hyper2", f"virsh pool-destroy shared; rm {SHARED}/served.qcow2; mount -t glusterfs hyper2:/shared {SHARED}"
+        )
+        lab.on("hyper2", "virsh pool-start shared")
+    assert guest.on() == {"hyper1": "shut off"}
+    guest.move("hyper2")
+    assert guest.on() == {"hyper2": "shut off"}
+    lab.on("hyper2", "virsh start served && virsh destroy served")

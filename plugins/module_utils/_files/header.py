@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import private
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 
-__all__ = ["backing_format", "bases", "chain", "data_files", "read"]
+__all__ = ["backing_format", "bases", "chain", "data_files", "other_files", "read"]
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -95,6 +95,18 @@ def data_files(path: str) -> list[str]:
     features = struct.unpack_from(">Q", head, 72)[0] if _version(head) > 2 else 0
     names = _extensions(head, _NAME_OF_DATA) if features & _EXTERNAL_DATA else ()
     return [os.path.join(os.path.dirname(path), name.removeprefix("file:")) for name in names if "\0" not in name]
+
+
+def other_files(path: str) -> list[str]:
+    """What else holds the content of an image: paths as a qcow2 names them, or words; nothing of an unreadable one."""
+    named = data_files(path)
+    if named or not os.path.isfile(path):
+        return named
+    try:
+        other = read(os.path.realpath(path)).data_file
+    except Failed:
+        return []
+    return [other] if other else []
 
 
 def backing_format(path: str) -> str | None:

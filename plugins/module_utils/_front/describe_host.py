@@ -77,9 +77,9 @@ def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> di
 
 def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
     """What placement and balance decide by."""
-    disks = [item for item in guest["disks"] if item.get("source")]
-    directories = {item["source"].rpartition("/")[0] for item in disks}
-    volumes = {item["volume"].partition("/")[0] for item in guest["disks"] if item.get("volume")}
+    disks = [item for item in guest["disks"] if item.get("pool") or item.get("source", "").startswith("/")]
+    directories = {item["source"].rpartition("/")[0] for item in disks if item.get("source")}
+    named = {item["pool"] for item in disks if item.get("pool")}
     sizes = [
         item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks
     ]
@@ -95,7 +95,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "networks": sorted({nic["network"] for nic in guest["interfaces"] if nic.get("network")}),
         "machine": guest["machine"] if guest["arch"] == arch else None,  # hosts tell those of their own architecture
         "devices": guest["devices"],
-        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | volumes),
+        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | named),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],
         "moving": guest["moving"],

@@ -11,7 +11,7 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
+from ansible_collections.corral.virt.plugins.module_utils._files import header, qemu, shared_storage
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
@@ -119,11 +119,19 @@ class _Reader:
         return _file(self.endpoints.source, path)
 
     def volume_there(self, pool: str, name: str) -> str | None:
-        """The path of a volume on the destination, whose libvirt knows it from now on if it is on shared storage."""
-        path = storage.path_in(self.endpoints.dest, pool, name)
-        if path:
+        """The path of a volume on the destination. Its libvirt looks at the pool first: on shared storage, and on the
+        network, others make volumes.
+        """
+        if pool not in transfer.active_pools(self.endpoints.dest):
+            return None
+        self._refresh(pool)
+        return storage.path_in(self.endpoints.dest, pool, name)
+
+    def size_there(self, pool: str, *, fresh: bool) -> int:
+        """Of the filesystem of a pool of the destination, as its libvirt knows it."""
+        if fresh:
             self._refresh(pool)
-        return path
+        return host_xml.pool_bytes(storage.pool_xml(self.endpoints.dest, pool))
 
     def is_taken(self, pool: str, name: str) -> bool:
         """Whether the destination has a volume."""
@@ -155,13 +163,6 @@ class _Reader:
             self._fresh.add(pool)
 
 
-def _shared_on(path: str) -> str | None:
-    """The shared filesystem, or the directory that qemu.conf declares shared, that holds it."""
-    _owns, listed = qemu.settings()
-    declared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
-    return local.shared_filesystem(path) or declared
-
-
 def _relabelled(connection: t.Any) -> tuple[str, ...]:
     """What libvirt does to a guest's disks when the guest ends here."""
     owns, _listed = qemu.settings()
@@ -176,11 +177,6 @@ def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
     return answered(lambda answers: stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader)
 
 
-def _inside(path: str, directory: str) -> bool:
-    path, directory = os.path.realpath(path), os.path.realpath(directory)
-    return path != directory and os.path.commonpath((path, directory)) == directory
-
-
 def _file(connection: t.Any, path: str) -> VolumeFile | None:
     xml = storage.volume_at(connection, path)
     if xml is None:
@@ -190,14 +186,16 @@ def _file(connection: t.Any, path: str) -> VolumeFile | None:
 
 
 _ANSWERS: Table[_Reader] = {
-    stages.FindSharedFilesystem: lambda _reader, question: _shared_on(question.path),
+    stages.FindSharedFilesystem: lambda _reader, question: shared_storage.holder(question.path),
     stages.FindRelabelling: lambda reader, _question: _relabelled(reader.endpoints.source),
     stages.FindVolumePathHere: lambda reader, question: storage.path_in(
         reader.endpoints.source, question.pool, question.name
     ),
+    stages.FindSizeHere: lambda _reader, question: shared_storage.size_bytes(question.directory),
+    stages.FindSizeThere: lambda reader, question: reader.size_there(question.pool, fresh=question.fresh),
     stages.FindVolumePathThere: lambda reader, question: reader.volume_there(question.pool, question.name),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
-    stages.FindDataFilesHere: lambda _reader, question: tuple(header.data_files(question.path)),
+    stages.FindDataFilesHere: lambda _reader, question: tuple(header.other_files(question.path)),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
     stages.FindFileThere: lambda reader, question: _file(reader.endpoints.dest, question.path),

@@ -10,7 +10,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files import shared_storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, query, states
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import MigratingGuest, MigrationHost, Pool
@@ -99,7 +99,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
         state=found.state,
         managed_state=query.managed_state(connection, found.uuid),
         job=job,
-        kept=tuple(path for path in host_bindings.kept(xml) if not local.shared_filesystem(path)),
+        local_state=tuple((path, shared_storage.holder(path)) for path in host_bindings.local_state(xml)),
         **host_bindings.needs(xml),
     )
 

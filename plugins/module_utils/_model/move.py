@@ -75,7 +75,9 @@ class MigratingGuest:
     links: tuple[str, ...] = ()  # network interfaces of the host below macvtap devices
     networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
-    kept: tuple[str, ...] = ()  # paths of what it writes beside its disks, on storage of this host alone
+    local_state: tuple[
+        tuple[str, str | None], ...
+    ] = ()  # what it writes beside its disks; shared storage that holds it
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     job: str = ""  # what libvirt is at work on
 

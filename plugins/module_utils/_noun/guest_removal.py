@@ -28,11 +28,19 @@ def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t
     volumes = recorded.get("volumes", ())
     disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
     owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
-    in_use = {**host.users(owned, but=found.uuid), **removal.shared(disk.read_all(parse(found.xml)))}
+    in_use = {**host.users(owned, but=found.uuid), **removal.shared(_with_paths(found, host))}
     managed_state = (*host.managed_state(found.uuid), *domain.managed_state(found.xml))
     return removal.absent(
         wanted, found, managed_state=managed_state, owned=owned, in_use=in_use, disks=disks, uri=host.uri
     )
+
+
+def _with_paths(found: FoundGuest, host: GuestHost) -> list[dict[str, t.Any]]:
+    """The guest's disks; those that its definition names by pool and volume with their path."""
+    return [
+        {**item, "source": host.located(item["pool"], item["volume"])} if item.get("pool") else item
+        for item in disk.read_all(parse(found.xml))
+    ]
 
 
 def _left_over_images(guest: str, host: GuestHost) -> list[str]:

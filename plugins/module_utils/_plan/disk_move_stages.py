@@ -34,6 +34,8 @@ __all__ = [
     "FindNewFileHere",
     "FindRelabelling",
     "FindSharedFilesystem",
+    "FindSizeHere",
+    "FindSizeThere",
     "FindVolumePathHere",
     "FindVolumePathThere",
     "ImportedImage",
@@ -45,6 +47,7 @@ __all__ = [
     "taken_back",
 ]
 
+_SAME_SIZE = 1000  # filesystems whose sizes differ by less than this part: mounts of one may round it
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
@@ -103,9 +106,24 @@ class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
 
 @dataclasses.dataclass(frozen=True)
 class FindDataFilesHere(OpenQuestion[tuple[str, ...]]):
-    """Which other files hold the content of a qcow2 of the source?"""
+    """Which other files hold the content of an image of the source?"""
 
     path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindSizeHere(OpenQuestion[int]):
+    """How many bytes has the filesystem of a directory of the source?"""
+
+    directory: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FindSizeThere(OpenQuestion[int]):
+    """How many bytes has that of a pool of the destination? Not `fresh`: when its libvirt looked last."""
+
+    pool: str
+    fresh: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +186,7 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     """What both ends have of a disk; of one that stays where it is, nothing."""
     known, answers = _located(facts.disk, facts.answers), facts.answers
     path, mode = known.path, known.mode
-    if known.protocol or not path:
+    if known.network or not path:
         return SeenDisk(known)
     shared_on = answers.of(FindSharedFilesystem(path))
     known = dataclasses.replace(known, shared_on=shared_on)
@@ -176,14 +194,38 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
         relabelled = answers.of(FindRelabelling())
         known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
     pool = facts.pool(path)
-    if mode == "shared" or (mode == "auto" and shared_on) or pool is None:
+    if mode == "shared" or (mode == "auto" and shared_on):
+        return SeenDisk(dataclasses.replace(known, elsewhere=_elsewhere(facts, known, pool)))
+    if pool is None:
         return SeenDisk(known)
     taken = answers.of(IsTakenThere(pool.name, known.name))
     file = answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path))
     file = as_defined(file, raw=facts.raw)
-    data = answers.of(FindDataFilesHere(path)) if file and file.format == "qcow2" else ()
+    data = answers.of(FindDataFilesHere(path)) if file and file.format != "raw" else ()
     known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file, data_files=data)
     return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
+
+
+def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
+    """Why a disk on shared storage is not what the destination has at its path; None as far as its pool tells."""
+    answers = facts.answers
+    if _is_device(known.path):
+        return None
+    data = answers.of(FindDataFilesHere(known.path)) if known.shared_on and not facts.raw else ()
+    local = [path for path in data if os.path.isabs(path) and not answers.of(FindSharedFilesystem(path))]
+    if local:
+        return f"its data is in {', '.join(local)}, which is not"
+    if pool is None:
+        return None
+    if known.shared_on:
+        here = answers.of(FindSizeHere(os.path.dirname(known.path)))
+        if all(
+            abs(here - answers.of(FindSizeThere(pool.name, fresh=fresh))) > here / _SAME_SIZE for fresh in (False, True)
+        ):
+            return f"pool {pool.name} of the destination is on another filesystem"
+    if known.volume and answers.of(FindFileThere(known.path)) is None:
+        return f"pool {pool.name} of the destination does not have it"
+    return None
 
 
 def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
@@ -192,8 +234,8 @@ def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
         return known
     path = answers.of(FindVolumePathHere(*known.volume)) or ""
     there = answers.of(FindVolumePathThere(*known.volume)) if path else None
-    protocol = f"pool {known.volume[0]}" if path and not os.path.isabs(path) else None
-    return dataclasses.replace(known, path=path, volume_there=there, protocol=protocol)
+    network = f"pool {known.volume[0]}" if path and not os.path.isabs(path) else None
+    return dataclasses.replace(known, path=path, volume_there=there, network=network)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,11 +260,11 @@ def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
 
 
 def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
-    """Of those that have one."""
+    """Of files, block devices, and volumes that are one of these."""
     for disk in disks:
         volume = volume_of(disk)
         path = answers.of(FindVolumePathHere(*volume)) if volume else disk.get("source")
-        if path and os.path.isabs(path):
+        if path and os.path.isabs(path) and disk["type"] != "network":
             yield path
 
 

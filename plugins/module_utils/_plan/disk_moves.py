@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _SAFE_CACHES = ("none", "directsync")
-# Of disks that can go elsewhere. The bytes of others are in a device, or a directory, of one host.
+# Types of disks that a migration copies, or leaves on storage that both hosts have.
 _TYPES = ("file", "block", "volume", "network")
 
 
@@ -57,7 +57,8 @@ class MigratingDisk:
     volume: tuple[str, str] | None = None  # pool and name, where its definition names these instead of a path
     data_files: tuple[str, ...] = ()  # that hold the content of a qcow2, beside it
     volume_there: str | None = None  # path of the volume that they name on the destination
-    protocol: str | None = None  # of a disk on the network: both hosts reach it there
+    elsewhere: str | None = None  # why the destination has something else at the path of a shared disk
+    network: str | None = None  # protocol, or pool, by which both hosts reach a disk on the network
     fixed: bool = False  # the guest only reads it
     shareable: bool = False
     pool: Pool | None = None  # of the destination, for its directory
@@ -91,7 +92,7 @@ def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *,
             str(item.get("source") or ""),
             modes.get(item.get("target"), modes.get(item.get("name"), default)),
             volume=volume_of(item),
-            protocol=item.get("protocol"),
+            network=item.get("protocol"),
             fixed=bool(item.get("readonly")),  # as each CD-ROM is
             shareable=bool(item.get("shareable")),
             assumed=assumed,
@@ -135,6 +136,7 @@ def ways(
     moves, refused = plan_moves(disks, active=active)
     problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
     problems += [f"disk_storage: the guest has no disk {key}" for key in sorted(unknown)]
+    problems += _twice(moves)
     if problems + refused:
         raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
     return moves
@@ -159,7 +161,7 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
         except Refused as error:
             problems.append(str(error))
     if any(move.vouched for move in moves.values()):
-        trusted = [disk for disk, move in moves.items() if move.how == SHARED and not disk.fixed]
+        trusted = [disk for disk, move in moves.items() if move.how == SHARED and not (disk.fixed or disk.network)]
         problems += [_unsafe(disk) for disk in trusted if disk.cache not in _SAFE_CACHES]
     flattened = next((move.target for move in moves.values() if move.flatten), None)
     for disk, move in moves.items() if flattened else ():
@@ -176,12 +178,23 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
     return list(moves.values()), problems
 
 
+def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
+    """Files that would be copied for more than one disk."""
+    by_path: dict[str, list[str]] = {}
+    for move in moves:
+        if move.volume:
+            by_path.setdefault(move.path, []).append(move.target)
+    for path, targets in by_path.items():
+        if len(targets) > 1:
+            yield f"disks {' and '.join(targets)} are one file, {path}, and would be copied twice; detach one of them"
+
+
 def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How it travels; raises Refused."""
     if disk.volume:
         _check_volume(disk, *disk.volume)
-    if disk.protocol:
-        return _on_network(disk, disk.protocol)
+    if disk.network:
+        return _on_network(disk, disk.network)
     if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
         return _shared(disk, active=active)
     pool, file = _allowed(disk)
@@ -198,15 +211,11 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
         if disk.data_files:
-            return _refuse_divided(disk)
+            return _refuse_data_file(disk)
         reason = "nothing writes to it" if disk.fixed else "the guest is off"
         return dataclasses.replace(move, how=COPY, why=reason, volume=based)
-    if disk.volume:  # libvirt finds it there only when it starts the guest, and looks for what is to be filled before
-        raise Refused(
-            f"disk {disk.target}: it would be copied, and libvirt copies a disk of a running guest only if the "
-            f"definition names its path; set source: {disk.path} in place of volume, and restart the guest, or migrate "
-            "it while it is off"
-        )
+    if disk.volume:
+        return _whole_volume(disk, move, file)
     if file.backing_path is None:
         return move
     if not why:
@@ -222,25 +231,34 @@ def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
     """What its definition names must be the same file on both hosts, or the guest starts there with another disk."""
     if not disk.path:
         raise Refused(
-            f"disk {disk.target}: pool {pool} of the source has no volume {name}; list its volumes (virsh vol-list "
-            f"{pool})"
+            f"disk {disk.target}: the source has no volume {name} in an active pool {pool}; look for it (virsh "
+            "pool-list --all, virsh vol-list POOL)"
         )
     if disk.volume_there != disk.path:
-        found = f"is {disk.volume_there}" if disk.volume_there else "does not exist"
+        there = f"would be {disk.volume_there}" if disk.volume_there else "is missing"
+        remedy = "make its directory the same there" if disk.volume_there else "create and start the pool there"
         raise Refused(
-            f"disk {disk.target}: it is volume {name} of pool {pool}, which is {disk.path} on the source, and {found} "
-            "on the destination; create the same pool there (virt_pool), or name the path in the guest's definition"
+            f"disk {disk.target}: volume {name} of pool {pool} is {disk.path} on the source, and {there} on the "
+            f"destination; {remedy} (virt_pool), or name the path in the guest's definition (source)"
         )
 
 
-def _on_network(disk: MigratingDisk, protocol: str) -> DiskMove:
+def _whole_volume(disk: MigratingDisk, move: DiskMove, file: VolumeFile) -> DiskMove:
+    """With VIR_MIGRATE_NON_SHARED_INC, libvirt takes a volume on the destination for a missing file."""
+    why = "it is named by pool and volume, and libvirt copies such a disk only in full"
+    if disk.mode == DELTA and file.backing_path:
+        raise Refused(f"disk {disk.target}: {why}; use storage: full, or name its path in the definition (source)")
+    return _flattened(disk, dataclasses.replace(move, base=None), why)
+
+
+def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
     """It stays where it is."""
     if disk.mode in (DELTA, FULL):
         raise Refused(
-            f"disk {disk.target}: it is on the network ({protocol}), and is not copied; set disk_storage: "
+            f"disk {disk.target}: it is on the network ({network}), and is not copied; set disk_storage: "
             f"{{{disk.target}: shared}}"
         )
-    return DiskMove(disk.target, disk.path, SHARED, f"on the network ({protocol})")
+    return DiskMove(disk.target, disk.path, SHARED, f"on the network ({network})")
 
 
 def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
@@ -248,6 +266,11 @@ def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
 
     On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
     """
+    if disk.elsewhere:
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is on {disk.shared_on or 'storage declared as shared'}, and "
+            f"{disk.elsewhere}; mount the same storage on the destination, or set disk_storage: {{{disk.target}: full}}"
+        )
     move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage declared as shared'}")
     if not active or not disk.vouched or disk.fixed:
         return move
@@ -292,8 +315,8 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
     if disk.taken and not disk.ours:
         raise Refused(
             f"disk {disk.target}: {disk.path} already exists on the destination, and no migration of this guest "
-            "created it; if it is the same file, set storage: shared; if it is a leftover, inspect it and remove it "
-            "there"
+            f"created it; if it is the same file, set disk_storage: {{{disk.target}: shared}}; if it is a leftover, "
+            "inspect it and remove it there"
         )
     if disk.file is None:
         raise Refused(
@@ -328,10 +351,10 @@ def _without_base(disk: MigratingDisk, base: str | None) -> str:
     return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
 
 
-def _refuse_divided(disk: MigratingDisk) -> t.NoReturn:
+def _refuse_data_file(disk: MigratingDisk) -> t.NoReturn:
     raise Refused(
         f"disk {disk.target}: its data is in {', '.join(disk.data_files)}, which is not copied with it; make it one "
-        "file (qemu-img convert), or put both on shared storage"
+        f"file (qemu-img convert -O qcow2 {disk.path} NEW) and name that, or put both on shared storage"
     )
 
 

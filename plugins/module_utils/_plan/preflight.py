@@ -128,10 +128,11 @@ def _what_it_is_tied_to(
             f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
             "the guest while it is off"
         )
-    if guest.kept and not move.active:
+    left = [path for path, shared_on in guest.local_state if not shared_on]
+    if left and not move.active:
         yield (
-            f"it keeps data in {', '.join(guest.kept)}, which is not copied; migrate it while it runs, or put that on "
-            "shared storage"
+            f"it keeps data in {', '.join(left)}, which is not copied; put that on shared storage, or create it on "
+            f"{move.dest} and migrate the guest while it runs"
         )
     for kept in guest.managed_state:
         yield _KEPT[kept].format(name=guest.name)

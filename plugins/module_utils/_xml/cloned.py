@@ -44,7 +44,8 @@ _FILES = (
     "devices/interface[@type='vhostuser']/source/@path",
     "devices/*/log/@file",
     "devices/filesystem/source/@socket",
-    *host_bindings.KEPT,
+    "devices/tpm/backend/source/@path",
+    *host_bindings.LOCAL_STATE,
 )
 _PORTS = "devices/*[@type='tcp' or @type='udp']/source[@mode='bind']/@service"
 

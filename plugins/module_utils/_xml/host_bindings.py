@@ -11,12 +11,24 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
-__all__ = ["KEPT", "cpu", "files", "has_agent", "is_reserved", "kept", "needs", "released", "reserved"]
+__all__ = [
+    "LOCAL_STATE",
+    "cpu",
+    "files",
+    "has_agent",
+    "is_reserved",
+    "local_state",
+    "needs",
+    "released",
+    "reserved",
+]
 
-# Files and directories that QEMU writes beside disks, and of which libvirt makes no new ones: the state of a TPM, the
-# content of an NVDIMM, firmware with its variables.
-KEPT = (
-    "devices/tpm/backend/source/@path",
+# What QEMU writes beside disks, where its definition says so: the state of a TPM, the content of an NVDIMM, firmware
+# with its variables, crash logs.
+LOCAL_STATE = (
+    "devices/tpm/backend[@type='emulator']/source/@path",
+    "devices/pstore/path/text()",
+    "os/varstore/@path",
     "devices/memory[(@model='nvdimm' or @model='virtio-pmem') and not(target/readonly)]/source/path/text()",
     "os/loader[@type='pflash' and not(@readonly='yes')]/text()",
 )
@@ -55,12 +67,6 @@ def _devices(root: Element) -> t.Iterator[str]:
         yield "shared memory"
     for source in root.findall("devices/disk[@type='dir']/source"):
         yield f"directory {source.get('dir')}"
-    for source in root.findall("devices/disk[@type='vhostuser']/source"):
-        yield f"socket {source.get('path')}"
-    for host in root.findall("devices/disk[@type='network']/source/host[@transport='unix']"):
-        yield f"socket {host.get('socket')}"
-    for source in root.findall("devices/disk[@type='vhostvdpa']/source"):
-        yield f"device {source.get('dev')}"
     for disk in root.findall("devices/disk[@type='nvme']"):
         address = _NVME.read(disk)
         yield f"the NVMe device {address}" if address else "an NVMe device"
@@ -97,10 +103,10 @@ def files(xml: str) -> list[str]:
     return [nvram] if nvram else []
 
 
-def kept(xml: str) -> list[str]:
+def local_state(xml: str) -> list[str]:
     """Paths of what else a guest writes, and that a copy of its disks does not hold."""
     root = parse(xml)
-    return [str(path) for place in KEPT for path in root.xpath(place)]
+    return [str(path) for place in LOCAL_STATE for path in root.xpath(place)]
 
 
 def reserved(xml: str) -> str:

@@ -20,6 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     FindNewFileHere,
     FindRelabelling,
     FindSharedFilesystem,
+    FindSizeHere,
+    FindSizeThere,
     FindVolumePathHere,
     FindVolumePathThere,
     ImportedImage,
@@ -44,12 +46,16 @@ def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
 
 
 def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
-    known = {key: more.pop(key) for key in ("path", "assumed", "volume", "protocol") if key in more}
+    known = {key: more.pop(key) for key in ("path", "assumed", "volume", "network") if key in more}
     return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), **more})
 
 
 SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
 FREE, TAKEN = (IsTakenThere("images", "a.qcow2"), False), (IsTakenThere("images", "a.qcow2"), True)
+SIZE = FindSizeHere("/images"), 5000
+ALIKE = [SIZE, (FindSizeThere("images"), 5004)]
+OLD = [SIZE, (FindSizeThere("images"), 5006)]
+NAMED = [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), PATH)]
 HERE = FindFileHere(PATH)
 WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/images/a.raw",))
 
@@ -58,8 +64,29 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
     ("looked", "dialogue", "expected"),
     [
         # One that stays where it is.
-        (facts(), [SHARED], disk(shared_on="nfs4")),
-        (facts("shared"), [SHARED], disk("shared", shared_on="nfs4")),
+        (facts(), [SHARED, WHOLE, *ALIKE], disk(shared_on="nfs4")),
+        (facts(raw=True), [SHARED, *ALIKE], disk(shared_on="nfs4")),
+        (facts("shared"), [SHARED, WHOLE, *ALIKE], disk("shared", shared_on="nfs4")),
+        (facts(pools={}), [SHARED, WHOLE], disk(shared_on="nfs4")),
+        # The destination has another filesystem there, or had one when its libvirt looked.
+        (facts(), [SHARED, WHOLE, *OLD, (FindSizeThere("images", fresh=True), 4996)], disk(shared_on="nfs4")),
+        (
+            facts(),
+            [SHARED, WHOLE, *OLD, (FindSizeThere("images", fresh=True), 4994)],
+            disk(shared_on="nfs4", elsewhere="pool images of the destination is on another filesystem"),
+        ),
+        # Its data is in another file.
+        (
+            facts(),
+            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), "nfs4"), *ALIKE],
+            disk(shared_on="nfs4"),
+        ),
+        (
+            facts(),
+            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), None)],
+            disk(shared_on="nfs4", elsewhere="its data is in /images/a.raw, which is not"),
+        ),
+        (facts(), [SHARED, (FindDataFilesHere(PATH), ("a data file",)), *ALIKE], disk(shared_on="nfs4")),
         (
             facts("shared"),
             [ALONE, (FindRelabelling(), ("a", "b"))],
@@ -91,8 +118,18 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         ),
         (
             facts(volume=("p", "v")),
-            [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), None), SHARED],
-            disk(volume=("p", "v"), shared_on="nfs4"),
+            [*NAMED, SHARED, WHOLE, *ALIKE, (FindFileThere(PATH), FILE)],
+            disk(volume=("p", "v"), volume_there=PATH, shared_on="nfs4"),
+        ),
+        (
+            facts(volume=("p", "v")),
+            [*NAMED, SHARED, WHOLE, *ALIKE, (FindFileThere(PATH), None)],
+            disk(
+                volume=("p", "v"),
+                volume_there=PATH,
+                shared_on="nfs4",
+                elsewhere="pool images of the destination does not have it",
+            ),
         ),
         (
             facts(volume=("p", "v"), path=""),
@@ -102,10 +139,10 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (
             facts(volume=("p", "v"), path=""),
             [(FindVolumePathHere("p", "v"), "p/v"), (FindVolumePathThere("p", "v"), "p/v")],
-            disk(volume=("p", "v"), path="p/v", volume_there="p/v", protocol="pool p"),
+            disk(volume=("p", "v"), path="p/v", volume_there="p/v", network="pool p"),
         ),
         # One on the network.
-        (facts("full", path="p/v", protocol="rbd"), [], disk("full", path="p/v", protocol="rbd")),
+        (facts("full", path="p/v", network="rbd"), [], disk("full", path="p/v", network="rbd")),
         # The destination has no such directory.
         (facts(pools={}), [ALONE], disk()),
         (facts("full", pools={}), [SHARED], disk("full", shared_on="nfs4")),
@@ -146,7 +183,7 @@ VOLUME = {"type": "volume", "pool": "p", "volume": "v"}
     [
         ([], [], ()),
         ([{**WRITTEN, "readonly": True}, {**WRITTEN, "shareable": True}, {**WRITTEN, "source": "/dev/vg/a"}], [], ()),
-        ([{"type": "network", "source": "p/v"}, {"type": "network"}], [], ()),
+        ([{"type": "network", "source": "/p/v"}, {"type": "network"}], [], ()),
         ([VOLUME], [(FindVolumePathHere("p", "v"), None)], ()),
         ([VOLUME], [(FindVolumePathHere("p", "v"), "p/v")], ()),
         ([VOLUME], [(FindVolumePathHere("p", "v"), PATH), SHARED, (FindRelabelling(), ("a",))], (PATH,)),

@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves impor
     plan_moves,
     relabelling,
     unknown_disks,
+    ways,
 )
 
 IMAGES = "/var/lib/libvirt/images"
@@ -203,8 +204,8 @@ def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: 
         ({"shareable": True}, {"shareable": True}),
         ({"cache": "none"}, {"cache": "none"}),
         ({"type": "block"}, {}),
-        ({"type": "network", "source": "pool/a", "protocol": "rbd"}, {"path": "pool/a", "protocol": "rbd"}),
-        ({"type": "network", "source": None, "protocol": "nbd"}, {"path": "", "protocol": "nbd"}),
+        ({"type": "network", "source": "pool/a", "protocol": "rbd"}, {"path": "pool/a", "network": "rbd"}),
+        ({"type": "network", "source": None, "protocol": "nbd"}, {"path": "", "network": "nbd"}),
         ({"type": "volume", "source": None, "pool": "p", "volume": "v"}, {"path": "", "volume": ("p", "v")}),
         ({"type": "file", "pool": "p", "volume": "v"}, {}),
     ],
@@ -224,7 +225,7 @@ def test_a_disk_that_is_a_device_of_its_host_does_not_travel(kind: str) -> None:
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("mode", ["auto", "shared"])
 def test_a_disk_on_the_network_stays_where_it_is(mode: str, active: bool) -> None:
-    known = MigratingDisk("vda", "pool/a", mode, protocol="rbd")
+    known = MigratingDisk("vda", "pool/a", mode, network="rbd")
     assert plan_move(known, active=active) == DiskMove("vda", "pool/a", "shared", "on the network (rbd)")
 
 
@@ -232,7 +233,50 @@ def test_a_disk_on_the_network_stays_where_it_is(mode: str, active: bool) -> Non
 def test_a_disk_on_the_network_is_not_copied(mode: str) -> None:
     refused = re.escape("disk vda: it is on the network (rbd), and is not copied; set disk_storage: {vda: shared}")
     with pytest.raises(Refused, match=f"^{refused}$"):
-        plan_move(MigratingDisk("vda", "pool/a", mode, protocol="rbd"), active=True)
+        plan_move(MigratingDisk("vda", "pool/a", mode, network="rbd"), active=True)
+
+
+def test_a_running_guest_takes_along_a_volume_only_in_full() -> None:
+    """And all its other disks with it."""
+    named = disk(volume=("p", "v"), target="vdb", path=f"{IMAGES}/b.qcow2")
+    named = dataclasses.replace(named, volume_there=named.path)
+    moves, problems = plan_moves([disk(), named], active=True)
+    assert not problems
+    assert [(move.target, move.how, move.flatten, move.volume and move.volume.backing_path) for move in moves] == [
+        ("vda", "full", True, None),
+        ("vdb", "full", True, None),
+    ]
+    with pytest.raises(Refused, match=r"^disk vdb: it is named by pool and volume, .* only in full; use storage: full"):
+        plan_move(dataclasses.replace(named, mode="delta"), active=True)
+    alone = dataclasses.replace(disk(base=None, volume=("p", "v"), mode="delta"), volume_there=disk().path)
+    assert plan_move(alone, active=True).how == "full"
+    assert plan_move(dataclasses.replace(named, mode="delta"), active=False).how == "copy"
+
+
+def test_a_disk_on_the_network_may_be_cached_beside_one_that_only_the_user_calls_shared() -> None:
+    """libvirt does not look at its cache either."""
+    served = MigratingDisk("vdb", "pool/a", "shared", network="rbd")
+    assert plan_moves([vouched(), served], active=True)[1] == []
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_shared_storage_that_the_destination_does_not_have_is_refused(active: bool) -> None:
+    known = disk(shared_on="nfs4", elsewhere="pool default of the destination is on another filesystem")
+    refused = re.escape(
+        f"disk vda: {known.path} is on nfs4, and pool default of the destination is on another filesystem; mount the same "
+        "storage on the destination, or set disk_storage: {vda: full}"
+    )
+    with pytest.raises(Refused, match=f"^{refused}$"):
+        plan_move(known, active=active)
+
+
+def test_a_file_that_would_be_copied_for_two_disks_is_refused() -> None:
+    twice = [disk(), disk(target="vdb", fixed=True), disk(target="vdc", path=f"{IMAGES}/c.qcow2")]
+    expected = f"disks vda and vdb are one file, {disk().path}, and would be copied twice; detach one of them"
+    with pytest.raises(Refused, match=f"^cannot migrate box to hyper2: {expected}$"):
+        ways("box", "hyper2", twice, active=False)
+    on_nfs = [dataclasses.replace(each, shared_on="nfs4") for each in twice]
+    assert {move.how for move in ways("box", "hyper2", on_nfs, active=False)} == {"shared"}
 
 
 @pytest.mark.parametrize(
@@ -252,19 +296,18 @@ def test_a_disk_with_its_data_elsewhere_is_copied_only_by_a_running_guest(
         plan_move(known, active=active)
 
 
-IS_VOLUME = (
-    "disk vda: it is volume v of pool p, which is {} on the source, and {} on the destination; create the same pool"
-)
+IS_VOLUME = "disk vda: volume v of pool p is {} on the source, and {} on the destination; {} there"
+MISSING, ELSEWHERE = "create and start the pool", "make its directory the same"
 
 
 @pytest.mark.parametrize("mode", ["auto", "shared", "full"])
 @pytest.mark.parametrize(
     ("known", "refused"),
     [
-        ({"path": ""}, "disk vda: pool p of the source has no volume v; list its volumes"),
-        ({"path": "/a/v"}, IS_VOLUME.format("/a/v", "does not exist")),
-        ({"path": "/a/v", "volume_there": "/b/v"}, IS_VOLUME.format("/a/v", "is /b/v")),
-        ({"path": "p/v", "protocol": "pool p"}, IS_VOLUME.format("p/v", "does not exist")),
+        ({"path": ""}, "disk vda: the source has no volume v in an active pool p; look for it"),
+        ({"path": "/a/v"}, IS_VOLUME.format("/a/v", "is missing", MISSING)),
+        ({"path": "/a/v", "volume_there": "/b/v"}, IS_VOLUME.format("/a/v", "would be /b/v", ELSEWHERE)),
+        ({"path": "p/v", "network": "pool p"}, IS_VOLUME.format("p/v", "is missing", MISSING)),
     ],
 )
 def test_a_volume_that_is_another_file_on_the_destination_is_refused(
@@ -281,11 +324,11 @@ def test_a_volume_that_is_the_same_file_on_the_destination_is_a_file() -> None:
     for more in ({"fixed": True}, {"shared_on": "nfs4"}):
         same, by_path = (dataclasses.replace(each, **t.cast(t.Any, more)) for each in (named, known))
         assert plan_move(same, active=True) == plan_move(by_path, active=True)
-    with pytest.raises(Refused, match=f"running guest only if .* set source: {known.path} in place of volume"):
-        plan_move(named, active=True)
-    with pytest.raises(Refused, match="which is"):
+    move = plan_move(named, active=True)
+    assert (move.how, move.flatten, move.base, move.bytes_to_move) == ("full", True, None, 50 * MIB)
+    with pytest.raises(Refused, match="would be"):
         plan_move(dataclasses.replace(named, volume_there=f"{known.path}2"), active=True)
-    served = MigratingDisk("vda", "p/v", "auto", volume=("p", "v"), volume_there="p/v", protocol="pool p")
+    served = MigratingDisk("vda", "p/v", "auto", volume=("p", "v"), volume_there="p/v", network="pool p")
     assert plan_move(served, active=True).why == "on the network (pool p)"
 
 

@@ -258,7 +258,7 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
         True,
         (
             "/images/a.qcow2 already exists on the destination, and no migration of this guest created it; if it is "
-            "the same file, set storage: shared; if it is a leftover, inspect it and remove it there"
+            "the same file, set disk_storage: {vda: shared}; if it is a leftover, inspect it and remove it there"
         ),
     ),
     (

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
@@ -173,3 +174,25 @@ def test_an_empty_drive_of_a_running_guest_has_nothing_to_eject(policy: str) -> 
         disk.remove(old)
     disk.append(disk.makeelement("source", {"index": "2", **({"startupPolicy": policy} if policy else {})}))
     assert not option_samples.grafted(wanted, text(root)).changes
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "medium"),
+    [
+        ("", "file", None),
+        ("<source index='2'/>", "file", None),  # an empty drive of a running guest
+        ("<source startupPolicy='optional'/>", "file", None),
+        ("<source file='/a'/>", "file", {"source": "/a", "protocol": None}),
+        ("<source dev='/dev/a'/>", "block", {"source": "/dev/a", "protocol": None}),
+        ("<source pool='p' volume='v'/>", "volume", {"pool": "p", "volume": "v", "protocol": None}),
+        ("<source protocol='nbd'><host name='h'/></source>", "network", {"protocol": "nbd"}),
+        ("<source protocol='gluster' name='v/a'><host name='h'/></source>", "network", {"protocol": "gluster"}),
+        ("<source dir='/d'/>", "dir", {"protocol": None}),
+    ],
+)
+def test_what_is_in_a_drive(source: str, kind: str, medium: dict[str, t.Any] | None) -> None:
+    root = parse(f"<domain><devices><disk type='{kind}'>{source}<target dev='vda'/></disk></devices></domain>")
+    found = disk.media(root)
+    assert bool(found) == bool(medium)
+    for one in found:
+        assert {**one, **(medium or {}), "type": kind, "target": "vda"} == one

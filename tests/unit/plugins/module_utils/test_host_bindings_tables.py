@@ -96,12 +96,12 @@ def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: 
         ),
         ("<disk type='nvme' device='disk'><source type='pci' namespace='1'/></disk>", ("an NVMe device",)),
         ("<disk type='dir' device='disk'><source dir='/srv/fat'/></disk>", ("directory /srv/fat",)),
-        ("<disk type='vhostuser'><source type='unix' path='/run/blk'/></disk>", ("socket /run/blk",)),
+        ("<disk type='vhostuser'><source type='unix' path='/run/blk'/></disk>", ()),
         (
             "<disk type='network'><source protocol='nbd'><host transport='unix' socket='/run/nbd'/></source></disk>",
-            ("socket /run/nbd",),
+            (),
         ),
-        ("<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-0'/></disk>", ("device /dev/vhost-vdpa-0",)),
+        ("<disk type='vhostvdpa'><source dev='/dev/vhost-vdpa-0'/></disk>", ()),
         ("<disk type='network'><source protocol='rbd' name='p/i'><host name='mon1'/></source></disk>", ()),
         ("<disk type='volume'><source pool='p' volume='v'/></disk>", ()),
         ("<disk device='disk'><source file='/a'/></disk>", ()),
@@ -195,7 +195,18 @@ def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
     [
         ("<domain><os/><devices/></domain>", []),
         ("<domain><devices><tpm><backend type='emulator'/></tpm></devices></domain>", []),
-        ("<domain><devices><tpm><backend><source type='dir' path='/t'/></backend></tpm></devices></domain>", ["/t"]),
+        (
+            "<domain><devices><tpm><backend type='emulator'><source path='/t'/></backend></tpm></devices></domain>",
+            ["/t"],
+        ),
+        ("<domain><devices><tpm><backend type='external'><source path='/t'/></backend></tpm></devices></domain>", []),
+        ("<domain><devices><pstore backend='acpi-erst'><path>/p</path></pstore></devices></domain>", ["/p"]),
+        ("<domain><os><varstore path='/v'/></os></domain>", ["/v"]),
+        ("<domain><os><loader type='rom'>/f</loader></os></domain>", []),
+        (
+            "<domain><devices><memory model='virtio-pmem'><source><path>/m</path></source></memory></devices></domain>",
+            ["/m"],
+        ),
         ("<domain><devices><memory model='dimm'><source><path>/m</path></source></memory></devices></domain>", []),
         (
             "<domain><devices><memory model='nvdimm'><source><path>/m</path></source></memory></devices></domain>",
@@ -213,4 +224,4 @@ def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
     ],
 )
 def test_what_a_guest_keeps_beside_its_disks(xml: str, paths: list[str]) -> None:
-    assert host_bindings.kept(xml) == paths
+    assert host_bindings.local_state(xml) == paths

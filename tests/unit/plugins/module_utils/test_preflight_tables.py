@@ -108,10 +108,13 @@ CASES: list[tuple[Parts, list[str]]] = [
     # what it is tied to
     ({"guest": {"devices": ("a pci device", "a usb device")}}, ["a pci device, a usb device of hyper1"]),
     ({"guest": {"devices": ("a pci device",)}, "move": {"active": False}}, []),
-    ({"guest": {"kept": ("/m",)}}, []),
+    ({"guest": {"local_state": (("/m", None),)}}, []),
+    ({"guest": {"local_state": (("/n", "nfs4"),)}, "move": {"active": False}}, []),
     (
-        {"guest": {"kept": ("/m", "/t")}, "move": {"active": False}},
-        ["it keeps data in /m, /t, which is not copied; migrate it while it runs, or put that on shared storage"],
+        {"guest": {"local_state": (("/m", None), ("/n", "nfs4"), ("/t", None))}, "move": {"active": False}},
+        [
+            "it keeps data in /m, /t, which is not copied; put that on shared storage, or create it on hyper2 and migrate"
+        ],
     ),
     ({"guest": {"managed_state": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
     ({"guest": {"managed_state": ("snapshots",)}}, ["snapshot-list web1"]),

@@ -329,8 +329,10 @@ def test_variables_of_the_plays_themselves_pass() -> None:
     ],
 )
 def test_a_dictionary_may_be_written_as_text(written: object, meant: dict[str, str]) -> None:
-    asked = {"arguments": {"guest": "a", "gone": [], "vcpus": 2}, "withheld": ["domain", "xml"]}
-    assert guest_options(asked, "create", [written, "{}"]) == {"vcpus": 2, "xml": "{}", **meant}
+    asked = {"arguments": {"guest": "a", "gone": [], "vcpus": 2}, "withheld": ["xml", "domain"]}
+    assert guest_options(asked, "create", ["{}", written]) == {"vcpus": 2, "xml": "{}", **meant}
+    with pytest.raises(ValueError, match="shorter"):
+        guest_options(asked, "create", ["{}"])
 
 
 def test_what_domain_says_of_a_guest_wins() -> None:
