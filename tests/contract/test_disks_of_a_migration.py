@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu, shared_storage
+from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
 from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -37,7 +37,6 @@ DEST = MigrationHost(
 )
 PARAMS: dict[str, t.Any] = {"name": "box", "dest": "hyper2", "storage": "auto", "disk_storage": {}}
 SYSTEM, DATA, SEED = f"{IMAGES}/box-system.qcow2", f"{IMAGES}/box-data.qcow2", f"{IMAGES}/box-seed.iso"
-SIZE_BYTES = 10**12
 NAMED = "debian-12.1a2b3c4d5e6f.qcow2"
 
 
@@ -61,6 +60,11 @@ class World(t.NamedTuple):
             guest.create()
         return guest
 
+    def share(self, *paths: str) -> None:
+        """Volumes that the destination sees as well."""
+        for path in paths:
+            volume(self.dest, path)
+
     def disks(self, **params: t.Any) -> dict[str, DiskMove]:
         """How the guest's disks are copied, by target."""
         assumed, dest = params.pop("assumed", False), params.pop("dest", DEST)
@@ -71,10 +75,8 @@ class World(t.NamedTuple):
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Two hosts; the source has volumes for box. Their filesystems are alike."""
-    monkeypatch.setattr(shared_storage, "size_bytes", lambda _directory: SIZE_BYTES)
-    monkeypatch.setattr(host_xml, "pool_bytes", lambda _xml: SIZE_BYTES)
+def world() -> Iterator[World]:
+    """Two hosts; the source has volumes for box."""
     with opened(HOST_URI) as source, opened(HOST_URI) as dest:
         for path in (SYSTEM, DATA, SEED):
             volume(source, path)
@@ -175,13 +177,15 @@ def test_what_is_deleted_on_the_source(world: World, case: str, active: bool) ->
 
 def test_a_shared_disk_stays(world: World) -> None:
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)
+    world.share(DATA)
     cases: list[tuple[dict[str, t.Any], dict[str, tuple[str, bool]]]] = [
-        ({"storage": "shared"}, {"vda": ("shared", False), "vdb": ("shared", False)}),
         ({"disk_storage": {"vdb": "shared"}}, {"vda": ("copy", True), "vdb": ("shared", False)}),
         ({"storage": "shared", "disk_storage": {"vda": "full"}}, {"vda": ("copy", True), "vdb": ("shared", False)}),
     ]
     for params, expected in cases:
         assert {target: (move.how, move.delete_source) for target, move in world.disks(**params).items()} == expected
+    world.share(SYSTEM)
+    assert {move.how for move in world.disks(storage="shared").values()} == {"shared"}
 
 
 def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
@@ -322,10 +326,11 @@ def test_a_disk_stays_on_storage_that_both_hosts_have(
     configured(monkeypatch, tmp_path, f"shared_filesystems = [ {directories} ]\n" if directories else "")
     monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: filesystem}.get)
     world.guest(disks=disk(SYSTEM))
+    if expected[0] == "shared":
+        assert world.disks(storage="full")["vda"].how == "full"
+        world.share(SYSTEM)
     move = world.disks()["vda"]
     assert (move.how, move.why) == expected
-    if filesystem or "/var/lib" in directories:
-        assert world.disks(storage="full")["vda"].how == "full"
 
 
 TAKEN_BACK = (
@@ -365,6 +370,7 @@ def test_a_disk_that_only_the_user_calls_shared(
     capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
     monkeypatch.setattr(query, "capabilities", {world.source: capabilities}.__getitem__)
     world.guest(disks=disk(SYSTEM, cache=cache))
+    world.share(SYSTEM)
     if refused:
         with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: ") as why:
             world.disks(storage="shared")
@@ -445,6 +451,7 @@ def test_a_disk_is_known_by_its_target_or_its_name(
     world: World, storage_of: dict[str, str], hows: tuple[str, str]
 ) -> None:
     world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb", "<alias name='ua-data'/>"), active=False)
+    world.share(*(path for path, how in zip((SYSTEM, DATA), hows, strict=True) if how == "shared"))
     moves = world.disks(disk_storage=storage_of)
     assert (moves["vda"].how, moves["vdb"].how) == hows
 
@@ -477,6 +484,7 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, mo
     volume(world.dest, DATA)
     refreshed: list[object] = []
     monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
+    world.share(SYSTEM)
     assert world.disks()["vdb"].why == "on nfs4"
     assert refreshed == [(world.dest, "default")], "else libvirt there does not know what this host made"
 
@@ -557,20 +565,41 @@ def test_what_a_guest_keeps_beside_its_disks_counts_where_only_this_host_has_it(
 
 
 @pytest.mark.parametrize("storage_of", [{}, {"storage": "shared"}])
+@pytest.mark.parametrize("active", [True, False])
 def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
-    world: World, storage_of: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    world: World, storage_of: dict[str, str], active: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guest would get whatever has the name of its disk there."""
-    sizes = iter([SIZE_BYTES // 2, SIZE_BYTES, SIZE_BYTES // 2, SIZE_BYTES // 3])
-    refreshed: list[object] = []
-    monkeypatch.setattr(host_xml, "pool_bytes", lambda _xml: next(sizes))
-    monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
+    """The guest would get whatever has the path of its disk there, or nothing."""
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
-    world.guest(disks=disk(SYSTEM), active=False)
-    assert world.disks(**storage_of)["vda"].why == "on nfs4", "its libvirt had not looked since it was mounted"
-    with pytest.raises(Refused, match="is on nfs4, and pool default of the destination is on another filesystem"):
+    world.guest(disks=disk(SYSTEM), active=active)
+    with pytest.raises(Refused, match=f"{SYSTEM} is on nfs4, and pool default of the destination does not have it"):
         world.disks(**storage_of)
-    assert refreshed == [(world.dest, "default")] * 2
+    volume(world.dest, SYSTEM)
+    assert world.disks(**storage_of)["vda"].why == "on nfs4"
+    world.dest.storageVolLookupByPath(SYSTEM).delete()
+    volume(world.dest, SYSTEM, capacity_bytes=1024**2)
+    with pytest.raises(Refused, match="pool default of the destination has another file there; mount the same"):
+        world.disks(**storage_of)
+
+
+def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its libvirt has not looked since the filesystem was unmounted."""
+    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    volume_at, refreshed = storage.volume_at, []
+
+    def gone(connection: t.Any, path: str) -> str | None:
+        if connection is world.dest and not refreshed:
+            raise Failed("cannot open volume")
+        return volume_at(connection, path)
+
+    monkeypatch.setattr(storage, "volume_at", gone)
+    monkeypatch.setattr(storage, "refresh", lambda *place: refreshed.append(place))
+    world.guest(disks=disk(SYSTEM))
+    with pytest.raises(Refused, match="pool default of the destination does not have it"):
+        world.disks()
+    assert refreshed == [(world.dest, "default")]
 
 
 def test_a_file_that_two_drives_have_is_refused_where_it_would_be_copied(
@@ -581,6 +610,7 @@ def test_a_file_that_two_drives_have_is_refused_where_it_would_be_copied(
     with pytest.raises(Refused, match=rf"disks sda and sdb are one file, {SEED}, and would be copied twice"):
         world.disks()
     monkeypatch.setattr(local, "shared_filesystem", {SEED: "nfs4"}.get)
+    world.share(SEED)
     assert world.disks()["sdb"].how == "shared"
 
 
@@ -700,7 +730,7 @@ def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, mon
 
 
 @pytest.mark.parametrize("mode", ["shared", "auto"])
-def test_a_disk_that_stays_is_not_looked_for_on_the_destination(
+def test_the_destination_does_not_read_its_pool_for_a_disk_that_stays_and_that_it_knows(
     world: World, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
@@ -710,4 +740,5 @@ def test_a_disk_that_stays_is_not_looked_for_on_the_destination(
 
     monkeypatch.setattr(storage, "refresh", refresh)
     world.guest(disks=disk(SYSTEM), active=False)
+    world.share(SYSTEM)
     assert world.disks(storage=mode)["vda"].why == "on nfs4"

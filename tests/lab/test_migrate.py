@@ -487,7 +487,7 @@ def test_disks_on_shared_storage_and_on_the_network_stay_while_their_guest_moves
         "hyper2", f"virsh pool-destroy shared; umount {SHARED}; touch {SHARED}/served.qcow2; virsh pool-start shared"
     )
     try:
-        refused = "glusterfs, and pool shared of the destination is on another filesystem; mount the same"
+        refused = "glusterfs, and pool shared of the destination has another file there; mount the same"
         assert refused in guest.move("hyper2", ok=False)
         lab.on("hyper1", "virsh destroy served")
         assert refused in guest.move("hyper2", ok=False)

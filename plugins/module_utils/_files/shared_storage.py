@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 
 from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
 
-__all__ = ["holder", "size_bytes"]
+__all__ = ["holder"]
 
 
 def holder(path: str) -> str | None:
@@ -20,15 +20,6 @@ def holder(path: str) -> str | None:
     _owns, listed = qemu.settings()
     declared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
     return local.shared_filesystem(path) or declared
-
-
-def size_bytes(directory: str) -> int:
-    """Of its filesystem, as a pool of libvirt tells it; 0 where there is no such directory."""
-    try:
-        seen = os.statvfs(directory)
-    except OSError:
-        return 0
-    return seen.f_frsize * seen.f_blocks
 
 
 def _inside(path: str, directory: str) -> bool:

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import header, qemu, shared_storage
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
@@ -37,7 +39,15 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["disks", "images", "taken_back", "unused"]
 
-_FILE = ("format", "capacity_bytes", "allocation_bytes", "physical_bytes", "backing_path", "backing_format")
+_FILE = (
+    "format",
+    "capacity_bytes",
+    "allocation_bytes",
+    "physical_bytes",
+    "backing_path",
+    "backing_format",
+    "modified_s",
+)
 
 
 def disks(
@@ -57,7 +67,7 @@ def disks(
     entries = disk.media(parse(document))
     raw = {item["target"] for item in entries if item.get("format") == "raw"}
     requested = as_requested(entries, params, assumed=assumed)
-    seen = [reader.disk(one, raw=one.target in raw) for one in requested]
+    seen = [reader.disk(one, raw=one.target in raw, active=found.active) for one in requested]
     located = functools.partial(storage.path_in, endpoints.source)
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     unknown = unknown_disks(entries, params)
@@ -103,9 +113,9 @@ class _Reader:
         self.endpoints, self._pools, self._ours = endpoints, pools, ours
         self._fresh: set[str] = set()
 
-    def disk(self, requested: MigratingDisk, *, raw: bool) -> MigratingDisk:
+    def disk(self, requested: MigratingDisk, *, raw: bool, active: bool = False) -> MigratingDisk:
         """One disk of a guest."""
-        facts = stages.DiskMoveFacts(requested, raw, self._pools, self._ours)
+        facts = stages.DiskMoveFacts(requested, raw, self._pools, self._ours, active)
         seen = answered(lambda answers: stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
         self.endpoints.verified.update(seen.verified)
         return seen.disk
@@ -127,11 +137,14 @@ class _Reader:
         self._refresh(pool)
         return storage.path_in(self.endpoints.dest, pool, name)
 
-    def size_there(self, pool: str, *, fresh: bool) -> int:
-        """Of the filesystem of a pool of the destination, as its libvirt knows it."""
-        if fresh:
-            self._refresh(pool)
-        return host_xml.pool_bytes(storage.pool_xml(self.endpoints.dest, pool))
+    def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
+        """A file on shared storage as the destination sees it; its libvirt looks anew where it does not know it."""
+        with contextlib.suppress(Failed):  # it is listed, and gone
+            found = _file(self.endpoints.dest, path)
+            if found:
+                return found
+        self._refresh(pool)
+        return _file(self.endpoints.dest, path)
 
     def is_taken(self, pool: str, name: str) -> bool:
         """Whether the destination has a volume."""
@@ -191,8 +204,7 @@ _ANSWERS: Table[_Reader] = {
     stages.FindVolumePathHere: lambda reader, question: storage.path_in(
         reader.endpoints.source, question.pool, question.name
     ),
-    stages.FindSizeHere: lambda _reader, question: shared_storage.size_bytes(question.directory),
-    stages.FindSizeThere: lambda reader, question: reader.size_there(question.pool, fresh=question.fresh),
+    stages.FindSharedFileThere: lambda reader, question: reader.shared_file_there(question.pool, question.path),
     stages.FindVolumePathThere: lambda reader, question: reader.volume_there(question.pool, question.name),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
     stages.FindDataFilesHere: lambda _reader, question: tuple(header.other_files(question.path)),

@@ -33,9 +33,8 @@ __all__ = [
     "FindImportThere",
     "FindNewFileHere",
     "FindRelabelling",
+    "FindSharedFileThere",
     "FindSharedFilesystem",
-    "FindSizeHere",
-    "FindSizeThere",
     "FindVolumePathHere",
     "FindVolumePathThere",
     "ImportedImage",
@@ -47,7 +46,7 @@ __all__ = [
     "taken_back",
 ]
 
-_SAME_SIZE = 1000  # filesystems whose sizes differ by less than this part: mounts of one may round it
+_CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
@@ -112,18 +111,11 @@ class FindDataFilesHere(OpenQuestion[tuple[str, ...]]):
 
 
 @dataclasses.dataclass(frozen=True)
-class FindSizeHere(OpenQuestion[int]):
-    """How many bytes has the filesystem of a directory of the source?"""
-
-    directory: str
-
-
-@dataclasses.dataclass(frozen=True)
-class FindSizeThere(OpenQuestion[int]):
-    """How many bytes has that of a pool of the destination? Not `fresh`: when its libvirt looked last."""
+class FindSharedFileThere(OpenQuestion[t.Optional[VolumeFile]]):
+    """What is at the path of a shared disk in a pool of the destination?"""
 
     pool: str
-    fresh: bool = False
+    path: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +158,7 @@ class DiskMoveFacts:
     raw: bool
     pools: t.Mapping[str, Pool]  # by directory
     ours: t.Collection[str]  # paths that an earlier run of this move made there
+    active: bool = False
     answers: Answers = dataclasses.field(default_factory=Answers)
 
     def pool(self, path: str) -> Pool | None:
@@ -217,15 +210,24 @@ def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) ->
         return f"its data is in {', '.join(local)}, which is not"
     if pool is None:
         return None
-    if known.shared_on:
-        here = answers.of(FindSizeHere(os.path.dirname(known.path)))
-        if all(
-            abs(here - answers.of(FindSizeThere(pool.name, fresh=fresh))) > here / _SAME_SIZE for fresh in (False, True)
-        ):
-            return f"pool {pool.name} of the destination is on another filesystem"
-    if known.volume and answers.of(FindFileThere(known.path)) is None:
+    here = as_defined(answers.of(FindFileHere(known.path)), raw=facts.raw)
+    there = as_defined(answers.of(FindSharedFileThere(pool.name, known.path)), raw=facts.raw)
+    if there is None:
         return f"pool {pool.name} of the destination does not have it"
+    if here and not _may_be_one(here, there, fixed=known.fixed, active=facts.active):
+        return f"pool {pool.name} of the destination has another file there"
     return None
+
+
+def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
+    """Whether both hosts see one file. A guest that runs writes to it between two looks; copies of what nobody writes
+    to are as good.
+    """
+    said = [(one.format, one.capacity_bytes, one.backing_path) for one in (here, there)]
+    if said[0] != said[1] or (here.physical_bytes != there.physical_bytes and not active):
+        return False
+    later_s = there.modified_s - here.modified_s
+    return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
 
 
 def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:

@@ -44,6 +44,7 @@ class VolumeFile:
     backing_path: str | None = None
     backing_format: str | None = None
     physical_bytes: int | None = None  # length of the file, where that is known
+    modified_s: float = 0.0  # when, since the epoch
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
 
-__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", "pool", "pool_bytes", "volume"]
+__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", "pool", "volume"]
 
 
 def host(xml: str) -> dict[str, t.Any]:
@@ -92,11 +92,6 @@ def pool(xml: str) -> dict[str, t.Any]:
     """type and target path of a storage pool."""
     root = parse(xml)
     return {"type": root.get("type"), "path": root.findtext("target/path")}
-
-
-def pool_bytes(xml: str) -> int:
-    """Of the filesystem, or the device, that a storage pool is on."""
-    return int(parse(xml).findtext("capacity") or 0)
 
 
 def volume(xml: str) -> dict[str, t.Any]:

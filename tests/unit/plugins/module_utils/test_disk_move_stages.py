@@ -20,8 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     FindNewFileHere,
     FindRelabelling,
     FindSharedFilesystem,
-    FindSizeHere,
-    FindSizeThere,
+    FindSharedFileThere,
     FindVolumePathHere,
     FindVolumePathThere,
     ImportedImage,
@@ -52,9 +51,8 @@ def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
 
 SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
 FREE, TAKEN = (IsTakenThere("images", "a.qcow2"), False), (IsTakenThere("images", "a.qcow2"), True)
-SIZE = FindSizeHere("/images"), 5000
-ALIKE = [SIZE, (FindSizeThere("images"), 5004)]
-OLD = [SIZE, (FindSizeThere("images"), 5006)]
+THERE = FindSharedFileThere("images", PATH)
+ALIKE = [(FindFileHere(PATH), FILE), (THERE, FILE)]
 NAMED = [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), PATH)]
 HERE = FindFileHere(PATH)
 WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/images/a.raw",))
@@ -68,13 +66,18 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (facts(raw=True), [SHARED, *ALIKE], disk(shared_on="nfs4")),
         (facts("shared"), [SHARED, WHOLE, *ALIKE], disk("shared", shared_on="nfs4")),
         (facts(pools={}), [SHARED, WHOLE], disk(shared_on="nfs4")),
-        # The destination has another filesystem there, or had one when its libvirt looked.
-        (facts(), [SHARED, WHOLE, *OLD, (FindSizeThere("images", fresh=True), 4996)], disk(shared_on="nfs4")),
+        # The destination has something else there.
         (
             facts(),
-            [SHARED, WHOLE, *OLD, (FindSizeThere("images", fresh=True), 4994)],
-            disk(shared_on="nfs4", elsewhere="pool images of the destination is on another filesystem"),
+            [SHARED, WHOLE, (HERE, FILE), (THERE, None)],
+            disk(shared_on="nfs4", elsewhere="pool images of the destination does not have it"),
         ),
+        (
+            facts(),
+            [SHARED, WHOLE, (HERE, FILE), (THERE, ON)],
+            disk(shared_on="nfs4", elsewhere="pool images of the destination has another file there"),
+        ),
+        (facts(), [SHARED, WHOLE, (HERE, None), (THERE, ON)], disk(shared_on="nfs4")),
         # Its data is in another file.
         (
             facts(),
@@ -89,10 +92,10 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (facts(), [SHARED, (FindDataFilesHere(PATH), ("a data file",)), *ALIKE], disk(shared_on="nfs4")),
         (
             facts("shared"),
-            [ALONE, (FindRelabelling(), ("a", "b"))],
+            [ALONE, (FindRelabelling(), ("a", "b")), *ALIKE],
             disk("shared", vouched=True, relabelled="a and b"),
         ),
-        (facts("shared"), [ALONE, (FindRelabelling(), ())], disk("shared", vouched=True, relabelled="")),
+        (facts("shared"), [ALONE, (FindRelabelling(), ()), *ALIKE], disk("shared", vouched=True, relabelled="")),
         (
             facts("shared", path="/dev/vg/a"),
             [(FindSharedFilesystem("/dev/vg/a"), None)],
@@ -118,12 +121,12 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         ),
         (
             facts(volume=("p", "v")),
-            [*NAMED, SHARED, WHOLE, *ALIKE, (FindFileThere(PATH), FILE)],
+            [*NAMED, SHARED, WHOLE, *ALIKE],
             disk(volume=("p", "v"), volume_there=PATH, shared_on="nfs4"),
         ),
         (
             facts(volume=("p", "v")),
-            [*NAMED, SHARED, WHOLE, *ALIKE, (FindFileThere(PATH), None)],
+            [*NAMED, SHARED, WHOLE, (HERE, FILE), (THERE, None)],
             disk(
                 volume=("p", "v"),
                 volume_there=PATH,
@@ -199,6 +202,37 @@ VOLUME = {"type": "volume", "pool": "p", "volume": "v"}
 )
 def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
     assert stages.taken_back(told(stages.taken_back, TakenBackFacts(tuple(disks)), dialogue)) == expected
+
+
+LATER, OLDER = {"modified_s": 160.0}, {"modified_s": 39.0}
+
+
+@pytest.mark.parametrize(
+    ("there", "known", "same"),
+    [
+        ({}, {}, "off running"),
+        ({"format": "raw"}, {}, ""),
+        ({"capacity_bytes": 801}, {"fixed": True}, ""),
+        ({"backing_path": "/b"}, {}, ""),
+        ({"allocation_bytes": 51}, {}, "off running"),
+        ({"physical_bytes": 71}, {}, "running"),
+        (LATER, {}, "off running"),
+        ({"modified_s": 161.0}, {}, "running"),
+        ({"modified_s": 161.0}, {"fixed": True}, "off running"),
+        ({"modified_s": 40.0}, {}, "off running"),
+        (OLDER, {}, ""),
+        (OLDER, {"fixed": True}, "off running"),
+    ],
+)
+def test_which_file_of_the_destination_may_be_a_shared_disk(
+    there: dict[str, t.Any], known: dict[str, t.Any], same: str
+) -> None:
+    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0)
+    asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
+    for state in ("off", "running"):
+        looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
+        seen = stages.disk(told(stages.disk, looked, asked))
+        assert (seen.disk.elsewhere is None) == (state in same.split())
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:
