@@ -587,7 +587,8 @@ def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
 ) -> None:
     """Its libvirt has not looked since the filesystem was unmounted."""
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
-    volume_at, refreshed = storage.volume_at, []
+    volume_at = storage.volume_at
+    refreshed: list[object] = []
 
     def gone(connection: t.Any, path: str) -> str | None:
         if connection is world.dest and not refreshed:

@@ -232,7 +232,7 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
         seen = stages.disk(told(stages.disk, looked, asked))
-        assert (seen.disk.elsewhere is None) == (state in same.split())
+        assert isinstance(seen, SeenDisk) and (seen.disk.elsewhere is None) == (state in same.split())
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:
