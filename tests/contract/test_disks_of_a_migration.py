@@ -582,6 +582,23 @@ def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
         world.disks(**storage_of)
 
 
+def test_a_shared_file_grows_only_while_its_guest_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    volume_at = storage.volume_at
+
+    def told(connection: t.Any, path: str) -> str | None:
+        xml, length = volume_at(connection, path), 2 if connection is world.dest else 1
+        return xml and xml.replace("</capacity>", f"</capacity><physical>{length}</physical>", 1)
+
+    monkeypatch.setattr(storage, "volume_at", told)
+    guest = world.guest(disks=disk(SYSTEM), active=False)
+    world.share(SYSTEM)
+    with pytest.raises(Refused, match="has another file there"):
+        world.disks()
+    guest.create()
+    assert world.disks()["vda"].how == "shared"
+
+
 def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,7 @@ def judged(
     reader = disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
 
     def verdict() -> str:
-        seen = reader.disk(MigratingDisk("vda", path, "delta", assumed=assumed), raw=False)
+        seen = reader.disk(MigratingDisk("vda", path, "delta", assumed=assumed), raw=False, active=True)
         return {(True, False): "altered", (False, True): "unknown"}.get((seen.base_altered, seen.base_unknown), "same")
 
     return verdict

@@ -113,7 +113,7 @@ class _Reader:
         self.endpoints, self._pools, self._ours = endpoints, pools, ours
         self._fresh: set[str] = set()
 
-    def disk(self, requested: MigratingDisk, *, raw: bool, active: bool = False) -> MigratingDisk:
+    def disk(self, requested: MigratingDisk, *, raw: bool, active: bool) -> MigratingDisk:
         """One disk of a guest."""
         facts = stages.DiskMoveFacts(requested, raw, self._pools, self._ours, active)
         seen = answered(lambda answers: stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)

@@ -158,7 +158,7 @@ class DiskMoveFacts:
     raw: bool
     pools: t.Mapping[str, Pool]  # by directory
     ours: t.Collection[str]  # paths that an earlier run of this move made there
-    active: bool = False
+    active: bool  # whether the guest runs
     answers: Answers = dataclasses.field(default_factory=Answers)
 
     def pool(self, path: str) -> Pool | None:

@@ -46,7 +46,7 @@ def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
 
 def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
     known = {key: more.pop(key) for key in ("path", "assumed", "volume", "network") if key in more}
-    return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), **more})
+    return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), "active": False, **more})
 
 
 SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
@@ -233,6 +233,14 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
         seen = stages.disk(told(stages.disk, looked, asked))
         assert isinstance(seen, SeenDisk) and (seen.disk.elsewhere is None) == (state in same.split())
+
+
+def test_files_whose_time_nobody_tells_may_be_one() -> None:
+    here, there = VolumeFile("raw", 1, 1), VolumeFile("raw", 1, 1)
+    asked: Dialogue = [SHARED, (HERE, here), (THERE, there)]
+    seen = stages.disk(told(stages.disk, facts(raw=True), asked))
+    assert isinstance(seen, SeenDisk) and seen.disk.elsewhere is None
+    assert here.modified_s == 0
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:

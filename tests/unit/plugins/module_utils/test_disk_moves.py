@@ -251,6 +251,9 @@ def test_a_running_guest_takes_along_a_volume_only_in_full() -> None:
     alone = dataclasses.replace(disk(base=None, volume=("p", "v"), mode="delta"), volume_there=disk().path)
     assert plan_move(alone, active=True).how == "full"
     assert plan_move(dataclasses.replace(named, mode="delta"), active=False).how == "copy"
+    brought = plan_move(dataclasses.replace(named, base_there=None), active=True)
+    assert (brought.base, brought.flatten) == (None, True), "it stands on no image there"
+    assert brought.why == "it is named by pool and volume, and libvirt copies such a disk only in full"
 
 
 def test_a_disk_on_the_network_may_be_cached_beside_one_that_only_the_user_calls_shared() -> None:
