@@ -243,13 +243,13 @@ def converting(lab: Hypervisors) -> bool:
 def test_killed_while_it_works(
     lab: Hypervisors, server: Server, disk: bytes, moment: Callable[[Hypervisors], bool]
 ) -> None:
-    server.rate_bytes_s = 10 * MIB if moment is receiving else 0
+    server.rate_bytes_s = 2 * MIB if moment is receiving else 0
     name = "disk.qcow2" if moment is receiving else "disk.raw"
     if moment is converting:  # a processor for a moment only
         lab.on("hyper1", "cat > /usr/local/bin/qemu-img && chmod +x /usr/local/bin/qemu-img", given=SLOW_QEMU_IMG)
     try:
         dying = lab.start(*adhoc(lab, server, name=name))
-        until(lambda: moment(lab))
+        until(lambda: moment(lab), timeout_s=60)
         kill_module(lab)
         output, _nothing = dying.communicate(timeout=60)
     finally:
@@ -274,10 +274,11 @@ case "$1" in convert) /usr/bin/qemu-img "$@"; sleep 20;; *) exec /usr/bin/qemu-i
 
 
 def test_the_download_goes_on_when_the_controller_dies(lab: Hypervisors, server: Server, disk: bytes) -> None:
-    server.rate_bytes_s = 10 * MIB
+    server.rate_bytes_s = 2 * MIB  # a busy machine looks seldom
     dying = lab.start(*adhoc(lab, server))
-    until(lambda: receiving(lab))
+    until(lambda: receiving(lab), timeout_s=60)
     end_group(dying)
+    server.rate_bytes_s = 0
     lab.run(*adhoc(lab, server))  # waits for the one at work, and finds it done
     assert is_there(lab, "hyper1", disk)
     assert server.sent_bytes == len(disk)
