@@ -504,6 +504,15 @@ def test_a_volume_that_is_not_the_same_on_both_hosts_is_refused(world: World) ->
         world.disks(dest=dest)
 
 
+def test_a_pool_of_the_destination_that_is_not_active_is_told_with_all_the_rest(world: World) -> None:
+    world.dest.storagePoolLookupByName("default").destroy()
+    world.guest(disks=named("default", "box-data.qcow2"), active=False)
+    with pytest.raises(
+        Refused, match=r"the guest has no disk vdx; disk vda: .* is missing on the destination; create and start"
+    ):
+        world.disks(disk_storage={"vdx": "full"}, dest=dataclasses.replace(DEST, pools=()))
+
+
 def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,10 +63,24 @@ class ImportedImage:
 
 
 @dataclasses.dataclass(frozen=True)
-class FindSharedFilesystem(OpenQuestion[t.Optional[str]]):
-    """Which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
-
+class _OfPath:
     path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfVolume:
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfPathInPool:
+    pool: str
+    path: str
+
+
+class FindSharedFilesystem(_OfPath, OpenQuestion[t.Optional[str]]):
+    """Which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,80 +88,44 @@ class FindRelabelling(OpenQuestion[tuple[str, ...]]):
     """What does the source's libvirt do to a guest's disks when the guest ends there?"""
 
 
-@dataclasses.dataclass(frozen=True)
-class IsTakenThere(OpenQuestion[bool]):
+class IsTakenThere(_OfVolume, OpenQuestion[bool]):
     """Has a pool of the destination a volume of that name?"""
 
-    pool: str
-    name: str
 
-
-@dataclasses.dataclass(frozen=True)
-class FindFileHere(OpenQuestion[t.Optional[VolumeFile]]):
+class FindFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
     """Which volume of the source is that?"""
 
-    path: str
 
-
-@dataclasses.dataclass(frozen=True)
-class FindNewFileHere(OpenQuestion[t.Optional[VolumeFile]]):
+class FindNewFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
     """The same, when its pool is looked at anew: it may have come there behind libvirt's back."""
 
-    path: str
 
-
-@dataclasses.dataclass(frozen=True)
-class FindFileThere(OpenQuestion[t.Optional[VolumeFile]]):
+class FindFileThere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
     """Which volume of the destination is that?"""
 
-    path: str
 
-
-@dataclasses.dataclass(frozen=True)
-class FindDataFilesHere(OpenQuestion[tuple[str, ...]]):
+class FindDataFilesHere(_OfPath, OpenQuestion[tuple[str, ...]]):
     """Which other files hold the content of an image of the source?"""
 
-    path: str
 
-
-@dataclasses.dataclass(frozen=True)
-class FindSharedFileThere(OpenQuestion[t.Optional[VolumeFile]]):
+class FindSharedFileThere(_OfPathInPool, OpenQuestion[t.Optional[VolumeFile]]):
     """What is at the path of a shared disk in a pool of the destination?"""
 
-    pool: str
-    path: str
+
+class FindVolumePathHere(_OfVolume, OpenQuestion[t.Optional[str]]):
+    """Where are the bytes of a volume of a pool of the source? In a pool with a directory, where they would be."""
 
 
-@dataclasses.dataclass(frozen=True)
-class FindVolumePathHere(OpenQuestion[t.Optional[str]]):
-    """Where are the bytes of a volume of a pool of the source? None: there is none, or its pool is not active."""
-
-    pool: str
-    name: str
+class FindVolumePathThere(_OfVolume, OpenQuestion[t.Optional[str]]):
+    """The same of an active pool of the destination, which its libvirt looks at anew."""
 
 
-@dataclasses.dataclass(frozen=True)
-class FindVolumePathThere(OpenQuestion[t.Optional[str]]):
-    """The same of the destination. In a pool with a directory, where they would be."""
-
-    pool: str
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class FindImportThere(OpenQuestion[t.Optional[ImportedImage]]):
+class FindImportThere(_OfPathInPool, OpenQuestion[t.Optional[ImportedImage]]):
     """What does the manifest of an image in a pool of the destination say? None where either is missing."""
 
-    pool: str
-    path: str
 
-
-@dataclasses.dataclass(frozen=True)
-class DigestThere(OpenQuestion[str]):
+class DigestThere(_OfVolume, OpenQuestion[str]):
     """Which SHA-256 has a volume of the destination? All of it is read."""
-
-    pool: str
-    name: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +166,8 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
         known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
     pool = facts.pool(path)
     if mode == "shared" or (mode == "auto" and shared_on):
-        return SeenDisk(dataclasses.replace(known, elsewhere=_elsewhere(facts, known, pool)))
+        data, elsewhere = _local_data(facts, known), _elsewhere(facts, known, pool)
+        return SeenDisk(dataclasses.replace(known, data_files=data, elsewhere=elsewhere))
     if pool is None:
         return SeenDisk(known)
     taken = answers.of(IsTakenThere(pool.name, known.name))
@@ -199,16 +178,19 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
     return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
 
 
+def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
+    """Files with the content of a disk on shared storage that are not on any."""
+    answers = facts.answers
+    if facts.raw or not known.shared_on or _is_device(known.path):
+        return ()
+    data = [path for path in answers.of(FindDataFilesHere(known.path)) if os.path.isabs(path)]
+    return tuple(path for path in data if not answers.of(FindSharedFilesystem(path)))
+
+
 def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
     """Why a disk on shared storage is not what the destination has at its path; None as far as its pool tells."""
     answers = facts.answers
-    if _is_device(known.path):
-        return None
-    data = answers.of(FindDataFilesHere(known.path)) if known.shared_on and not facts.raw else ()
-    local = [path for path in data if os.path.isabs(path) and not answers.of(FindSharedFilesystem(path))]
-    if local:
-        return f"its data is in {', '.join(local)}, which is not"
-    if pool is None:
+    if pool is None or _is_device(known.path):
         return None
     here = as_defined(answers.of(FindFileHere(known.path)), raw=facts.raw)
     there = as_defined(answers.of(FindSharedFileThere(pool.name, known.path)), raw=facts.raw)

@@ -56,7 +56,7 @@ class MigratingDisk:
     mode: str  # what was asked for: auto, shared, delta, full
     shared_on: str | None = None  # the kind of a shared filesystem that holds it
     volume: tuple[str, str] | None = None  # pool and name, where its definition names these instead of a path
-    data_files: tuple[str, ...] = ()  # that hold the content of a qcow2, beside it
+    data_files: tuple[str, ...] = ()  # that hold its content, and would stay behind
     volume_there: str | None = None  # path of the volume that they name on the destination
     elsewhere: str | None = None  # why the destination has something else at the path of a shared disk
     network: str | None = None  # protocol, or pool, by which both hosts reach a disk on the network
@@ -267,6 +267,8 @@ def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
 
     On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
     """
+    if disk.data_files:
+        return _refuse_data_file(disk)
     if disk.elsewhere:
         raise Refused(
             f"disk {disk.target}: {disk.path} is on {disk.shared_on or 'storage declared as shared'}, and "

@@ -86,8 +86,8 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         ),
         (
             facts(),
-            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), None)],
-            disk(shared_on="nfs4", elsewhere="its data is in /images/a.raw, which is not"),
+            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), None), *ALIKE],
+            disk(shared_on="nfs4", data_files=("/images/a.raw",)),
         ),
         (facts(), [SHARED, (FindDataFilesHere(PATH), ("a data file",)), *ALIKE], disk(shared_on="nfs4")),
         (

@@ -273,6 +273,12 @@ def test_shared_storage_that_the_destination_does_not_have_is_refused(active: bo
         plan_move(known, active=active)
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_a_disk_on_shared_storage_whose_data_is_not_there_is_refused(active: bool) -> None:
+    with pytest.raises(Refused, match=r"^disk vda: its data is in /a.raw, which .* or put both on shared storage$"):
+        plan_move(disk(shared_on="nfs4", data_files=("/a.raw",)), active=active)
+
+
 def test_a_file_that_would_be_copied_for_two_disks_is_refused() -> None:
     twice = [disk(), disk(target="vdb", fixed=True), disk(target="vdc", path=f"{IMAGES}/c.qcow2")]
     expected = f"disks vda and vdb are one file, {disk().path}, and would be copied twice; detach one of them"
