@@ -32,7 +32,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.header import H
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import as_defined
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    VolumeFile,
+)
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import sources
 

@@ -19,7 +19,10 @@ from ansible_collections.corral.virt.plugins.module_utils._front import disk_mov
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    MigratingDisk,
+    VolumeFile,
+)
 
 CONTENT, DATA = "debian-12.1a2b3c4d5e6f.qcow2", b"the content" * 1000
 BESIDE = f".{CONTENT}.json"

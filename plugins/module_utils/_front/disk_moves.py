@@ -23,14 +23,12 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import query,
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move_stages as stages
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import deletable, relabelling, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
     MigratingDisk,
     VolumeFile,
     as_requested,
-    deletable,
-    relabelling,
     unknown_disks,
-    ways,
 )
 from ansible_collections.corral.virt.plugins.module_utils._units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record

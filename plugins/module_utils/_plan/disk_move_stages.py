@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
     Described,
     MigratingDisk,
     VolumeFile,

@@ -12,8 +12,11 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, deletable, ways
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    MigratingDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool

@@ -28,7 +28,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     SeenDisk,
     TakenBackFacts,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import MigratingDisk, VolumeFile
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    MigratingDisk,
+    VolumeFile,
+)
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
 
 PATH, NAME = "/images/a.qcow2", "debian-12.1a2b3c4d5e6f.qcow2"

@@ -11,14 +11,16 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
-    MigratingDisk,
-    VolumeFile,
-    as_requested,
     plan_move,
     plan_moves,
     relabelling,
-    unknown_disks,
     ways,
+)
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    MigratingDisk,
+    VolumeFile,
+    as_requested,
+    unknown_disks,
 )
 
 IMAGES = "/var/lib/libvirt/images"

@@ -11,11 +11,10 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import (
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import plan_move, plan_moves
+from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
     MigratingDisk,
     VolumeFile,
-    plan_move,
-    plan_moves,
 )
 
 IMAGES = "/images"
