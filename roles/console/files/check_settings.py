@@ -17,12 +17,14 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
 
 from .corral_console import offers, policy
+from .corral_console.copies import SYSLOG
 
 __all__ = ["Settings", "main", "problems"]
 
 _OLDEST = (3, 11)
 _VERSION = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 # They are words of a command, of ssh's configuration and of a URI.
+_FILE = re.compile(r"(/(?!\.\.?/)[A-Za-z0-9._+-]+){2,}", re.ASCII)  # its directory is a word of a systemd unit
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -39,6 +41,8 @@ class Settings:
     proxy: t.Any
     certificate: bool  # whether it is given
     key: bool  # the same
+    audit_file: str = ""
+    audit_syslog: str = ""
 
 
 def problems(settings: Settings) -> list[str]:
@@ -49,6 +53,7 @@ def problems(settings: Settings) -> list[str]:
         *_of_policy(settings.policy),
         *_of_proxy(settings.proxy),
         *_of_certificate(settings),
+        *_of_copies(settings.audit_file, settings.audit_syslog),
     ]
 
 
@@ -90,6 +95,13 @@ def _of_proxy(proxy: t.Any) -> t.Iterator[str]:
 def _of_certificate(settings: Settings) -> t.Iterator[str]:
     if settings.certificate != settings.key:
         yield "give console_certificate and console_key together, or neither"
+
+
+def _of_copies(file: str, syslog: str) -> t.Iterator[str]:
+    if file and not _FILE.fullmatch(file):
+        yield f"console_audit_file: {file} is no path of a file; use one such as /var/log/corral-console-jobs/audit.log"
+    if syslog and not SYSLOG.fullmatch(syslog):
+        yield f"console_audit_syslog: {syslog} is no syslog; use /dev/log, udp://HOST:514 or tcp://HOST:514"
 
 
 def main() -> int:

@@ -212,6 +212,8 @@ def serve(here: socket.socket, uri: str = _URI, trust: Path = TRUST, used: Path 
 def explained(error: t.Any) -> str:
     """libvirt's reason in a line."""
     text = " ".join((error.get_error_message() or str(error)).split())
+    if "cannot find character device" in text or "not using a PTY" in text:
+        return "the guest has no serial console; add serials: [{port: 0, type: pty}]"
     return "the console is in use" if "ctive console session exists" in text else text
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import sqlite3
 import sys
 import typing as t
 from pathlib import Path
 
+from . import strict
 from .config import BadConfig, Config, PolicyConfig
 
-__all__ = ["main"]
+__all__ = ["OneLine", "main"]
 
 _WEB, _POLICY = Path("/etc/corral-console/config.json"), Path("/etc/corral-console-jobs/config.json")
 
@@ -27,6 +29,12 @@ def main(words: t.Sequence[str] | None = None) -> int:
         ("serve", _serve, "run the web process", _WEB),
         ("policy", _policy, "run the policy process", _POLICY),
         ("users", _users, "make users as a JSON list on standard input describes them", _POLICY),
+        (
+            "restored",
+            _restored,
+            "end all sessions and tokens that a backup brought back, and believe the clock",
+            _POLICY,
+        ),
     ):
         command = commands.add_parser(name, help=text)
         command.set_defaults(run=run)
@@ -45,17 +53,32 @@ def main(words: t.Sequence[str] | None = None) -> int:
         return 2
 
 
+class OneLine(logging.Formatter):
+    """A message is a line: hosts and users have a part in some, and must not write lines such as those of the audit."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (its name in logging)
+        """Control characters are visible."""
+        record.message = strict.text(record.message).replace("\n", "\\x0a")
+        return super().formatMessage(record)
+
+
+def _log() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+
+
 def _serve(given: argparse.Namespace) -> int:
     from .serve import serve
 
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    _log()
     return serve(Config.load(given.config))
 
 
 def _policy(given: argparse.Namespace) -> int:
     from .policy_server import serve
 
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    _log()
     return serve(PolicyConfig.load(given.config))
 
 
@@ -70,7 +93,38 @@ def _users(given: argparse.Namespace) -> int:
     except BadUser as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
+    except sqlite3.Error as error:
+        return _unusable(config.directory, error)
     return _said(steps)
+
+
+def _restored(given: argparse.Namespace) -> int:
+    from .accounts import Accounts
+    from .audit import Audit
+    from .clock import Clock
+    from .database import Database
+
+    config = PolicyConfig.load(given.config)
+    path = config.directory / "console.db"
+    if not path.exists():
+        raise BadConfig(f"there is no {path}; restore the backup first")
+    try:
+        database = Database(path)
+        steps = Accounts(database).end_all_access(write=not given.check)
+        if not given.check:
+            Clock(database).believe()
+            Audit(database, days=config.kept_days).write("restored", user="", address="", allowed=True, steps=steps)
+    except sqlite3.Error as error:
+        return _unusable(config.directory, error)
+    return _said(steps)
+
+
+def _unusable(directory: Path, error: sqlite3.Error) -> int:
+    from . import room
+
+    full = room.problem(directory, 1)
+    print(f"cannot use {directory / 'console.db'}: {error}{full and '; '}{full}", file=sys.stderr)  # noqa: T201
+    return 2
 
 
 def _certificate(given: argparse.Namespace) -> int:

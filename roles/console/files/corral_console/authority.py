@@ -17,6 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, validity
 
+from .config import BadConfig
 from .durable import replace
 
 __all__ = ["converge"]
@@ -28,17 +29,22 @@ _EARLIER = datetime.timedelta(hours=1)  # clocks differ
 def converge(
     directory: Path, names: t.Sequence[str], *, write: bool, now: datetime.datetime | None = None
 ) -> list[str]:
-    """Make `ca.crt`, `ca.key`, `server.crt` and `server.key` where they are missing, end soon or name others.
+    """Make `ca.crt`, `ca.key`, `server.crt` and `server.key` where they are missing or end soon, or do not fit.
 
-    Returns what it makes. Keys are of mode 0600 and belong to who runs this.
+    A certificate that begins in the future is made anew: browsers refuse it until that day. The clock was wrong when it
+    was made, or is wrong now: an authority of which that is true stays, as browsers trust it.
+    Returns what it makes. Keys are of mode 0600 and belong to who runs this. Raises BadConfig before it writes.
     """
     now = now or datetime.datetime.now(datetime.UTC)
     steps = []
+    _check_time(directory / "ca.crt", now)
     if not _lasts(directory / "ca.crt", now):
         steps.append("create a certificate authority")
         if write:
             _make_authority(directory, now)
     if steps or not _good(directory, names, now):
+        if not steps:
+            _check_authority(directory)
         steps.append(f"create a certificate for {', '.join(names)}")
         if write:
             _make_certificate(directory, names, now)
@@ -51,12 +57,50 @@ def _read(path: Path) -> t.Any:
 
 def _lasts(path: Path, now: datetime.datetime) -> bool:
     found = _read(path)
-    return bool(found and validity(found)[1] > now + datetime.timedelta(days=_RENEW_DAYS))
+    if not found:
+        return False
+    first, last = validity(found)
+    return first <= now and last > now + datetime.timedelta(days=_RENEW_DAYS)
+
+
+def _check_time(authority: Path, now: datetime.datetime) -> None:
+    found = _read(authority)
+    if found and validity(found)[0] > now:
+        raise BadConfig(
+            f"cannot use {authority}: it is valid only from {validity(found)[0]:%Y-%m-%d} on; set the clock of this "
+            "machine, or, if it was wrong on that day, remove that file to make a new authority, which browsers do not "
+            "trust yet"
+        )
+
+
+def _is_pair(certificate: t.Any, key: Path) -> bool:
+    """Whether a key is that of a certificate; False for what is none. A run may have been killed between the two."""
+    try:
+        found = serialization.load_pem_private_key(key.read_bytes(), None)
+    except (FileNotFoundError, TypeError, ValueError):
+        return False
+    return _public(found.public_key()) == _public(certificate.public_key())
+
+
+def _public(key: t.Any) -> bytes:
+    """Keys cannot be compared before cryptography 40."""
+    return t.cast(bytes, key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+
+
+def _check_authority(directory: Path) -> None:
+    """Never replace an authority that browsers trust without being told to."""
+    certificate, key = directory / "ca.crt", directory / "ca.key"
+    if not _is_pair(_read(certificate), key):
+        what = f"is not the key of {certificate}" if key.exists() else "is missing"
+        raise BadConfig(
+            f"cannot sign a certificate: {key} {what}; restore it from a backup, or remove {certificate} to make a new "
+            "authority, which browsers do not trust yet"
+        )
 
 
 def _good(directory: Path, names: t.Sequence[str], now: datetime.datetime) -> bool:
     found = _read(directory / "server.crt")
-    if not found or not _lasts(directory / "server.crt", now) or not (directory / "server.key").exists():
+    if not found or not _lasts(directory / "server.crt", now) or not _is_pair(found, directory / "server.key"):
         return False
     named = extension(found, x509.SubjectAlternativeName)
     return list(named or ()) == _general(names) and signed(found, (directory / "ca.crt").read_text())

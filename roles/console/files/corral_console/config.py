@@ -40,6 +40,9 @@ class Config:
     port: int = 8443
     streams: int = 500
     consoles: int = 100
+    streams_of_a_user: int = 20
+    consoles_of_a_user: int = 20
+    address_header: str = ""  # in which a proxy on this machine tells the browser's address
 
     @classmethod
     def load(cls, path: Path) -> Config:
@@ -65,9 +68,15 @@ class PolicyConfig:
     proxy: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     session_idle_s: int = 8 * 3600
     session_longest_s: int = 7 * 24 * 3600
+    token_days: int = 90
     kept_days: int = 90
     kept_jobs: int = 1000
     at_once: int = 8
+    previews_at_once: int = 4
+    jobs_of_a_user: int = 100  # that have not ended; as many previews
+    sessions_of_a_user: int = 20
+    audit_file: str = ""  # where a copy of each line of the audit goes
+    audit_syslog: str = ""
 
     @classmethod
     def load(cls, path: Path) -> PolicyConfig:

@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 
 from . import consoles, policy
 from .policy_client import Unavailable
+from .shares import Full
 from .site import Site, address_of, credentials
 
 __all__ = ["console"]
@@ -27,22 +28,27 @@ async def console(socket: WebSocket) -> None:
         identity = await site.identity(given)
     except Unavailable:
         identity = None
-    ticket = site.tickets.take(text, identity.digest if identity else "")
+    ticket = site.tickets.take(text, identity.digest) if identity else None
     known = site.config.hosts.get(ticket.host) if ticket else None
-    if identity is None or ticket is None or known is None or site.consoles >= site.config.consoles:
+    if identity is None or ticket is None or known is None:
         await socket.close(consoles.REFUSED)
         return
     who = identity
+    try:
+        share = site.consoles.take(who.who.name)
+    except Full as problem:
+        await socket.accept()  # else the browser is not told why
+        await socket.close(consoles.TOO_MANY, f"too many consoles are open: {problem}")
+        return
 
     async def alive() -> bool:
-        now = await site.still(given, who)
+        now = None if share.given_up else await site.still(given, who)
         found = site.store.get(f"guest/{ticket.host}/{ticket.guest}")
         if now is None or found is None:
             return now is not None  # a guest that has left ends its console itself
         guest = policy.Guest(found["name"], tuple(found.get("tags") or ()), ticket.host)
         return not now.refusal(policy.Request("console", guests=(guest,)))
 
-    site.consoles += 1
     try:
         await socket.accept()
         more = {"user": ticket.user, "address": address_of(socket), "host": ticket.host, "guest": ticket.guest}
@@ -50,4 +56,4 @@ async def console(socket: WebSocket) -> None:
         reason = await consoles.connect(socket, [*known.relay, text], alive)
         _LOG.info(json.dumps({"audit": "console closed", **more, "kind": ticket.kind, "reason": reason}))
     finally:
-        site.consoles -= 1
+        site.consoles.leave(share)

@@ -12,12 +12,13 @@ from asyncio.subprocess import Process
 
 from starlette.websockets import WebSocket
 
-__all__ = ["ENDED", "FAILED", "REFUSED", "connect"]
+__all__ = ["ENDED", "FAILED", "LACKING", "REFUSED", "TOO_MANY", "connect"]
 
-ENDED, REFUSED, FAILED = 4000, 4403, 4503  # close codes
+ENDED, REFUSED, LACKING, TOO_MANY, FAILED = 4000, 4403, 4404, 4429, 4503  # close codes
 _CHUNK = 64 * 1024
 _ANSWER_S = 20.0
-_END_S = 5.0
+_ERRORS_S, _END_S = 5.0, 5.0
+_LACKS = "the guest has no "  # so the relay begins what stays so until the guest is changed
 _REASON_BYTES = 120  # a close frame holds 123
 
 
@@ -33,7 +34,8 @@ async def connect(socket: WebSocket, command: t.Sequence[str], alive: t.Callable
         problem = await _problem(process)
         if not problem and await _sent(socket.send_text("ok")):
             await _pump(socket, process, alive)
-        code, reason = (FAILED, problem) if problem else (ENDED, "the console has ended")
+        failed = LACKING if problem.startswith(_LACKS) else FAILED
+        code, reason = (failed, problem) if problem else (ENDED, "the console has ended")
         await _sent(socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore")))
         return reason
     finally:
@@ -74,7 +76,10 @@ async def _problem(process: Process) -> str:
         return ""
     if line.startswith("error: "):
         return line.removeprefix("error: ")
-    said = (await errors.read(_CHUNK)).decode(errors="replace").strip().splitlines()
+    try:  # a host that says something else may leave the connection open
+        said = (await asyncio.wait_for(errors.read(_CHUNK), _ERRORS_S)).decode(errors="replace").strip().splitlines()
+    except TimeoutError:
+        said = []
     return said[-1] if said else "the host closed the connection"
 
 
@@ -101,7 +106,7 @@ async def _to_browser(socket: WebSocket, process: Process) -> None:
 async def _to_guest(socket: WebSocket, process: Process) -> None:
     guest = t.cast(asyncio.StreamWriter, process.stdin)
     while (message := await socket.receive())["type"] == "websocket.receive":
-        guest.write(message.get("bytes") or (message.get("text") or "").encode())
+        guest.write(message.get("bytes") or (message.get("text") or "").encode(errors="replace"))
         await guest.drain()
 
 

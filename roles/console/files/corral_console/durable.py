@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["replace"]
+__all__ = ["RESERVE", "replace"]
+
+RESERVE = "reserve"  # a file of a job with room for its result, which is written in any case
 
 
 def replace(path: Path, content: bytes, mode: int = 0o600, *, lasting: bool = True) -> None:
@@ -19,12 +22,17 @@ def replace(path: Path, content: bytes, mode: int = 0o600, *, lasting: bool = Tr
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        if lasting:
-            file.flush()
-            os.fsync(file.fileno())
-    fresh.rename(path)
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.rename(path)
+    except OSError:
+        with contextlib.suppress(OSError):  # half of a file keeps room that somebody may need
+            fresh.unlink(missing_ok=True)
+        raise
     if lasting:
         _fsync(path.parent)
 

@@ -9,21 +9,22 @@ the job compares it with what the hosts say.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import fnmatch
-import json
 import typing as t
 import urllib.parse
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 
-from . import answers, policy
+from . import answers, policy, strict
 from .policy_client import Answer, Unavailable
-from .site import Identity, Site, address_of, credentials, with_identity
+from .shares import Full
+from .site import Identity, Site, address_of, credentials, is_use, login_credentials, with_identity
 
 __all__ = ["ROUTES"]
 
@@ -44,26 +45,24 @@ async def _forward(request: Request, body: bytes) -> Response:
     site: Site = request.app.state.site
     query = f"?{request.url.query}" if request.url.query else ""
     headers = {
-        **credentials(request),
+        **(credentials(request) if request.url.path != "/api/login" else login_credentials(request)),
         "content-type": "application/json",
-        "user-agent": request.headers.get("user-agent", "")[:256],
+        "user-agent": request.headers.get("user-agent", "")[:256].encode("ascii", "replace").decode(),
         "x-corral-address": address_of(request),
+        "x-corral-used": "yes" if is_use(request) else "no",
     }
     try:
         given = await site.policy.ask(request.method, f"{urllib.parse.quote(request.url.path)}{query}", headers, body)
     except Unavailable as problem:
         return answers.error(503, str(problem))
-    if request.method == "POST":
+    if request.method == "POST" and request.url.path != "/api/me":
         site.forget()
     return _passed(given)
 
 
 async def plain(request: Request) -> Response:
     """As it is."""
-    try:
-        return await _forward(request, await asyncio.wait_for(request.body(), answers.BODY_S))
-    except TimeoutError:
-        return answers.error(408, "the request takes too long")
+    return await _forward(request, await request.body())
 
 
 @with_identity
@@ -71,16 +70,46 @@ async def about_guests(site: Site, request: Request, _identity: Identity) -> Res
     """With what the live state says of the guests."""
     given = await answers.body(request)
     uuids, arguments = given.get("guests"), given.get("arguments")
-    if number := request.path_params.get("id"):
-        job = site.store.get(f"job/{number}")
-        uuids = [guest["uuid"] for guest in job["guests"]] if job else []
+    if "id" in request.path_params:  # the same as a job
+        job = await _job(site, request)
+        uuids, arguments = [guest["uuid"] for guest in job.get("guests", ())] or None, job.get("arguments")
     elif "uuid" in given:
         uuids = [given["uuid"]]
     try:
         seen = _seen(site, uuids, arguments if isinstance(arguments, dict) else {})
     except BadInput as problem:
         return answers.answer({"error": str(problem), "errors": {"guest": str(problem)}}, 400)
-    return await _forward(request, json.dumps({"request": given, "seen": seen}).encode())
+    named = _named(site, arguments if isinstance(arguments, dict) else {})
+    return await _forward(request, strict.written({"request": given, "seen": seen, "named": named}))
+
+
+async def _job(site: Site, request: Request) -> dict[str, t.Any]:
+    """All about the job of a request, if they see it; else nothing."""
+    path = f"/api/jobs/{urllib.parse.quote(request.path_params['id'])}"
+    with contextlib.suppress(Unavailable):
+        given = await site.policy.ask("GET", path, credentials(request))
+        return t.cast("dict[str, t.Any]", strict.read(given.content)) if given.status == 200 else {}
+    return {}
+
+
+@with_identity
+async def about_jobs(site: Site, request: Request, identity: Identity) -> Response:
+    """What jobs tell, without what the user may not view."""
+    found = await _forward(request, b"")
+    if identity.view.whole or found.status_code != 200:
+        return found
+    value = strict.read(bytes(found.body))
+    job = await _job(site, request) if request.url.path.endswith("/log") else {}
+    several = value if isinstance(value, list) else [value]
+    try:
+        share = site.asking.take(identity.who.name)
+    except Full as problem:
+        return answers.error(429, f"too many requests wait: {problem}")
+    try:  # of a long log it takes a while, in which others are served
+        cleaned = await run_in_threadpool(lambda: [identity.view.cleaned(each, site.store, job) for each in several])
+    finally:
+        site.asking.leave(share)
+    return answers.answer(cleaned if isinstance(value, list) else cleaned[0])
 
 
 def _seen(site: Site, uuids: t.Any, arguments: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
@@ -102,17 +131,29 @@ def _seen(site: Site, uuids: t.Any, arguments: t.Mapping[str, t.Any]) -> list[di
             or any(fnmatch.fnmatchcase(one["name"], each) for each in patterns)
             or tag in (one.get("tags") or ())
         ]
-    return [{**{part: one[part] for part in _PARTS}, "tags": list(one.get("tags") or ())} for one in found]
+    return list(map(_reported, found))
 
 
-def _route(path: str, *methods: str, guests: bool = False) -> Route:
-    return Route(path, about_guests if guests else plain, methods=list(methods))
+def _named(site: Site, arguments: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """Guests that a request may name beside those that it acts on: the original of a copy, and who has a new name."""
+    places = [arguments, *(arguments[name] for name in ("domain", "options") if isinstance(arguments.get(name), dict))]
+    names = {place.get("clone_of") for place in places if isinstance(place.get("clone_of"), str)}
+    names |= {arguments[name] for name in ("guest", "to") if isinstance(arguments.get(name), str)}
+    return [_reported(one) for one in site.store.below("guest/").values() if one["name"] in names]
+
+
+def _reported(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {**{part: one[part] for part in _PARTS}, "tags": list(one.get("tags") or ())}
+
+
+def _route(path: str, *methods: str, by: t.Callable[[Request], t.Awaitable[Response]] = plain) -> Route:
+    return Route(path, by, methods=list(methods))
 
 
 ROUTES = [
     _route("/api/login", "POST"),
     _route("/api/logout", "POST"),
-    _route("/api/me", "GET"),
+    _route("/api/me", "GET", "POST"),
     _route("/api/sessions", "GET"),
     _route("/api/sessions/end", "POST"),
     _route("/api/tokens", "GET", "POST"),
@@ -121,11 +162,11 @@ ROUTES = [
     _route("/api/audit", "GET"),
     _route("/api/openapi.json", "GET"),
     _route("/api/actions", "GET"),
-    _route("/api/tickets", "POST", guests=True),
-    _route("/api/jobs", "POST", guests=True),
-    _route("/api/jobs", "GET"),
-    _route("/api/jobs/{id}", "GET"),
-    _route("/api/jobs/{id}/log", "GET"),
+    _route("/api/tickets", "POST", by=about_guests),
+    _route("/api/jobs", "POST", by=about_guests),
+    _route("/api/jobs", "GET", by=about_jobs),
+    _route("/api/jobs/{id}", "GET", by=about_jobs),
+    _route("/api/jobs/{id}/log", "GET", by=about_jobs),
     _route("/api/jobs/{id}/cancel", "POST"),
-    _route("/api/jobs/{id}/again", "POST", guests=True),
+    _route("/api/jobs/{id}/again", "POST", by=about_guests),
 ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 import typing as t
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Guard"]
+from . import answers
 
-_LARGEST = 64 * 1024  # of a request; the largest ones have documents for cloud-init
+__all__ = ["HEADERS", "LARGEST", "Guard"]
+
+LARGEST = 64 * 1024  # of a request; the largest ones have documents for cloud-init
 _POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
@@ -24,17 +26,32 @@ _POLICY = {
     "base-uri": "'none'",
     "frame-ancestors": "'none'",
 }
+_UNUSED = (
+    "accelerometer",
+    "bluetooth",
+    "camera",
+    "display-capture",
+    "geolocation",
+    "gyroscope",
+    "hid",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "screen-wake-lock",
+    "serial",
+    "usb",
+    "xr-spatial-tracking",
+)
 HEADERS = {
     "content-security-policy": "; ".join(f"{kind} {source}" for kind, source in _POLICY.items()),
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": ", ".join(f"{name}=()" for name in _UNUSED),
     "referrer-policy": "no-referrer",
+    "strict-transport-security": "max-age=31536000",
     "x-content-type-options": "nosniff",
 }
-
-
-class _TooLarge(Exception):
-    pass
 
 
 class Guard:
@@ -51,7 +68,7 @@ class Guard:
             return
         status, problem = self._problem(scope, Headers(scope=scope))
         if not problem:
-            await self._pass(scope, receive, send)
+            await self._app(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 4403, "reason": problem})
         else:
@@ -68,29 +85,12 @@ class Guard:
         if scope["type"] == "http" and not headers.get("content-type", "").startswith("application/json"):
             return 415, "the request must be JSON"
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:9]) > _LARGEST:
+        if not length.isdecimal() or int(length[:9]) > LARGEST:
             return 413, "the request is too large"
         return 0, ""
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        received = 0
-
-        async def limited() -> Message:
-            nonlocal received
-            message = await receive()
-            if message["type"] == "http.request":
-                received += len(message.get("body", b""))
-                if received > _LARGEST:
-                    raise _TooLarge
-            return message
-
-        try:
-            await self._app(scope, limited, _with_headers(send) if scope["type"] == "http" else send)
-        except _TooLarge:
-            await self._refuse(413, "the request is too large")(scope, receive, _with_headers(send))
-
-    def _refuse(self, status: int, problem: str) -> JSONResponse:
-        return JSONResponse({"error": problem}, status)
+    def _refuse(self, status: int, problem: str) -> Response:
+        return answers.error(status, problem)
 
 
 def _is_program(headers: Headers) -> bool:

@@ -16,6 +16,8 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+
 __all__ = ["SAMPLE_S", "SPANS", "History", "Sample"]
 
 SAMPLE_S = 20
@@ -50,9 +52,23 @@ class History:
         self._path, self._clock = path, clock
         self._lock = threading.Lock()
         self._summed = 0  # the period whose means were made last
-        with self._open() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(_SCHEMA)
+        self._is_prepared = False
+        self.problem = ""  # why samples are not kept
+        self._attempt(lambda _connection: None)
+
+    def _attempt(self, use: t.Callable[[sqlite3.Connection], t.Any]) -> t.Any:
+        """What a use gives; None, with a `problem`, when that is not possible now: nothing else depends on figures."""
+        try:
+            with self._open() as connection:
+                if not self._is_prepared:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute(_SCHEMA)
+                    self._is_prepared = True
+                found = use(connection)
+        except sqlite3.Error as error:
+            self.problem = f"cannot use {self._path}: {error}; what guests used is not recorded"
+            return None
+        return found
 
     @contextlib.contextmanager
     def _open(self) -> t.Iterator[sqlite3.Connection]:
@@ -69,11 +85,16 @@ class History:
         now = int(self._clock())
         rows = [(SAMPLE_S, one.series, now // SAMPLE_S * SAMPLE_S, *one[1:]) for one in samples]
         marks = ", ".join("?" * (3 + len(_FIGURES)))
-        with self._lock, self._open() as connection:
+
+        def insert(connection: sqlite3.Connection) -> bool:
             connection.executemany(f"INSERT OR REPLACE INTO samples VALUES ({marks})", rows)  # noqa: S608
             if now // _MEAN_S != self._summed:
                 self._sum_up(connection, now)
-                self._summed = now // _MEAN_S
+            return True
+
+        with self._lock:
+            if self._attempt(insert):
+                self._summed, self.problem = now // _MEAN_S, ""
 
     def _sum_up(self, connection: sqlite3.Connection, now: int) -> None:
         """The means of all periods that have ended and are still known in detail; what is too old goes."""
@@ -90,11 +111,10 @@ class History:
         """Columns of the series: `at` in seconds since the epoch, and each figure; None where nothing was measured."""
         step, length = SPANS[span]
         now = int(self._clock())
-        with self._open() as connection:
-            rows = connection.execute(
-                "SELECT * FROM samples WHERE step = ? AND series = ? AND at >= ? ORDER BY at",
-                (step, series, now - length),
-            ).fetchall()
+        query = "SELECT * FROM samples WHERE step = ? AND series = ? AND at >= ? AND at <= ? ORDER BY at"
+        rows = self._attempt(lambda connection: connection.execute(query, (step, series, now - length, now)).fetchall())
+        if rows is None:
+            raise Failed(f"there is no history: {self.problem}")
         columns = list(zip(*_with_gaps([row[2:] for row in rows], step), strict=True)) or [()] * (1 + len(_FIGURES))
         return {"step": step, **dict(zip(("at", *_FIGURES), map(list, columns), strict=True))}
 

@@ -39,7 +39,8 @@ def _targets(live: Live, view: View, request: Request) -> list[dict[str, str | N
     cards = list(live.store.below("guest/").values())
     hosts = {str(host["name"]): host for host in live.store.below("host/").values()}
     needs = [_needs(live, [card for card in cards if view.guest(card)], hosts, uuid) for uuid in uuids]
-    return [each for each in targets.targets(needs, hosts, cards) if view.host(str(each["host"]))]
+    found = targets.targets(needs, hosts, cards)
+    return [view.cleaned(each, live.store) for each in found if view.host(str(each["host"]))]
 
 
 def _needs(live: Live, cards: t.Sequence[Value], hosts: t.Mapping[str, Value], uuid: str) -> targets.Needs:

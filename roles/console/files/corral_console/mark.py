@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
+import threading
 import typing as t
+
+from . import strict
 
 __all__ = ["REQUEST", "Unknown", "read"]
 
 REQUEST = "host"
 CERTIFICATES = ("libvirt server", "libvirt client", "QEMU server", "QEMU client")
 _ANSWER_S = 20
-_LONGEST = 200
+_LONGEST, _LARGEST = 200, 64 * 1024
 _NEVER = 253_402_300_800  # the year 10000
 
 
@@ -25,18 +27,36 @@ class Unknown(Exception):
 def read(relay: t.Sequence[str]) -> dict[str, t.Any]:
     """`maintenance`, the reason or None, and `certificates`, by name when each ends. Raises Unknown."""
     try:
-        done = subprocess.run([*relay, REQUEST], capture_output=True, timeout=_ANSWER_S, check=False)
-        first, _line, rest = done.stdout.decode(errors="replace").partition("\n")
+        answer, errors = _asked([*relay, REQUEST])
+        first, _line, rest = answer.decode(errors="replace").partition("\n")
         if first != "ok":
-            raise Unknown(first or done.stderr.decode(errors="replace"))
-        found = json.loads(rest)
+            raise Unknown(first or errors.decode(errors="replace"))
+        found = strict.parsed(rest)
         maintenance, ends = found["maintenance"], found["certificates"]
         return {
             "maintenance": None if maintenance is None else str(maintenance["reason"])[:_LONGEST],
             "certificates": {name: _seconds(ends[name]) for name in CERTIFICATES if name in ends},
         }
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unknown(str(error)) from error
+
+
+def _asked(command: t.Sequence[str]) -> tuple[bytes, bytes]:
+    """The beginning of what a command writes, and of its errors: a host may write without end."""
+    errors = list[bytes]()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        answer, problems = t.cast("tuple[t.IO[bytes], t.IO[bytes]]", (process.stdout, process.stderr))
+        reading = threading.Thread(target=lambda: errors.append(problems.read(_LARGEST)), daemon=True)
+        timer = threading.Timer(_ANSWER_S, process.kill)
+        reading.start()
+        timer.start()
+        try:
+            found = answer.read(_LARGEST)
+        finally:
+            timer.cancel()
+            process.kill()
+            reading.join()
+    return found, b"".join(errors)
 
 
 def _seconds(value: object) -> int | None:

@@ -11,7 +11,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _reach
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction
 
 __all__ = ["arguments", "described", "names"]
@@ -59,7 +59,20 @@ def _argument(action: PlaybookAction, argument: Argument) -> dict[str, t.Any]:
         found["pattern"] = _GUEST_NAME
     if argument.options_of:
         found["options_of"] = argument.options_of
+    if reaches := _reaches(action, argument):
+        found["reaches"] = reaches
     return found
+
+
+def _reaches(action: PlaybookAction, argument: Argument) -> dict[str, str]:
+    """What an argument, and the options in it, reach beyond the guest: a rule must name these, or limit them."""
+    among = {*_reach.places_of(action, argument.name)}
+    known = {} if argument.options_of else _reach.table(action.name)
+    return {
+        other: reach.text
+        for other, reach in known.items()
+        if reach and reach.within != "guest" and {other, *_reach.above(other)} & among
+    }
 
 
 def _spec(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

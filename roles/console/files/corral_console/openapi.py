@@ -17,12 +17,13 @@ OPERATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("post", "/api/login", "Begin a session, with a cookie", (), "Login"),
     ("post", "/api/logout", "End the session", (), "Nothing"),
     ("get", "/api/me", "The user, their groups, rules and rights; empty without a session", (), ""),
+    ("post", "/api/me", "The same, and tell that the session is in use", (), "Nothing"),
     ("get", "/api/sessions", "The user's sessions", (), ""),
-    ("post", "/api/sessions/end", "End a session", (), "Id"),
+    ("post", "/api/sessions/end", "End a session, or all of a user", (), "Ended"),
     ("get", "/api/tokens", "The user's tokens", (), ""),
     ("post", "/api/tokens", "Make a token; its value is shown once", (), "Token"),
-    ("post", "/api/tokens/end", "Revoke a token", (), "Id"),
-    ("get", "/api/users", "All users with their sessions (right: users)", (), ""),
+    ("post", "/api/tokens/end", "Revoke a token, or all of a user", (), "Ended"),
+    ("get", "/api/users", "All users with their sessions and tokens (right: users)", (), ""),
     ("get", "/api/audit", "The audit, the newest first (right: audit)", ("before", "limit"), ""),
     ("get", "/api/openapi.json", "This description", (), ""),
     ("get", "/api/actions", "The actions that the user may do, with their arguments", (), ""),
@@ -33,7 +34,7 @@ OPERATIONS: tuple[tuple[str, str, str, tuple[str, ...], str], ...] = (
     ("get", "/api/jobs/{id}/log", "Lines of its output, from byte `since` (`next` of the call before)", ("since",), ""),
     ("post", "/api/jobs/{id}/cancel", "End a job; its migrations are aborted", (), "Nothing"),
     ("post", "/api/jobs/{id}/again", "Do the same once more", (), "Nothing"),
-    ("get", "/api/events", "Live state as server-sent events: host/, guest/, figures/, job/", ("since",), ""),
+    ("get", "/api/events", "Live state as server-sent events: host/, guest/, figures/, job/, server/", ("since",), ""),
     ("get", "/api/hosts/{host}", "All about a host", (), ""),
     ("get", "/api/hosts/{host}/guests/{uuid}", "All about a guest", (), ""),
     ("get", "/api/targets", "For each host, why it cannot take the guests; null where it can", ("guest",), ""),
@@ -90,9 +91,9 @@ def _bodies() -> dict[str, t.Any]:
     uuids = {"type": "array", "items": {"type": "string", "format": "uuid"}}
     return {
         "Nothing": _OBJECT,
-        "Id": _schema(["id"], id=_TEXT),
+        "Ended": _schema([], id=_TEXT, user={"type": "string", "description": "All of that user, in place of id"}),
         "Login": _schema(["user", "password"], user=_TEXT, password=_TEXT, code=_TEXT),
-        "Token": _schema(["name"], name=_TEXT, days={"type": "integer", "default": 90}),
+        "Token": _schema(["name"], name=_TEXT, days={"type": "integer", "minimum": 1}),
         "Console": _schema(
             ["uuid", "kind"], uuid=_TEXT, kind={"type": "string", "enum": ["vnc", "serial"]}, take_over=_TRUTH
         ),
@@ -120,8 +121,8 @@ def _actions() -> dict[str, t.Any]:
 
 
 def _argument(argument: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    if argument["type"] == "raw":
-        return {"description": argument["description"]}
-    found = {"type": _TYPES.get(argument["type"], "string"), "description": argument["description"]}
-    found |= {new: argument[old] for old, new in (("choices", "enum"), ("minimum", "minimum")) if old in argument}
-    return found
+    found = {"description": argument["description"]}
+    if argument["type"] != "raw":
+        found["type"] = _TYPES.get(argument["type"], "string")
+    names = (("choices", "enum"), ("minimum", "minimum"), ("reaches", "x-reaches"))
+    return found | {new: argument[old] for old, new in names if old in argument}

@@ -9,21 +9,27 @@ guest that differs from it is refused.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
+import json
 import typing as t
 
-from ansible.module_utils.common.validation import check_type_list
-
+from ansible_collections.corral.virt.plugins.module_utils import _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _reach
+from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 
 from . import offers, policy
 
-__all__ = ["BadOrder", "Order", "Seen", "order", "seen_guests"]
+__all__ = ["NOT_AVAILABLE", "BadOrder", "Order", "Others", "Seen", "order", "seen_guests"]
+
+NOT_AVAILABLE = "that name is not available"  # whoever has it, and whether the user may know
 
 _NAMED = 10  # in one message
+_MOST_ENTRIES, _LONGEST_YAML = 1000, 4096  # reading them takes a second
 
 
 class BadOrder(Exception):
@@ -51,6 +57,14 @@ class Seen:
 
 
 @dataclasses.dataclass(frozen=True)
+class Others:
+    """Guests that the request names, but not as those that it acts on."""
+
+    taken: frozenset[str] = frozenset()  # names of guests, also of those that the user may not view
+    originals: tuple[Seen, ...] | None = None  # that the user may view; None: not looked for
+
+
+@dataclasses.dataclass(frozen=True)
 class Order:
     """A valid action, to run if the policy allows `request`."""
 
@@ -61,10 +75,12 @@ class Order:
     guests: tuple[Seen, ...]
     hosts: tuple[str, ...]
     creates: str  # the name of the guest that it creates
+    unavailable: str  # the argument with a name that another guest has: told only to whom the policy allows the rest
     request: policy.Request
     secret: tuple[str, ...]  # names of arguments whose values are hidden
     exclusive: tuple[str, ...]  # locks: no other job may have them, exclusive or shared
     shared: tuple[str, ...]  # locks: no other job may have them exclusive
+    omitted: tuple[str, ...] = ()  # names of guests that a pattern matches, and that no argument can name
 
 
 def seen_guests(given: object) -> tuple[Seen, ...]:
@@ -80,23 +96,38 @@ def _seen(each: t.Mapping[str, t.Any]) -> Seen:
     return Seen(uuid, name, host, state, tuple(map(str, each["tags"])))
 
 
-def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collection[str]) -> Order:
-    """The order of a request; raises BadOrder with all problems. `hosts` are the hypervisors."""
+def order(
+    given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collection[str], others: Others | None = None
+) -> Order:
+    """The order of a request; raises BadOrder with all problems.
+
+    `seen` are the guests that it acts on and that the user may view, `hosts` the hypervisors.
+    """
+    others = others or Others()
     name = given.get("action")
     if name not in offers.names():
         raise BadOrder({"action": f"there is no action {name!s:.40}"})
     action, check = _actions.action(str(name)), given.get("check") is True
     guests = () if action.creates or action.kind != "guest" else seen
-    if errors := dict(_errors_of_guests(action, given, guests, seen)):
+    omitted = _unnamed(guests) if given.get("guests") is None else ()
+    guests = tuple(one for one in guests if one not in omitted)
+    if errors := dict(_errors_of_guests(action, given, guests)):
         raise BadOrder(errors)
     arguments = _named(action, given, guests)
+    if errors := dict(_errors_of_texts(action, arguments)):
+        raise BadOrder(errors)
     values = _values(action, arguments)
-    errors = {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
+    if errors := dict(_errors_of_size(action, values)):
+        raise BadOrder(errors)
+    values, errors = _read(action, values)
+    errors |= {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
     if action.destructive and not check and not _confirms(given.get("confirm"), len(guests)):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
+    flat, bound = _flat(action, values)
+    original, missing = _original(flat, others)
+    errors |= {"clone_of": missing} if missing else {}
     if errors:
         raise BadOrder(errors)
-    flat, bound = _flat(action, values)
     named = tuple(_hosts(action, values))
     return Order(
         action=action.name,
@@ -106,9 +137,10 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         guests=guests,
         hosts=named,
         creates=values["guest"] if action.creates else "",
+        unavailable=action.new_name if action.new_name and values[action.new_name] in others.taken else "",
         request=policy.Request(
             action.name,
-            guests=_policy_guests(action, values, flat, guests),
+            guests=_policy_guests(action, values, flat, original or guests),
             hosts=_policy_hosts(action, values, named, guests),
             arguments=flat,
             bound=bound,
@@ -117,6 +149,7 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
         ),
         secret=tuple(_arguments.withheld(action, arguments)),
         exclusive=_exclusive(action, values, guests, hosts),
+        omitted=tuple(one.name for one in omitted),
         shared=tuple(sorted({f"host:{host}" for host in (*named, *(one.host for one in guests))})),
     )
 
@@ -124,6 +157,17 @@ def order(given: t.Mapping[str, t.Any], seen: tuple[Seen, ...], hosts: t.Collect
 def _confirms(value: object, count: int) -> bool:
     """Whether it is that very number: to Python, true is 1."""
     return isinstance(value, int) and not isinstance(value, bool) and value == count
+
+
+def _unnamed(guests: t.Sequence[Seen]) -> tuple[Seen, ...]:
+    """Guests with names that no argument takes, so that one of them does not refuse a pattern that matches all."""
+    return tuple(one for one in guests if not _is_name(one.name))
+
+
+def _is_name(name: str) -> bool:
+    with contextlib.suppress(BadInput):
+        return bool(_units.check_existing_name(name, what="guest"))
+    return False
 
 
 def _named(action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]) -> dict[str, t.Any]:
@@ -134,7 +178,8 @@ def _named(action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Seque
         raise BadOrder(dict.fromkeys(strange, f"{action.name} has no such argument"))
     if guests:
         names = list(dict.fromkeys(one.name for one in guests))
-        found["guest"] = names if action.arguments["guest"].spec["type"] == "list" else names[0]
+        many = action.arguments["guest"].spec["type"] == "list"
+        found["guest"] = [selection.escaped(name) for name in names] if many else names[0]
     hosts = given.get("hosts")
     if action.kind == "host" and "host" in action.arguments and isinstance(hosts, list) and len(hosts) == 1:
         found["host"] = hosts[0]
@@ -151,15 +196,54 @@ def _values(action: PlaybookAction, arguments: t.Mapping[str, t.Any]) -> dict[st
         raise BadOrder({name: "; ".join(several) for name, several in texts.items()}) from error
 
 
+def _errors_of_texts(action: PlaybookAction, arguments: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+    """Problems of texts that stand for a structure: YAML is read a hundred times more slowly than JSON."""
+    for name, value in arguments.items():
+        structured = action.arguments[name].spec.get("type") in ("list", "dict")
+        if structured and isinstance(value, str) and len(value) > _LONGEST_YAML and not _is_json(value):
+            yield name, f"a text of more than {_LONGEST_YAML} characters must be JSON"
+
+
+def _is_json(text: str) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(text)
+        return True
+    return False
+
+
+def _errors_of_size(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str]]:
+    """Problems of arguments that are too long to read."""
+    for name, value in values.items():
+        argument, many = action.arguments[name], 0
+        if argument.options_of and isinstance(value, dict):
+            many = _reach.entries(argument.options_of, value)
+        elif argument.option:
+            many = _reach.entries(action.options_of["module"], {name: value})
+        if many > _MOST_ENTRIES:
+            yield name, f"has {many} entries in lists; a request can have {_MOST_ENTRIES}"
+
+
+def _read(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, str]]:
+    """The values with options as their module reads them, so that the policy judges what will be done; and problems."""
+    found, problems = dict(values), dict[str, str]()
+    module = action.options_of.get("module")
+    for name, value in values.items():
+        argument = action.arguments[name]
+        if argument.options_of and isinstance(value, dict):
+            found[name], wrong = _reach.read(argument.options_of, value)
+            problems |= {name: "; ".join(f"{option}: {text}" for option, text in wrong.items())} if wrong else {}
+        elif argument.option and module:
+            read, wrong = _reach.read(module, {name: value})
+            found[name] = read.get(name)
+            problems |= wrong
+    return {name: value for name, value in found.items() if value is not None}, problems
+
+
 def _errors_of_guests(
-    action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen], seen: t.Sequence[Seen]
+    action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
 ) -> t.Iterator[tuple[str, str]]:
     wanted = given.get("guests")
-    if action.creates:
-        if seen:
-            yield "guest", f"there is a guest of that name on {seen[0].host}"
-        return
-    if action.kind != "guest":
+    if action.creates or action.kind != "guest":
         return
     if isinstance(wanted, list) and (missing := set(map(str, wanted)) - {one.uuid for one in guests}):
         yield "guests", _missing("guest", missing)
@@ -251,27 +335,28 @@ def _flat(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[s
     flat = {name: value for name, value in values.items() if name not in inside}
     bound = [name for name in flat if action.arguments[name].option]
     for name in inside:
-        flat.update(_listed(action.arguments[name].options_of, values[name]))
+        flat.update(values[name])
         bound += values[name]
     objects = {"guest", *_arguments_of_hosts(action), *_actions.not_offered()}
     return {name: value for name, value in flat.items() if name not in objects}, tuple(bound)
 
 
-def _listed(module: str | None, said: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of a module, with texts converted to lists as the module does, so that the policy sees each entry."""
-    lists = {name for name, spec in _actions.options(module).items() if spec.get("type") == "list"} if module else set()
-    return {
-        name: check_type_list(value) if name in lists and isinstance(value, str) else value
-        for name, value in said.items()
-    }
+def _original(flat: t.Mapping[str, t.Any], others: Others) -> tuple[tuple[Seen, ...], str]:
+    """The guest that is copied, and why it cannot be: one that the user may not view is not there."""
+    name = flat.get("clone_of")
+    if not name or others.originals is None:
+        return (), ""
+    found = tuple(one for one in others.originals if one.name == name)
+    return found, "" if found else _missing("guest", [str(name)])
 
 
 def _policy_guests(
     action: PlaybookAction, values: t.Mapping[str, t.Any], flat: t.Mapping[str, t.Any], guests: t.Sequence[Seen]
 ) -> tuple[policy.Guest, ...]:
     """The guests that it acts on, and those that it creates."""
-    if action.creates:
-        tags = tuple(map(str, _list(flat.get("tags"))))
+    if action.creates:  # a copy gets the tags of its original
+        given = _list(flat["tags"]) if "tags" in flat else [tag for one in guests[:1] for tag in one.tags]
+        tags = tuple(map(str, given))
         return (policy.Guest(values["guest"], tags, values.get("host") or ""),)
     made = [values[action.new_name]] if action.new_name else []
     return (*(one.guest for one in guests), *(policy.Guest(name, guests[0].tags, guests[0].host) for name in made))

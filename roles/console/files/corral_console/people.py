@@ -5,34 +5,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
+import asyncio
 import re
 import typing as t
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from . import policy
+from . import devices, policy
 from .accounts import BadUser
-from .answers import COOKIE, answer, body, error, number
+from .answers import COOKIE, DEVICE, answer, body, error, number
 from .desk import Caller, Desk, address, may, with_caller
+from .sessions import Sessions
+from .throttle import Attempt, network_of
+from .tokens import Tokens
 
 __all__ = ["ROUTES", "proxied_login"]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_MOST_DAYS = 3650
-
-
-def _network(found: str) -> str:
-    """IPv6 users have 2**64 addresses."""
-    with contextlib.suppress(ValueError):
-        parsed = ipaddress.ip_address(found.partition("%")[0])
-        if isinstance(parsed, ipaddress.IPv6Address) and not parsed.ipv4_mapped:
-            return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return found
 
 
 async def login(request: Request) -> Response:
@@ -40,20 +31,36 @@ async def login(request: Request) -> Response:
     desk: Desk = request.app.state.desk
     given, where = await body(request), address(request)
     name, password, code = (str(given.get(key, "")) for key in ("user", "password", "code"))
-    limits = ((desk.by_address, _network(where)), (desk.by_name, name[:64]))
-    wait_s = max(limit.wait_s(key) for limit, key in limits)
-    if wait_s:
-        desk.audit.write("login", user=name[:64], address=where, allowed=False, reason="too many attempts")
+    attempt = _attempt(request, name[:64], where)
+    familiar = network_of(where) in set(map(network_of, desk.sessions.addresses(name[:64])))
+    if wait_s := desk.attempts.wait_s(attempt, familiar=familiar):
+        if times := desk.refused.count(where):
+            more = {"reason": "too many attempts", "times": times}
+            desk.audit.write("login", user=name[:64], address=where, allowed=False, **more)
         return error(429, f"too many attempts; try again in {wait_s} s", **{"retry-after": str(wait_s)})
-    for limit, key in limits:
-        limit.count(key)
-    user = await run_in_threadpool(desk.accounts.check, name, password, code)
+    desk.attempts.count(attempt, familiar=familiar)
+    loop = asyncio.get_running_loop()
+    user = await loop.run_in_executor(desk.hashing, desk.accounts.check, name, password, code)
     desk.audit.write("login", user=name[:64], address=where, allowed=user is not None)
     if user is None:
         return error(403, "user, password or code is wrong")
-    desk.by_name.forget(name[:64])
-    desk.by_address.uncount(_network(where))  # many users may come from one address; what failed there goes on counting
-    return _begun(desk, request, user, answer({}))
+    desk.attempts.succeeded(attempt, familiar=familiar)
+    response = _begun(desk, request, user, answer({}))
+    made = desk.devices.made(user.name, attempt.stamp, attempt.device)
+    _set_cookie(response, DEVICE, made, max_age=devices.LIFETIME_S)
+    return response
+
+
+def _attempt(request: Request, name: str, where: str) -> Attempt:
+    """Who tries it, as far as that is known before the password is judged."""
+    desk: Desk = request.app.state.desk
+    stamp = desk.accounts.stamp(name)
+    device = desk.devices.known(request.cookies.get(DEVICE, ""), name, stamp) if stamp else ""
+    return Attempt(name, where, device, stamp)
+
+
+def _set_cookie(response: Response, name: str, value: str, **more: t.Any) -> None:
+    response.set_cookie(name, value, path="/", secure=True, httponly=True, samesite="strict", **more)
 
 
 def _begun(desk: Desk, request: Request, user: t.Any, response: Response) -> Response:
@@ -61,7 +68,7 @@ def _begun(desk: Desk, request: Request, user: t.Any, response: Response) -> Res
     if old and old.by_session:
         desk.sessions.end_any(old.digest)
     value = desk.sessions.begin(user, address=address(request), agent=request.headers.get("user-agent", ""))
-    response.set_cookie(COOKIE, value, path="/", secure=True, httponly=True, samesite="strict")
+    _set_cookie(response, COOKIE, value)
     return response
 
 
@@ -92,7 +99,7 @@ async def logout(desk: Desk, request: Request, caller: Caller) -> Response:
 
 
 async def me(request: Request) -> Response:
-    """Who is logged in, and what they may do; empty when nobody is."""
+    """Who is logged in, and what they may do; empty when nobody is. Asked by POST, it says that somebody is there."""
     desk: Desk = request.app.state.desk
     caller = desk.caller(request)
     if caller is None:
@@ -104,6 +111,7 @@ async def me(request: Request) -> Response:
             "groups": caller.who.groups,
             "session": caller.digest,
             "may": desk.may(caller),
+            "token_days": desk.tokens.most_days,
             "rules": [rule.written() for rule in rules],
         }
     )
@@ -131,16 +139,33 @@ def _sessions(desk: Desk, user: t.Any, current: str) -> list[dict[str, t.Any]]:
 
 @with_caller
 async def end_session(desk: Desk, request: Request, caller: Caller) -> Response:
-    """Revoke a session: one of the user's own, or anybody's with the right `users`."""
-    digest = str((await body(request)).get("id", ""))
+    """Revoke a session, or all of a user: of one's own, or with the right `users` of anybody."""
+    return await _end(desk, request, caller, desk.sessions, "session")
+
+
+def _end_all(desk: Desk, request: Request, caller: Caller, noun: str, name: str) -> Response:
+    """Not the session that asks for it."""
+    if name != caller.who.name and (refused := may(desk, request, caller, "users")):
+        return refused
+    ended = desk.tokens.end_all(name) if noun == "token" else desk.sessions.end_all(name, but=caller.digest)
+    more = {"user": caller.who.name, "address": address(request), "of": name[:64]}
+    desk.audit.write(f"end all {noun}s", allowed=True, **more)
+    return answer({"ended": ended})
+
+
+async def _end(desk: Desk, request: Request, caller: Caller, kept: Sessions | Tokens, noun: str) -> Response:
+    given = await body(request)
+    if "user" in given:
+        return _end_all(desk, request, caller, noun, str(given["user"]))
     others = not policy.refusal(desk.rules, caller.who, policy.Request("users"))
-    ended = _DIGEST.fullmatch(digest) and (
-        desk.sessions.end_any(digest) if others else desk.sessions.end(caller.user, digest)
-    )
-    if not ended:
-        return error(404, "there is no such session")
-    more = {"user": caller.who.name, "address": address(request), "session": digest[:8]}
-    desk.audit.write("end session", allowed=True, **more)
+    digest = str(given.get("id", ""))
+    if not _DIGEST.fullmatch(digest):
+        return error(404, f"there is no such {noun}")
+    of = kept.end_any(digest) if others else caller.user.name if kept.end(caller.user, digest) else ""
+    if not of:
+        return error(404, f"there is no such {noun}")
+    more = {"user": caller.who.name, "address": address(request), noun: digest[:8], "of": of}
+    desk.audit.write(f"end {noun}", allowed=True, **more)
     return answer({})
 
 
@@ -150,11 +175,12 @@ async def tokens(desk: Desk, request: Request, caller: Caller) -> Response:
     if request.method == "GET":
         return answer(desk.tokens.of(caller.user))
     given = await body(request)
-    name, days = given.get("name"), given.get("days", 90)
+    most = desk.tokens.most_days
+    name, days = given.get("name"), given.get("days", most)
     if not isinstance(name, str) or not name.strip():
         return answer({"errors": {"name": "name what the token is for"}}, 400)
-    if not isinstance(days, int) or isinstance(days, bool) or not 1 <= days <= _MOST_DAYS:
-        return answer({"errors": {"days": f"must be 1 to {_MOST_DAYS}"}}, 400)
+    if not isinstance(days, int) or isinstance(days, bool) or not 1 <= days <= most:
+        return answer({"errors": {"days": f"must be 1 to {most}"}}, 400)
     value = desk.tokens.make(caller.user, name, days) if caller.by_session else ""
     more = {"user": caller.who.name, "address": address(request), "name": name[:64]}
     desk.audit.write("make token", allowed=bool(value), **more)
@@ -165,22 +191,22 @@ async def tokens(desk: Desk, request: Request, caller: Caller) -> Response:
 
 @with_caller
 async def end_token(desk: Desk, request: Request, caller: Caller) -> Response:
-    """Revoke one of the user's tokens."""
-    digest = str((await body(request)).get("id", ""))
-    if not desk.tokens.end(caller.user, digest):
-        return error(404, "there is no such token")
-    more = {"user": caller.who.name, "address": address(request), "token": digest[:8]}
-    desk.audit.write("end token", allowed=True, **more)
-    return answer({})
+    """Revoke a token, or all of a user: of one's own, or with the right `users` of anybody."""
+    return await _end(desk, request, caller, desk.tokens, "token")
 
 
 @with_caller
 async def users(desk: Desk, request: Request, caller: Caller) -> Response:
-    """All users with their sessions."""
+    """All users with their sessions and tokens."""
     if refused := may(desk, request, caller, "users"):
         return refused
     found = [
-        {"name": user.name, "groups": user.groups, "sessions": _sessions(desk, user, caller.digest)}
+        {
+            "name": user.name,
+            "groups": user.groups,
+            "sessions": _sessions(desk, user, caller.digest),
+            "tokens": desk.tokens.of(user),
+        }
         for user in desk.accounts.all()
     ]
     return answer(found)
@@ -198,7 +224,7 @@ async def audit(desk: Desk, request: Request, caller: Caller) -> Response:
 ROUTES = [
     Route("/api/login", login, methods=["POST"]),
     Route("/api/logout", logout, methods=["POST"]),
-    Route("/api/me", me),
+    Route("/api/me", me, methods=["GET", "POST"]),
     Route("/api/sessions", sessions),
     Route("/api/sessions/end", end_session, methods=["POST"]),
     Route("/api/tokens", tokens, methods=["GET", "POST"]),

@@ -10,19 +10,30 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import math
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-
-__all__ = ["RIGHTS", "BadPolicy", "Guest", "Request", "Rule", "Who", "is_pattern", "parsed", "refusal", "rules_of"]
+__all__ = [
+    "EVERYTHING",
+    "RIGHTS",
+    "BadPolicy",
+    "Guest",
+    "Request",
+    "Rule",
+    "Who",
+    "is_pattern",
+    "is_texts",
+    "listed",
+    "matches",
+    "parsed",
+    "refusal",
+    "rules_of",
+]
 
 # Beside the actions that are jobs.
 RIGHTS = ("view", "console", "audit", "users")
 _SILENT = {"audit", "users"}  # a rule with only these rights shows no guests
 _KEYS = {"who", "may", "guests", "tags", "hosts", "at_most", "arguments"}
-_ALL = "*"
+EVERYTHING = "*"
 
 
 class BadPolicy(Exception):
@@ -48,7 +59,7 @@ class Guest:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """An action with its objects and arguments. `bound` are the arguments that are options of a module."""
+    """An action with its objects, and its arguments as modules read them. `bound` are the options of a module."""
 
     action: str
     guests: tuple[Guest, ...] = ()
@@ -91,18 +102,19 @@ def parsed(given: object, actions: t.Collection[str] | None = None) -> list[Rule
     return [
         Rule(
             who=each["who"],
-            may=_list(each["may"]),
-            guests=_list(each.get("guests")),
-            tags=_list(each.get("tags")),
-            hosts=_list(each.get("hosts")),
+            may=listed(each["may"]),
+            guests=listed(each.get("guests")),
+            tags=listed(each.get("tags")),
+            hosts=listed(each.get("hosts")),
             at_most=dict(each.get("at_most") or {}),
-            arguments={name: _list(value) for name, value in (each.get("arguments") or {}).items()},
+            arguments={name: listed(value) for name, value in (each.get("arguments") or {}).items()},
         )
         for each in given
     ]
 
 
-def _list(value: t.Any) -> tuple[str, ...]:
+def listed(value: t.Any) -> tuple[str, ...]:
+    """One text, or several, as a rule may have them."""
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else tuple(value)
@@ -120,30 +132,25 @@ def _problems(rule: t.Any, actions: t.Collection[str] | None) -> t.Iterator[str]
     if not rule.get("may"):
         yield "may is required: names of actions, or '*'"
     for key in ("may", "guests", "tags", "hosts"):
-        if key in rule and not _is_texts(rule[key]):
+        if key in rule and not is_texts(rule[key]):
             yield f"{key} must be a text or a list of texts, and not empty"
-    if actions is not None and _is_texts(rule.get("may")):
-        unknown = sorted(set(_list(rule["may"])) - {*actions, *RIGHTS, _ALL})
+    if actions is not None and is_texts(rule.get("may")):
+        unknown = sorted(set(listed(rule["may"])) - {*actions, *RIGHTS, EVERYTHING})
         yield from (f"may: there is no action {name:.40}" for name in unknown)
-    yield from _problems_of_limits(rule)
-
-
-def _is_texts(value: t.Any) -> bool:
-    values = [value] if isinstance(value, str) else value
-    return isinstance(values, list) and bool(values) and all(isinstance(each, str) and each for each in values)
-
-
-def _problems_of_limits(rule: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     for key in ("at_most", "arguments"):
         if not isinstance(rule.get(key, {}), dict):
             yield f"{key} must be a dictionary"
             return
-    for name, value in rule.get("at_most", {}).items():
-        if _amount(value) is None:
-            yield f"at_most: {name} must be a number or a size, such as 4 or 8GiB"
-    for name, value in rule.get("arguments", {}).items():
-        if not _is_texts(value):
-            yield f"arguments: {name} must be a pattern or a list of patterns"
+    if actions is not None:
+        from . import limits  # not in the web process, which has no action catalogue
+
+        yield from limits.problems(rule, actions)
+
+
+def is_texts(value: t.Any) -> bool:
+    """Whether it is a text, or a list of texts, and not empty."""
+    values = [value] if isinstance(value, str) else value
+    return isinstance(values, list) and bool(values) and all(isinstance(each, str) and each for each in values)
 
 
 def rules_of(rules: t.Sequence[Rule], who: Who) -> list[Rule]:
@@ -156,7 +163,7 @@ def refusal(rules: t.Sequence[Rule], who: Who, request: Request) -> str:
     """The reason for a refusal; empty if a rule allows the request."""
     reasons = []
     for rule in rules_of(rules, who):
-        if request.action in rule.may or _ALL in rule.may or (request.action == "view" and rule.shows_guests):
+        if request.action in rule.may or EVERYTHING in rule.may or (request.action == "view" and rule.shows_guests):
             reason = _unfit(rule, request)
             if not reason:
                 return ""
@@ -171,15 +178,19 @@ def _unfit(rule: Rule, request: Request) -> str:
     if request.everywhere and (rule.guests or rule.tags or rule.hosts):
         return "it acts on all hosts, and the rule is for some"
     for guest in request.guests:
-        if rule.guests and not _matches(guest.name, rule.guests):
+        if rule.guests and not matches(guest.name, rule.guests):
             return f"only guests {' '.join(rule.guests)}, not {guest.name}"
-        if rule.tags and not any(_matches(tag, rule.tags) for tag in guest.tags):
+        if rule.tags and not any(matches(tag, rule.tags) for tag in guest.tags):
             return f"only guests with the tag {' '.join(rule.tags)}, not {guest.name}"
     if not request.guests and (rule.guests or rule.tags) and request.hosts and request.action != "view":
         return "it acts on all guests of a host, and the rule is for some"
     if rule.hosts and (reason := _elsewhere(rule, request)):
         return reason
-    return "" if request.action in RIGHTS else _beyond(rule, request)
+    if request.action in RIGHTS:
+        return ""
+    from . import limits  # not in the web process
+
+    return limits.beyond(rule, request)
 
 
 def _elsewhere(rule: Rule, request: Request) -> str:
@@ -188,68 +199,16 @@ def _elsewhere(rule: Rule, request: Request) -> str:
     for host in hosts:
         if not host:
             return f"choose one of the hosts {' '.join(rule.hosts)}"
-        if not _matches(host, rule.hosts):
+        if not matches(host, rule.hosts):
             return f"only hosts {' '.join(rule.hosts)}, not {host}"
     return "" if hosts or request.action in _SILENT else f"choose one of the hosts {' '.join(rule.hosts)}"
 
 
-def _beyond(rule: Rule, request: Request) -> str:
-    """Limits of arguments. A rule does not allow options of modules that it does not name."""
-    for name, most in rule.at_most.items():
-        if request.partial and name not in request.arguments:
-            continue
-        amount, limit = _amount(request.arguments.get(name)), t.cast(int, _amount(most))
-        if amount is None:
-            return f"give {name}, at most {most}"
-        if amount > limit:
-            return f"{name} at most {most}"
-    for name, value in request.arguments.items():
-        patterns = rule.arguments.get(name, rule.arguments.get(_ALL))
-        if patterns is not None:
-            if not _all_match(value, patterns):
-                return f"{name} only {' '.join(patterns)}"
-        elif name in request.bound and name not in rule.at_most and _ALL not in rule.may:
-            return f"not with {name}; a rule with arguments: {{{name}: '*'}} would allow it"
-    return ""
-
-
-def _all_match(value: t.Any, patterns: t.Sequence[str]) -> bool:
-    if _ALL in patterns:
-        return True
-    values = value if isinstance(value, list) else [value]
-    return all(isinstance(each, (str, int, float)) and _matches(_text(each), patterns) for each in values)
-
-
-def _text(value: str | float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _matches(name: str, patterns: t.Sequence[str]) -> bool:
+def matches(name: str, patterns: t.Sequence[str]) -> bool:
+    """Whether one of the patterns is for the name."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def is_pattern(name: str) -> bool:
     """Whether it can match another name."""
     return any(letter in name for letter in "*?[")
-
-
-def _amount(value: t.Any) -> int | None:
-    """The largest amount in a value: a plain number, or a size in MiB, rounded up. None if there is none."""
-    if isinstance(value, dict):
-        inside = [_amount(value[key]) for key in ("current", "maximum", "hotplug_maximum") if key in value]
-        inside += [_product(value["topology"])] if "topology" in value else []
-        return max((each for each in inside if each is not None), default=None) if None not in inside else None
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return None
-    if isinstance(value, str) and not value.strip().isdecimal():
-        try:
-            return -(-_units.bytes_of(value, bare="M", what="limit") // 2**20)
-        except BadInput:
-            return None
-    return int(value)
-
-
-def _product(topology: t.Any) -> int | None:
-    """The number of processors in a topology, which is the guest's if no other number is given."""
-    parts = [_amount(part) for part in topology.values()] if isinstance(topology, dict) else [None]
-    return math.prod(part for part in parts if part is not None) if None not in parts else None

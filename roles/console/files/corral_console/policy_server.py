@@ -14,6 +14,7 @@ import contextlib
 import logging
 import pwd
 import socket
+import sqlite3
 import struct
 import typing as t
 
@@ -23,20 +24,22 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from . import people, work
-from .answers import answer
+from . import people, room, work
+from .answers import answer, error
 from .config import PolicyConfig
-from .desk import Desk
+from .desk import Caller, Desk, with_caller
+from .entry import Entry
+from .jobs import ROOM_MIB
 from .openapi import document
 from .serve import Server
 from .stream import Feed
 
 __all__ = ["application", "proxy_application", "serve", "server"]
 
-_LOOK_S = 0.3
+_LOOK_S, _AGAIN_S = 0.3, 5.0
+_LARGEST = 16 * 1024 * 1024  # of a request: with what the live state says of thousands of guests
 _LOG = logging.getLogger(__name__)
 _SYSTEMD = 3  # the first socket that it passes
 
@@ -51,29 +54,27 @@ async def feed(request: Request) -> Response:
     return StreamingResponse(t.cast(Feed, desk.feed).read(None, None, _always), media_type="text/event-stream")
 
 
-async def openapi(_request: Request) -> Response:
+async def unwritable(request: Request, problem: Exception) -> Response:
+    """What is to be read or written cannot be now: that nobody can tell is not that somebody may not."""
+    desk: Desk = request.app.state.desk
+    full = room.problem(desk.config.directory, ROOM_MIB)
+    _LOG.error("%s %s: %s", request.method, request.url.path, problem)
+    text = full or "see journalctl -u corral-console-jobs"
+    status = 503 if request.method == "GET" or not full else 507
+    return error(status, f"the server cannot use its state now ({problem}): {text}")
+
+
+_UNWRITABLE: t.Mapping[t.Any, t.Any] = {sqlite3.Error: unwritable, OSError: unwritable}
+
+
+@with_caller
+async def openapi(_desk: Desk, _request: Request, _caller: Caller) -> Response:
     """The description of the interface."""
     return answer(document())
 
 
-class Whole:
-    """Read a request to its end before it is answered: else the answer may be lost when the connection is closed."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The web process limits what is to be read."""
-        messages: list[Message] = []
-        while scope["type"] == "http":
-            messages.append(await receive())
-            if not messages[-1].get("more_body"):
-                break
-
-        async def replay() -> Message:
-            return messages.pop(0) if messages else await receive()
-
-        await self._app(scope, replay, send)
+def _entry(most: int) -> list[Middleware]:
+    return [Middleware(Entry, most=most, foreign=("seen",))]
 
 
 def application(desk: Desk) -> Starlette:
@@ -86,26 +87,30 @@ def application(desk: Desk) -> Starlette:
         yield
         desk.feed.close()
         looking.cancel()
+        await asyncio.to_thread(desk.copies.close)
 
     routes = [*people.ROUTES, *work.ROUTES, Route("/api/openapi.json", openapi), Route("/jobs", feed)]
-    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Whole)])
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=_entry(_LARGEST), exception_handlers=_UNWRITABLE)
     app.state.desk = desk
     return app
 
 
 def proxy_application(desk: Desk) -> Starlette:
     """What a proxy asks that identifies users."""
-    app = Starlette(routes=[Route("/api/login/proxy", people.proxied_login)])
+    routes = [Route("/api/login/proxy", people.proxied_login)]
+    app = Starlette(routes=routes, middleware=_entry(0), exception_handlers=_UNWRITABLE)
     app.state.desk = desk
     return app
 
 
 async def _look(desk: Desk) -> None:
     while True:
+        desk.apply_policy()
         try:
-            await asyncio.to_thread(desk.jobs.look)
-        except OSError as error:  # a full disk: it may have room later
-            _LOG.error("cannot look after jobs: %s", error)
+            await asyncio.to_thread(desk.look)
+        except Exception:  # noqa: BLE001 (else no job would begin or end any more)
+            _LOG.exception("cannot look after jobs")
+            await asyncio.sleep(_AGAIN_S)
         await asyncio.sleep(_LOOK_S)
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import errno
 import logging
 import socket
@@ -17,36 +19,71 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .config import Config
+from .throttle import network_of
 
-__all__ = ["Listening", "Prompt", "Server", "listening", "serve"]
+__all__ = ["Connections", "Listening", "Prompt", "Server", "listening", "serve"]
 
 _REQUEST_S = 20.0
 # Beside pages and consoles, for requests; each connection takes some 300 KiB for TLS.
 _REQUESTS = 200
+_HERE = network_of("::1")
 _NO_SUCH_FAMILY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 _LOG = logging.getLogger(__name__)
 
 
-class Listening(socket.socket):
-    """Ends connections beyond `most` before their TLS handshake; `known` has those that are open."""
+class Connections:
+    """Those that are open: so many in all. Where they are too many, the network with the most gives its oldest one up.
 
-    def __init__(self, other: socket.socket, most: int, known: weakref.WeakSet[socket.socket]) -> None:
+    So nobody can keep others out alone. What comes from this machine, as all does behind a proxy, gives up none.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: weakref.WeakKeyDictionary[socket.socket, str] = weakref.WeakKeyDictionary()  # the oldest first
+
+    def admit(self, connection: socket.socket, address: str) -> bool:
+        """Whether there is room for one more; room is made, unless its network has as many as the others."""
+        network = network_of(address)
+        open_ = [(each, of) for each, of in self._open.items() if each.fileno() >= 0]  # some are not collected yet
+        if len(open_) >= self._most:
+            held = collections.Counter(of for _each, of in open_)
+            most = max((of for of in held if not _is_here(of)), key=held.__getitem__, default=network)
+            if held[most] <= held[network] + 1:
+                return False
+            self._end(next(each for each, of in open_ if of == most))
+        self._open[connection] = network
+        return True
+
+    def _end(self, connection: socket.socket) -> None:
+        """Its transport notices, and closes it."""
+        del self._open[connection]
+        with contextlib.suppress(OSError):  # it has ended
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _is_here(network: str) -> bool:
+    return network.startswith("127.") or network == _HERE
+
+
+class Listening(socket.socket):
+    """Ends connections that are too many before their TLS handshake."""
+
+    def __init__(self, other: socket.socket, connections: Connections) -> None:
         super().__init__(fileno=other.detach())
-        self._most, self._known = most, known
+        self._connections = connections
 
     def accept(self) -> tuple[socket.socket, t.Any]:
         """The next connection. Raises ConnectionAbortedError when there are too many."""
         connection, address = super().accept()
-        if sum(each.fileno() >= 0 for each in self._known) >= self._most:  # some are closed and not collected yet
+        if not self._connections.admit(connection, address[0]):
             connection.close()
             raise ConnectionAbortedError(errno.ECONNABORTED, "too many connections are open")
-        self._known.add(connection)
         return connection, address
 
 
 def listening(address: str, port: int, most: int) -> list[Listening]:
     """On the address, or on all of IPv4 and IPv6. Raises OSError."""
-    known: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+    connections = Connections(most)
     places = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     found, refused = [], None
     for family, _kind, _protocol, _name, place in places:
@@ -57,7 +94,7 @@ def listening(address: str, port: int, most: int) -> list[Listening]:
                 raise
             refused = error  # a machine without IPv6
         else:
-            found.append(Listening(made, most, known))
+            found.append(Listening(made, connections))
     if not found and refused:
         raise refused
     return found

@@ -94,6 +94,11 @@ class Store:
                 if value is not None and key.startswith(prefix)
             }
 
+    def keys(self) -> set[str]:
+        """All keys, also those that readers who come back are told to be gone."""
+        with self._lock:
+            return set(self._entries)
+
     @property
     def mark(self) -> str:
         """Of the present."""

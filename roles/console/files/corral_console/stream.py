@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import typing as t
 
+from . import strict
 from .store import Delta, Store, Value
 from .view import View
 
@@ -17,6 +17,7 @@ __all__ = ["Feed"]
 
 _GATHER_S = 0.1  # what happens within it is one message
 KEEPALIVE_S = 10.0
+_MOST_SHOWN = 50_000  # then what the store has forgotten is forgotten here, too
 
 
 class Feed:
@@ -26,6 +27,7 @@ class Feed:
         self._store = store
         self._changed = asyncio.Event()
         self._messages: dict[tuple[str | None, str], tuple[str, str]] = {}
+        self._shown: dict[str, set[str]] = {}  # keys that were sent to readers of a view
         self._loop = asyncio.get_running_loop()
         self.closed = False
         store.subscribe(self.wake)
@@ -72,21 +74,24 @@ class Feed:
             version, _dash, seen = (mark or "").partition("-")
             delta = self._store.since(version if seen == key else None)
             after = f"{delta.mark}-{key}"
-            text = _text(after, _seen(delta, view, self._store)) if delta else ":\n\n"
+            text = _text(after, self._seen(delta, view)) if delta else ":\n\n"
             known = self._messages[mark, key] = after, text
         return known
 
-
-def _seen(delta: Delta, view: View | None, store: Store) -> Delta:
-    """What is not to be seen is gone: it may have been seen under another name."""
-    if view is None or view.whole:
-        return delta
-    seen = {key: view.of(key, value, store) for key, value in delta.values.items()}
-    values: dict[str, Value] = {key: value for key, value in seen.items() if value is not None}
-    hidden = [] if delta.reset else [key for key, value in seen.items() if value is None]
-    return Delta(delta.mark, delta.reset, values, delta.gone + hidden)
+    def _seen(self, delta: Delta, view: View | None) -> Delta:
+        """What of it a view has. What was sent, and is not to be seen any more, is gone; other keys are not told."""
+        if view is None or view.whole:
+            return delta
+        seen = {key: view.of(key, value, self._store) for key, value in delta.values.items()}
+        values: dict[str, Value] = {key: value for key, value in seen.items() if value is not None}
+        hidden = [] if delta.reset else [key for key, value in seen.items() if value is None]
+        shown = self._shown.setdefault(view.key, set())
+        if len(shown) > _MOST_SHOWN:
+            shown.intersection_update(self._store.keys())
+        shown.update(values)
+        return Delta(delta.mark, delta.reset, values, [key for key in (*delta.gone, *hidden) if key in shown])
 
 
 def _text(mark: str, delta: Delta) -> str:
     body = {"reset": delta.reset, "values": delta.values, "gone": delta.gone}
-    return f"id: {mark}\nevent: state\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+    return f"id: {mark}\nevent: state\ndata: {strict.written(body).decode()}\n\n"

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import random
+import re
 import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import describe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -34,7 +36,35 @@ _MOVING_S = 0.5  # while a guest migrates
 _TURNS = 10  # a migration that the collection did not begin is noticed in one of so many rounds
 _SETTLE_S = 0.05  # one command often makes several events
 _LONGEST_S = 60.0
+_TURN_S, _SILENT_S = 10.0, 60.0
+# Of what hosts say, which all pages get: libvirt lets texts of 4 MiB pass.
+_LONGEST_NAME, _LONGEST_TEXT, _MOST_TAGS, _MOST_DISKS = 255, 1000, 100, 100
 _LOG = logging.getLogger(__name__)
+
+
+_CHANGED = re.compile(r"The fingerprint for the (\S+) key sent by the remote host is\s+(\S+?)\.?\s")
+_AGAIN = "run the playbook console_server again"
+
+
+def _refusal(name: str, told: str) -> str:
+    """Why SSH refuses a host, or the host refuses the console, and the remedy; empty where it is something else.
+
+    What ssh says of it is for the owner of a file that the role writes.
+    """
+    if "Host key verification failed" in told:
+        changed = _CHANGED.search(told)
+        if not changed:
+            return f"cannot connect to {name}: its SSH host key is not known; {_AGAIN}"
+        return (
+            f"cannot connect to {name}: its SSH host key is not the one that Ansible saw, but {changed[1]} {changed[2]}"
+            f"; if the host was installed again, {_AGAIN}, else find out who answers in its place"
+        )
+    if "Permission denied (" in told:
+        return (
+            f"cannot connect to {name}: it does not accept the console's SSH key, as if it, the console or another "
+            f"console was installed since; {_AGAIN}"
+        )
+    return ""
 
 
 def backoff_s(failures: int, chance: float) -> float:
@@ -74,6 +104,7 @@ class Watcher:
         self._jobs: dict[str, tuple[str, ...]] = {}  # guests that migrate, with the targets of their disks
         self._turn = 0
         self._connection: t.Any = None
+        self._read_at = 0.0  # when the host answered last
         self._calls = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"watch {name}", daemon=True)
         self._set_host("connecting")
@@ -91,15 +122,13 @@ class Watcher:
 
     def guest(self, uuid: str) -> dict[str, t.Any]:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
-        with self._calls:
-            connection = self._connected()
+        with self._asking() as connection:
             item = query.by_uuid(connection, uuid)
             return describe.describe_guest(item, figures.stats_of_disks(connection, item), addresses="lease")
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""
-        with self._calls:
-            connection = self._connected()
+        with self._asking() as connection:
             capabilities = host_xml.host(query.capabilities(connection))
             pools = [_described(each, host_xml.pool) for each in query.pools(connection)]
             networks = [_described(each, host_xml.network) for each in figures.networks(connection)]
@@ -108,18 +137,30 @@ class Watcher:
 
     def volumes(self) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
         """Host, pool and volumes of each active pool, asked now. Raises NotFound while the host is unreachable."""
-        with self._calls:
-            return [(self.name, pool, found) for pool, found in figures.volumes(self._connected())]
+        with self._asking() as connection:
+            return [(self.name, pool, found) for pool, found in figures.volumes(connection)]
 
     def look_at_mark(self) -> None:
         """Read at once whether the host is in maintenance: it may have changed."""
         if self._marks:
             self._marks.due_at = 0.0
 
-    def _connected(self) -> t.Any:
-        if self._connection is None:
-            raise NotFound(f"cannot read {self.name}: it is unreachable; try again when it is connected")
-        return self._connection
+    def look(self) -> None:
+        """Notice a host that keeps the connection and answers nothing, which keeps the thread waiting."""
+        if self._connection is not None and time.monotonic() - self._read_at > _SILENT_S:
+            self._set_host("unreachable", reason=f"libvirt there has not answered for {_SILENT_S:.0f} s")
+
+    @contextlib.contextmanager
+    def _asking(self) -> t.Iterator[t.Any]:
+        """The connection, for one question at a time: of a host that hangs, only the first one waits on and on."""
+        if not self._calls.acquire(timeout=_TURN_S):
+            raise Failed(f"cannot read {self.name}: it does not answer an earlier question; try again later")
+        try:
+            if self._connection is None:
+                raise NotFound(f"cannot read {self.name}: it is unreachable; try again when it is connected")
+            yield self._connection
+        finally:
+            self._calls.release()
 
     def _run(self) -> None:
         failures = 0
@@ -130,7 +171,7 @@ class Watcher:
                     failures = 0
                     self._follow(connection)
             except VirtError as error:
-                self._set_host("unreachable", reason=str(error))
+                self._set_host("unreachable", reason=_refusal(self.name, str(error)) or str(error))
             except Exception as error:  # noqa: BLE001 (else a thread would end, and its host would look as it was)
                 _LOG.exception("cannot follow %s", self.name)
                 self._set_host("unreachable", reason=f"internal error: {type(error).__name__}; see the server's log")
@@ -146,7 +187,7 @@ class Watcher:
         previous, samples, pools_at = _Previous(0, None, {}), Samples(self.name, self._store), -_POOLS_S
         self._marks = Mark(self._relay)
         with follow.subscribed(connection, self._on_event):
-            self._connection = connection
+            self._connection, self._read_at = connection, time.monotonic()
             while not self._stopped.is_set():
                 self._wake.clear()
                 if time.monotonic() - pools_at >= _POOLS_S:
@@ -186,6 +227,7 @@ class Watcher:
             "guests": {one.uuid: [_share(previous, present, one), _memory(one)] for one in found if _runs(one)},
         }
         self._store.update(changes)
+        self._read_at = time.monotonic()
         self._set_host("connected", **node)
         return present
 
@@ -193,7 +235,12 @@ class Watcher:
         if one.uuid in changed or one.uuid not in self._cards:
             card = follow.card(one.domain)
             record = card.pop("record")
-            card.update(tags=brief.tags(record), moving=brief.moving(record))
+            card.update(
+                name=card["name"][:_LONGEST_NAME],
+                title=card["title"][:_LONGEST_TEXT],
+                tags=[tag[:_LONGEST_NAME] for tag in brief.tags(record)[:_MOST_TAGS]],
+                moving=brief.moving(record, one.uuid),
+            )
             self._cards[one.uuid] = card
         found = {"host": self.name, "uuid": one.uuid, "state": one.state, **self._cards[one.uuid]}
         if one.vcpus:  # changes while the guest runs
@@ -213,7 +260,7 @@ class Watcher:
             self._jobs.pop(one.uuid, None)
             return {}
         if not known:
-            self._jobs[one.uuid] = follow.targets(one.domain)
+            self._jobs[one.uuid] = follow.targets(one.domain)[:_MOST_DISKS]
         return {"migration": progress}
 
     def _set_host(self, state: str, *, reason: str = "", **node: t.Any) -> None:
@@ -221,7 +268,7 @@ class Watcher:
         known = self._store.get(key) or {}
         since = known["since"] if known.get("state") == state else int(time.time())
         # What is known of an unreachable host, and of its guests, stays: as it was seen last.
-        present = {"name": self.name, "state": state, "since": since, "reason": reason}
+        present = {"name": self.name, "state": state, "since": since, "reason": reason[:_LONGEST_TEXT]}
         self._store.update({key: {**known, **node, **present}})
 
 
@@ -234,7 +281,11 @@ def _described(found: dict[str, t.Any], read: t.Callable[[str], dict[str, t.Any]
 def _pools(connection: t.Any) -> list[dict[str, t.Any]]:
     names = ("name", "active", "path", "capacity_bytes", "allocation_bytes")
     described = [_described(each, host_xml.pool) for each in query.pools(connection)]
-    return [{name: pool[name] for name in names} for pool in described]
+    return [{name: _short(pool[name]) for name in names} for pool in described]
+
+
+def _short(value: t.Any) -> t.Any:
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else value
 
 
 class Mark:

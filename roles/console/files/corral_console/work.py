@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import typing as t
 
 from starlette.concurrency import run_in_threadpool
@@ -13,14 +14,18 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 
-from . import offers, policy
+from . import offers, policy, strict
 from .answers import answer, body, error, number
 from .desk import Caller, Desk, address, with_caller
-from .jobs import ACTIVE, Busy, Job
-from .order import BadOrder, Seen, order, seen_guests
+from .jobs import ACTIVE, Busy, Job, TooMany, Unrecorded
+from .order import NOT_AVAILABLE, BadOrder, Order, Others, Seen, order, seen_guests
+from .shares import Full
 
 __all__ = ["ROUTES"]
+
+_MOST_VALUES = 1024 * 1024  # characters
 
 
 @with_caller
@@ -30,15 +35,77 @@ async def actions(desk: Desk, _request: Request, caller: Caller) -> Response:
     return answer([offers.described(name) for name in offers.names() if name in may])
 
 
-async def _order(desk: Desk, request: Request, caller: Caller, given: t.Any, seen: t.Any) -> Response:
+def _views(desk: Desk, caller: Caller, guest: Seen) -> bool:
+    """Whether they may view a guest. Of others, no answer tells that they are there."""
+    return not policy.refusal(desk.rules, caller.who, policy.Request("view", guests=(guest.guest,)))
+
+
+def _views_host(desk: Desk, caller: Caller, name: str) -> bool:
+    """Whether they may view a host, and so may name it."""
+    return not policy.refusal(desk.rules, caller.who, policy.Request("view", hosts=(name,)))
+
+
+def _ordered(desk: Desk, caller: Caller, given: dict[str, t.Any], whole: t.Mapping[str, t.Any]) -> Order:
+    """The order for what the web process reports; raises BadOrder."""
+    seen, named = seen_guests(whole.get("seen")), seen_guests(whole.get("named") or [])
+    visible = [tuple(one for one in several if _views(desk, caller, one)) for several in (seen, named)]
+    taken = frozenset(one.name for one in (*seen, *named))
+    hosts = [name for name in desk.config.hosts if _views_host(desk, caller, name)]
+    return order(given, visible[0], hosts, Others(taken, visible[1]))
+
+
+def _unavailable(argument: str) -> Response:
+    """The one answer for a name that a guest has or that a job gives to one, whether the user may view them or not."""
+    return answer({"error": f"{argument}: {NOT_AVAILABLE}", "errors": {argument: NOT_AVAILABLE}}, 400)
+
+
+def _busy(desk: Desk, caller: Caller, wanted: Order, problem: Busy) -> Response:
+    """Another job has what this one needs; it is named to those who see it."""
+    names = {lock for lock in wanted.exclusive if lock.startswith("name:")}
+    if names & set(problem.job.request["exclusive"]):
+        return _unavailable(_actions.action(wanted.action).new_name)
+    seen = _sees(desk, caller, problem.job)
+    return error(409, str(problem) if seen else "another job is not done; wait until it is")
+
+
+class _Judged(t.NamedTuple):
+    """What becomes of a request: an order that is refused for a reason, or that is none for a problem of its values."""
+
+    order: Order
+    problem: str
+    reason: str
+
+
+def _judged(desk: Desk, caller: Caller, given: dict[str, t.Any], whole: t.Mapping[str, t.Any]) -> _Judged:
+    """Takes up to a second of a large request. Raises BadOrder."""
+    wanted = _ordered(desk, caller, given, whole)
+    # "inf" is a number to Ansible, and larger than no limit
+    problem = strict.problem(wanted.values, most=_MOST_VALUES)
+    return _Judged(wanted, problem, "" if problem else policy.refusal(desk.rules, caller.who, wanted.request))
+
+
+async def _order(desk: Desk, request: Request, caller: Caller, given: t.Any, whole: t.Mapping[str, t.Any]) -> Response:
     """Make a job, when it can be done and the policy allows it."""
     if not isinstance(given, dict):
         return answer({"errors": {"action": "is required"}}, 400)
     try:
-        wanted = order(given, seen_guests(seen), desk.config.hosts)
+        share = desk.judging.take(caller.who.name)
+    except Full as problem:
+        return error(429, f"too many requests wait to be judged: {problem}")
+    try:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(desk.judges, _judged, desk, caller, given, whole)
     except BadOrder as problem:
         return answer({"error": str(problem), "errors": problem.errors}, 400)
-    reason = policy.refusal(desk.rules, caller.who, wanted.request)
+    finally:
+        desk.judging.leave(share)
+    if found.problem:
+        return error(400, f"cannot take the arguments: {found.problem}")
+    return await _decided(desk, request, caller, found.order, found.reason)
+
+
+async def _decided(desk: Desk, request: Request, caller: Caller, wanted: Order, reason: str) -> Response:
+    """The answer to an order, which is in the audit whatever it is."""
     line: dict[str, t.Any] = {
         "user": caller.who.name,
         "address": address(request),
@@ -46,13 +113,18 @@ async def _order(desk: Desk, request: Request, caller: Caller, given: t.Any, see
         "arguments": {name: value for name, value in wanted.arguments.items() if name not in wanted.secret},
         "check": wanted.check,
     }
-    if reason:
-        desk.audit.write(wanted.action, allowed=False, reason=reason, **line)
-        return error(403, reason)
+    if reason or wanted.unavailable:
+        desk.audit.write(wanted.action, allowed=False, reason=reason or NOT_AVAILABLE, **line)
+        return error(403, reason) if reason else _unavailable(wanted.unavailable)
     try:
         job = await run_in_threadpool(desk.jobs.add, wanted, caller.who.name)
     except Busy as problem:
-        return error(409, str(problem))
+        return _busy(desk, caller, wanted, problem)
+    except TooMany as problem:
+        return error(429, str(problem))
+    except Unrecorded as problem:
+        desk.audit.write(wanted.action, allowed=True, reason=str(problem), **line)
+        return error(507, str(problem))
     desk.audit.write(wanted.action, allowed=True, job=job.id, **line)
     return answer({"id": job.id}, 201)
 
@@ -60,8 +132,8 @@ async def _order(desk: Desk, request: Request, caller: Caller, given: t.Any, see
 @with_caller
 async def add(desk: Desk, request: Request, caller: Caller) -> Response:
     """A new job."""
-    given = await body(request)
-    return await _order(desk, request, caller, given.get("request"), given.get("seen"))
+    whole = await body(request)
+    return await _order(desk, request, caller, whole.get("request"), whole)
 
 
 @with_caller
@@ -74,7 +146,7 @@ async def again(desk: Desk, request: Request, caller: Caller) -> Response:
         more = {"user": caller.who.name, "address": address(request), "job": job.id}
         desk.audit.write("again", allowed=False, **more)
         return error(403, f"its arguments hold a secret of {job.request['user']}, who alone can run it again")
-    earlier, seen = job.request, (await body(request)).get("seen")
+    earlier, whole = job.request, await body(request)
     given = {
         "action": earlier["action"],
         "arguments": earlier["arguments"],
@@ -82,7 +154,7 @@ async def again(desk: Desk, request: Request, caller: Caller) -> Response:
         "guests": [guest["uuid"] for guest in earlier["guests"]],
         "confirm": len(earlier["guests"]),
     }
-    return await _order(desk, request, caller, given, seen)
+    return await _order(desk, request, caller, given, whole)
 
 
 def _sees(desk: Desk, caller: Caller, job: Job) -> bool:
@@ -152,18 +224,19 @@ async def cancel(desk: Desk, request: Request, caller: Caller) -> Response:
         return error(403, reason)
     if job.state not in ACTIVE:
         return error(409, f"the job has ended: {job.state}")
-    await run_in_threadpool(desk.jobs.cancel, job)
+    try:
+        await run_in_threadpool(desk.jobs.cancel, job)
+    except Unrecorded as problem:
+        return error(507, str(problem))
     return answer({}, 202)
 
 
 def _refused(desk: Desk, caller: Caller, job: Job) -> str:
     """Why they may not do what the job does."""
-    request, hosts = job.request, tuple(desk.config.hosts)
+    hosts = tuple(desk.config.hosts)
     if job.asked is None or job.asked[0] != hosts:
-        given = {**{key: request[key] for key in ("action", "arguments")}, "check": True}
-        seen = tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one["tags"])) for one in request["expected"])
         try:
-            job.asked = hosts, order(given, seen, hosts).request
+            job.asked = hosts, order(*job.asks(), hosts).request
         except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
             return str(problem)
     return policy.refusal(desk.rules, caller.who, job.asked[1])
@@ -176,7 +249,7 @@ async def ticket(desk: Desk, request: Request, caller: Caller) -> Response:
     given = whole.get("request") if isinstance(whole.get("request"), dict) else {}
     kind = str(t.cast("dict[str, t.Any]", given).get("kind", ""))
     try:
-        seen = seen_guests(whole.get("seen"))
+        seen = [one for one in seen_guests(whole.get("seen")) if _views(desk, caller, one)]
     except BadOrder as problem:
         return error(400, str(problem))
     if kind not in ("vnc", "serial"):

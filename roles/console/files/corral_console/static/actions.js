@@ -3,7 +3,7 @@
 import { ask, changed, keepJob, state, subscribe } from "/static/server.js";
 import { may } from "/static/rights.js";
 import { tell } from "/static/ui.js";
-import { plural, readable } from "/static/words.js";
+import { plural, readable, shown } from "/static/words.js";
 
 export const ENDED = ["succeeded", "failed", "cancelled", "lost"];
 export const active = (job) => !ENDED.includes(job.state);
@@ -53,8 +53,12 @@ export function jobOfHost(name) {
   return [...state.job.values()].find((job) => !job.check && active(job) && !job.guests?.length && job.hosts?.includes(name));
 }
 
+// Names that no job takes, as the server knows them.
+const UNNAMED = /^\.{1,2}$|^.{256,}$|[/\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/su;
+
 // Why the action cannot be done to the guest now; empty when it can.
 export function refusal(name, guest) {
+  if (UNNAMED.test(guest.name)) return "no job can name it; rename it on its host: virsh domrename";
   // A copy is a new guest, with a name that is not known yet.
   if (!(name === "clone" ? may("create", { host: guest.host }) : may(name, { guest, anywhere: name === "migrate" }))) return `you may not ${label(name).toLowerCase()} it`;
   const host = state.host.get(`host/${guest.host}`);
@@ -97,13 +101,13 @@ subscribe(() => {
     const job = state.job.get(id);
     if (!job || active(job)) continue;
     begun.delete(id);
-    const what = `${label(job.action)} ${namesOf(job.guests || []) || job.creates || (job.hosts || []).join(", ")}`.trim();
+    const what = `${label(job.action)} ${namesOf(job.guests || []) || shown(job.creates || "") || (job.hosts || []).join(", ")}`.trim();
     const bad = job.state !== "succeeded";
     tell(bad ? `${what}: ${job.state}. ${readable(job.error || "").split("\n", 1)[0]}` : `${what}: done.`, { bad, link: `#/jobs/${id}`, word: "Show job" });
   }
 });
 
-export const namesOf = (guests) => (guests.length > 3 ? plural(guests.length, "guest") : guests.map((guest) => guest.name).join(", "));
+export const namesOf = (guests) => (guests.length > 3 ? plural(guests.length, "guest") : guests.map((guest) => shown(guest.name)).join(", "));
 
 // Begin it at once, and say so.
 export async function act(name, about) {

@@ -6,7 +6,7 @@ import { actionOf, begin, namesOf } from "/static/actions.js";
 import { Check, Field, TAKEN, useCheck, useSettled, valuesOf } from "/static/forms.js";
 import { Waiting } from "/static/parts.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
-import { bytes } from "/static/words.js";
+import { bytes, shown } from "/static/words.js";
 
 const FRONT = ["vcpus", "memory", "title", "description"];
 // Ansible reserves the name, so the tags go into the dictionary of options.
@@ -35,7 +35,7 @@ function ChangeOne({ guest }) {
     ask(`/api/hosts/${encodeURIComponent(guest.host)}/guests/${guest.uuid}`).then((value) => setAnswer({ value }), (error) => setAnswer({ problem: error.message }));
   }, []);
   const found = answer.value;
-  if (!found) return html`<${DialogTitle}>Change ${guest.name}<//><${Waiting} answer=${answer} />`;
+  if (!found) return html`<${DialogTitle}>Change ${shown(guest.name)}<//><${Waiting} answer=${answer} />`;
   const disks = found.disks.filter(grows);
   const now = {
     vcpus: String(found.vcpus.current ?? ""), memory: size(found.memory.maximum_mib * 2 ** 20),
@@ -86,7 +86,7 @@ function Change({ guests, now, disks }) {
   };
   const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name] || check.fields?.[argument.name]} words=${WORDS[argument.name] || argument.words} />`;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>Change ${namesOf(guests)}<//>
-    ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => guest.name).join(", ")}. What is left empty stays as it is.</p>`}
+    ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => shown(guest.name)).join(", ")}. What is left empty stays as it is.</p>`}
     <div class="columns">${front.map(field)}
       ${disks.map((disk) => field({ name: `disk ${disk.target}`, type: "str", words: { label: `Disk ${disk.target}`, help: "It can grow. The file system inside is the guest's." } }))}</div>
     <details><summary>More options</summary><div class="columns">${more.map(field)}</div></details>

@@ -2,9 +2,10 @@
 
 import { html, useEffect, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, state } from "/static/server.js";
-import { guestLink } from "/static/words.js";
+import { guestLink, shown } from "/static/words.js";
 
 const ENDED = 4000;
+const LASTING = [4404, 4429]; // what trying again does not change: no such console, too many of them
 const ATTEMPTS = 12;
 const STABLE_MS = 10000;
 const ANSWER_MS = 20000; // a QEMU that hangs takes connections and says nothing
@@ -169,8 +170,10 @@ class Keeper {
   }
 
   failed(error) {
-    if (error.status === 403 || (error.code && error.code !== ENDED && /in use/.test(error.message))) {
-      this.tell({ status: error.message, inUse: Boolean(error.code) });
+    const inUse = Boolean(error.code) && error.code !== ENDED && /in use/.test(error.message);
+    const waits = error.status === 409 && !/not set up/.test(error.message); // for the guest to run
+    if (inUse || LASTING.includes(error.code) || (error.status >= 400 && error.status < 500 && !waits)) {
+      this.tell({ status: error.message, inUse });
     } else {
       this.again(error.message);
     }
@@ -214,7 +217,7 @@ export function Console({ uuid, kind }) {
     event.target.querySelector("textarea").value = "";
     keeper.current.view?.focus();
   };
-  const name = guest ? guest.name : "guest";
+  const name = guest ? shown(guest.name) : "guest";
   return html`<div class="title"><h1>${guest ? html`<a href=${guestLink(guest)}>${name}</a>` : name}: ${kind === "vnc" ? "display" : "serial console"}</h1>
       <span role="status" id="console-status" data-up=${told.up ? "yes" : "no"} data-host=${told.host || ""}>${told.status}</span>
       <span class="buttons">

@@ -7,19 +7,19 @@ import { may } from "/static/rights.js";
 import { askFor, quick } from "/static/forms.js";
 import { Graphs } from "/static/graphs.js";
 import { JobsOf } from "/static/jobs.js";
-import { HostButtons, Maintenance, Progress, doTo, guestItems, storageOf } from "/static/overview.js";
+import { HostButtons, Maintenance, Progress, consoleRefusal, doTo, openGuestMenu, storageOf } from "/static/overview.js";
 import { Bar, Certificates, Expiry, Facts, State, Table, Waiting, useAnswer } from "/static/parts.js";
-import { openMenu } from "/static/ui.js";
-import { bytes, guestLink, hostLink, memory, plural } from "/static/words.js";
+import { bytes, diskUsed, guestLink, hostLink, memory, plural, readable, shown } from "/static/words.js";
 
 function Buttons({ guest, found, runs }) {
   const button = (name) => actionOf(name) && !refusal(name, guest) && html`<button onClick=${() => doTo(name, [guest])}>${name === "migrate" ? "Migrate to …" : label(name)}</button>`;
   return html`<span class="buttons">
-    ${runs && found && may("console", { guest }) && html`
-      ${found.graphics.some((each) => each.type === "vnc") && html`<a class="button" href=${`#/console/${guest.uuid}/vnc`}>Display</a>`}
-      ${found.console && html`<a class="button" href=${`#/console/${guest.uuid}/serial`}>Serial console</a>`}`}
+    ${runs && found && may("console", { guest }) && [["vnc", "Display"], ["serial", "Serial console"]].map(([kind, word]) => {
+      const why = consoleRefusal(guest, kind, found);
+      return why ? html`<button disabled title=${why}>${word}</button>` : html`<a class="button" href=${`#/console/${guest.uuid}/${kind}`}>${word}</a>`;
+    })}
     ${["start", "resume", "shutdown", "migrate", "change"].map(button)}
-    <button aria-haspopup="menu" aria-label=${`Actions of ${guest.name}`} onClick=${(event) => openMenu(event.currentTarget, `Actions of ${guest.name}`, guestItems([guest]))}>⋯</button></span>`;
+    <button aria-haspopup="menu" aria-label=${`Actions of ${shown(guest.name)}`} onClick=${(event) => openGuestMenu(event.currentTarget, guest, found)}>⋯</button></span>`;
 }
 
 export function Guest({ host, uuid }) {
@@ -33,8 +33,8 @@ export function Guest({ host, uuid }) {
   const [cpu, used] = state.figures.get(`figures/${host}`)?.guests[uuid] || [];
   const runs = guest.state === "running" || guest.state === "paused";
   return html`<nav class="path" aria-label="Path"><a href="#/">Hosts</a> / <a href=${hostLink(host)}>${host}</a></nav>
-    <div class="title"><h1>${guest.name}</h1><${State} value=${guest.state} /><${Buttons} guest=${guest} found=${answer.value} runs=${runs} /></div>
-    ${guest.title && html`<p class="quiet">${guest.title}</p>`}
+    <div class="title"><h1>${shown(guest.name)}</h1><${State} value=${guest.state} /><${Buttons} guest=${guest} found=${answer.value} runs=${runs} /></div>
+    ${guest.title && html`<p class="quiet">${readable(guest.title)}</p>`}
     <${Progress} guest=${guest} job=${jobOf(uuid)} />
     ${runs && html`<div class="bars wide"><${Bar} label="CPU" value=${cpu} detail=${`of ${plural(guest.vcpus, "vCPU")}`} />${used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} detail=${`of ${memory(guest.memory_mib)}`} />`}</div>`}
     ${answer.value ? html`<${GuestFacts} guest=${guest} found=${answer.value} />` : html`<${Waiting} answer=${answer} />`}
@@ -50,16 +50,16 @@ function GuestFacts({ guest, found }) {
       ["Addresses", found.addresses.join(", ") || "none known"],
       ["vCPUs", `${found.vcpus.current}${found.vcpus.maximum > found.vcpus.current ? ` of at most ${found.vcpus.maximum}` : ""}`],
       ["Memory", memory(found.memory.current_mib)],
-      ["Description", found.description],
-      ["Tags", guest.tags.join(", ")],
+      ["Description", found.description && readable(found.description)],
+      ["Tags", guest.tags.map(shown).join(", ")],
       ["Starts with its host", guest.autostart ? "yes" : "no"],
       ["Machine", found.machine],
       ["Firmware", found.firmware],
       ["Type", found.virt_type],
       ["UUID", html`<code>${guest.uuid}</code>`],
     ]} /></section>
-    <${Table} title="Disks" empty="No disks." columns=${["Target", "Size", "Used", "Bus", "Format", "Where"]} rows=${found.disks.map((disk) => [disk.target, bytes(disk.capacity_bytes), bytes(disk.allocation_bytes ?? disk.physical_bytes), disk.bus, disk.format, html`<code>${source(disk)}</code>`])} />
-    <${Table} title="Network interfaces" empty="No network interfaces." columns=${["Name", "Type", "Network", "MAC address", "Model"]} rows=${found.interfaces.map((nic) => [nic.name, nic.type, network(nic), html`<code>${nic.mac}</code>`, nic.model])} />`;
+    <${Table} title="Disks" empty="No disks." columns=${["Target", "Size", "Used", "Bus", "Format", "Where"]} rows=${found.disks.map((disk) => [disk.target, bytes(disk.capacity_bytes), diskUsed(disk), disk.bus, disk.format, html`<code>${shown(source(disk))}</code>`])} />
+    <${Table} title="Network interfaces" empty="No network interfaces." columns=${["Name", "Type", "Network", "MAC address", "Model"]} rows=${found.interfaces.map((nic) => [nic.name, nic.type, shown(network(nic)), html`<code>${nic.mac}</code>`, nic.model])} />`;
 }
 
 export function Host({ name }) {
@@ -74,12 +74,12 @@ export function Host({ name }) {
   return html`<nav class="path" aria-label="Path"><a href="#/">Hosts</a></nav>
     <div class="title"><h1>${name}</h1><span class=${`state ${host.state}`}>${host.state === "unreachable" ? `Unreachable since ${new Date(host.since * 1000).toLocaleString()}` : host.state === "connected" ? "Connected" : "Connecting"}</span>
       <span class="buttons">${host.state === "connected" && ("maintenance" in host ? action(host.maintenance ? "undrain" : "drain") : html`<${HostButtons} host=${host} />`)}</span></div>
-    ${host.reason && html`<p class="problem">${host.reason}</p>`}
+    ${host.reason && html`<p class="problem">${readable(host.reason)}</p>`}
     <${Maintenance} host=${host} />
     <${Expiry} host=${host} />
     ${host.state === "connected" && html`<div class="bars wide"><${Bar} label="CPU" value=${figures.cpu} detail=${`of ${plural(host.cpus, "CPU")}`} /><${Bar} label="Memory" value=${figures.memory} detail=${`of ${memory(host.memory_mib)}`} />
       ${storage && html`<${Bar} label="Storage" value=${storage.percent} detail=${`of ${bytes(storage.all)}`} />`}</div>`}
-    <${Table} title="Guests" empty="No guests." columns=${["Name", "State", "vCPUs", "Memory"]} rows=${guests.map((guest) => [html`<a href=${guestLink(guest)}>${guest.name}</a>`, html`<${State} value=${guest.state} />`, guest.vcpus || "", memory(guest.memory_mib)])} />
+    <${Table} title="Guests" empty="No guests." columns=${["Name", "State", "vCPUs", "Memory"]} rows=${guests.map((guest) => [html`<a href=${guestLink(guest)}>${shown(guest.name)}</a>`, html`<${State} value=${guest.state} />`, guest.vcpus || "", memory(guest.memory_mib)])} />
     ${found ? html`<section class="panel"><h2>Host</h2><${Facts} facts=${[
         ["Name there", found.hostname],
         ["Processor", `${found.cpu_model || ""} ${found.arch}`],
@@ -89,8 +89,8 @@ export function Host({ name }) {
         ["Memory", memory(found.memory_mib)],
         ["Security drivers", found.security_drivers.join(", ")],
       ]} /></section>
-      <${Table} title="Storage pools" empty="No storage pools." columns=${["Name", "Path", "Used", "Size"]} rows=${found.pools.map((pool) => [pool.name, html`<code>${pool.path}</code>`, bytes(pool.allocation_bytes), bytes(pool.capacity_bytes)])} />
-      <${Table} title="Networks" empty="No virtual networks." columns=${["Name", "Bridge", "Active"]} rows=${found.networks.map((each) => [each.name, each.bridge, each.active ? "yes" : "no"])} />`
+      <${Table} title="Storage pools" empty="No storage pools." columns=${["Name", "Path", "Used", "Size"]} rows=${found.pools.map((pool) => [shown(pool.name), html`<code>${shown(pool.path)}</code>`, bytes(pool.allocation_bytes), bytes(pool.capacity_bytes)])} />
+      <${Table} title="Networks" empty="No virtual networks." columns=${["Name", "Bridge", "Active"]} rows=${found.networks.map((each) => [shown(each.name), each.bridge, each.active ? "yes" : "no"])} />`
       : html`<${Waiting} answer=${host.state === "connected" ? answer : { problem: "Details are shown while the host is connected." }} />`}
     <${Certificates} host=${host} />
     <${Graphs} path=${`/api/history/${encodeURIComponent(name)}`} />

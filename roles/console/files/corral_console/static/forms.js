@@ -5,11 +5,17 @@ import { ask, keepJob, state, subscribe } from "/static/server.js";
 import { actionOf, active, begin, label, namesOf } from "/static/actions.js";
 import { Plan } from "/static/plan.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
-import { plural } from "/static/words.js";
+import { plural, shown } from "/static/words.js";
 
 function useLive() {
   const [, draw] = useReducer((count) => count + 1, 0);
   useEffect(() => subscribe(draw), []);
+}
+
+// Nobody waits for the check any more, and it keeps others waiting.
+function giveUp(id) {
+  const job = state.job.get(id);
+  if (job && active(job)) ask(`/api/jobs/${id}/cancel`, {}).catch(() => null);
 }
 
 // A run of the action that changes nothing, made anew when `about` (a text that names it) changes.
@@ -20,11 +26,19 @@ export function useCheck(name, request, about) {
     let current = true;
     setCheck({});
     if (!about) return;
+    let id = "";
     begin(name, { ...request, check: true }).then(
-      (job) => current && setCheck({ id: job.id }),
+      (job) => {
+        id = job.id;
+        if (current) setCheck({ id });
+        else giveUp(id);
+      },
       (error) => current && setCheck({ problem: error.message, fields: error.fields }),
     );
-    return () => (current = false);
+    return () => {
+      current = false;
+      giveUp(id);
+    };
   }, [about]);
   const job = check.id && state.job.get(check.id);
   const ended = Boolean(job) && !active(job);
@@ -89,16 +103,16 @@ function choicesOf(argument) {
 export function Field({ argument, form, set, problem, words, live, type }) {
   const id = `field-${argument.name}`;
   const value = form[argument.name] ?? "";
-  const common = { id, name: argument.name, value, required: argument.required, "aria-invalid": problem ? "true" : "false", "aria-describedby": `${id}-help`, onInput: (event) => set({ ...form, [argument.name]: event.target.value }) };
+  const common = { id, name: argument.name, value, required: argument.required, disabled: Boolean(argument.refusal), "aria-invalid": problem ? "true" : "false", "aria-describedby": `${id}-help`, onInput: (event) => set({ ...form, [argument.name]: event.target.value }) };
   const fixed = argument.choices || (argument.type === "bool" && ["yes", "no"]) || (argument.type !== "list" && argument.object === "host" && choicesOf(argument));
   const known = live || choicesOf(argument);
   const normal = argument.default === undefined || argument.default === null || argument.default === "" || typeof argument.default === "object" ? "" : ` (${argument.default === true ? "yes" : argument.default === false ? "no" : argument.default})`;
-  let control = html`<input ...${common} type=${type || "text"} inputmode=${argument.type === "int" ? "numeric" : undefined} list=${known.length ? `${id}-list` : undefined} autocomplete="off" autocapitalize="none" spellcheck="false" />`;
+  let control = html`<input ...${common} type=${type || "text"} inputmode=${argument.type === "int" ? "numeric" : undefined} list=${known.length ? `${id}-list` : undefined} autocomplete="off" autocapitalize="none" spellcheck=${false} />`;
   if (fixed) control = html`<select ...${common} onChange=${common.onInput}>${!argument.required && html`<option value="">${argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>`}${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
-  else if (structured(argument)) control = html`<textarea ...${common} rows="3" spellcheck="false" placeholder="JSON"></textarea>`;
+  else if (structured(argument)) control = html`<textarea ...${common} rows="3" spellcheck=${false} placeholder="JSON"></textarea>`;
   return html`<div class=${`field${problem ? " wrong" : ""}`}><label for=${id}>${words?.label || named(argument.name)}${argument.required && html` <span class="quiet" aria-hidden="true">required</span>`}</label>${control}
     ${!fixed && known.length > 0 && html`<datalist id=${`${id}-list`}>${known.map((each) => html`<option value=${each}></option>`)}</datalist>`}
-    <p class="help" id=${`${id}-help`}>${problem && html`<span class="bad" role="alert">${problem}. </span>`}${words?.help ?? plain(argument.description)}${!fixed && normal && ` Usual: ${normal.slice(2, -1)}.`}</p></div>`;
+    <p class="help" id=${`${id}-help`}>${problem && html`<span class="bad" role="alert">${problem}. </span>`}${argument.refusal ? `Not available: ${argument.refusal}. ` : ""}${words?.help ?? plain(argument.description)}${!fixed && normal && ` Usual: ${normal.slice(2, -1)}.`}</p></div>`;
 }
 
 // Descriptions are of the commands' guide: `code` and references.
@@ -135,7 +149,7 @@ function ActionForm({ name, guests, hosts }) {
   const complete = !Object.keys(ready.problems).length;
   const settled = useSettled(JSON.stringify(ready.values));
   const check = useCheck(name, { guests, hosts, values: ready.values }, CHECKED.includes(name) && complete && settled);
-  const phrase = name === "purge" ? (guests.length === 1 ? guests[0].name : plural(guests.length, "guest")) : "";
+  const phrase = name === "purge" ? (guests.length === 1 ? shown(guests[0].name) : plural(guests.length, "guest")) : "";
   const submit = async (event) => {
     event.preventDefault();
     if (!complete) return setProblems(ready.problems);
@@ -155,7 +169,7 @@ function ActionForm({ name, guests, hosts }) {
   const danger = action?.destructive;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${label(name)} ${guests.length ? namesOf(guests) : hosts.join(", ")}<//>
     <p>${SURE[name] || plain(action?.description || action?.label)}</p>
-    ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => guest.name).join(", ")}</p>`}
+    ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => shown(guest.name)).join(", ")}</p>`}
     ${arguments_.filter((argument) => argument.required).map(field)}
     ${optional.length > 0 && html`<details><summary>Options</summary>${optional.map(field)}</details>`}
     ${CHECKED.includes(name) && html`<${Check} check=${check} />`}

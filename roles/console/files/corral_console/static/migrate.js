@@ -6,7 +6,7 @@ import { actionOf, begin, namesOf, possible } from "/static/actions.js";
 import { may } from "/static/rights.js";
 import { Check, Field, useCheck, useSettled, valuesOf } from "/static/forms.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
-import { memory, plural } from "/static/words.js";
+import { memory, plural, shown } from "/static/words.js";
 
 // What is dragged now, and what each host says to it (none: not known yet).
 export const drag = { guests: [], asked: null, refusals: null, over: "" };
@@ -23,7 +23,7 @@ function rightsAgainst(guests, host) {
 
 export function beginDrag(event, guests) {
   event.dataTransfer.effectAllowed = "move";
-  event.dataTransfer.setData("text/plain", guests.map((guest) => guest.name).join(" "));
+  event.dataTransfer.setData("text/plain", guests.map((guest) => shown(guest.name)).join(" "));
   const picture = document.getElementById("drag-picture");
   picture.textContent = namesOf(guests);
   event.dataTransfer.setDragImage(picture, 12, 12);
@@ -161,7 +161,7 @@ function Preflight({ guest, to, values, about, told, many }) {
   useEffect(() => {
     told(guest.uuid, check.waits ? undefined : check.ok ? about : "");
   }, [about, check.waits, check.ok]);
-  return html`<section class="preflight" aria-label=${guest.name}>
-    ${!check.ok && html`<p class="route"><b>${guest.name}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to || "?"}</b></p>`}
+  return html`<section class="preflight" aria-label=${shown(guest.name)}>
+    ${!check.ok && html`<p class="route"><b>${shown(guest.name)}</b> <span>${guest.host}</span> <span aria-label="to">→</span> <b>${to || "?"}</b></p>`}
     <${Check} check=${check} title=${many ? " " : "What travels"} /></section>`;
 }

@@ -1,7 +1,7 @@
 // All hosts with their guests: search, filter, group, choose, act, drag.
 
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/static/lib/htm/standalone.module.js";
-import { changed, state } from "/static/server.js";
+import { ask, changed, state } from "/static/server.js";
 import { act, actionOf, cancel, guestActions, jobOf, jobOfHost, label, possible, refusal } from "/static/actions.js";
 import { may } from "/static/rights.js";
 import { openChange } from "/static/change.js";
@@ -9,8 +9,8 @@ import { openCreate } from "/static/create.js";
 import { askFor, quick } from "/static/forms.js";
 import { Dock, Verdict, beginDrag, drag, dropOn, endDrag, openMigrate } from "/static/migrate.js";
 import { Bar, Expiry, State } from "/static/parts.js";
-import { openMenu } from "/static/ui.js";
-import { STATES, ago, bytes, guestLink, hostLink, memory, plural } from "/static/words.js";
+import { openMenu, updateMenu } from "/static/ui.js";
+import { STATES, ago, bytes, guestLink, hostLink, memory, plural, readable, shown } from "/static/words.js";
 
 // Guests that are chosen, by UUID.
 export const chosen = new Set();
@@ -28,7 +28,22 @@ function arrives(guest) {
   return [...state.guest.values()].some((other) => other.uuid === guest.uuid && other !== guest && other.migration);
 }
 
-export function guestItems(guests) {
+// Why a console cannot be opened; `found`: all about the guest, when that is known.
+export function consoleRefusal(guest, kind, found) {
+  if (!may("console", { guest })) return "you may not open its consoles";
+  if (!["running", "paused"].includes(guest.state)) return "it is off";
+  if (kind === "vnc" && found && !found.graphics.some((each) => each.type === "vnc")) return "it has no VNC display; change graphics to {\"type\": \"vnc\"}";
+  return kind === "serial" && found && !found.console ? "it has no serial console; add a port of the type pty to serials" : "";
+}
+
+export function openGuestMenu(anchor, guest, found) {
+  openMenu(anchor, `Actions of ${shown(guest.name)}`, guestItems([guest], found));
+  if (found || consoleRefusal(guest, "vnc")) return;
+  const path = `/api/hosts/${encodeURIComponent(guest.host)}/guests/${guest.uuid}`;
+  ask(path).then((told) => updateMenu(anchor, guestItems([guest], told)), () => null);
+}
+
+export function guestItems(guests, found) {
   const item = (name) => ({
     label: name === "migrate" ? "Migrate to …" : `${label(name)}${quick(name) ? "" : " …"}`,
     danger: actionOf(name)?.destructive,
@@ -36,7 +51,7 @@ export function guestItems(guests) {
     run: () => doTo(name, guests),
   });
   const consoles = guests.length === 1 ? [["vnc", "Display"], ["serial", "Serial console"]].map(([kind, word]) => ({
-    label: word, refusal: may("console", { guest: guests[0] }) ? (["running", "paused"].includes(guests[0].state) ? "" : "it is off") : "you may not open its consoles",
+    label: word, refusal: consoleRefusal(guests[0], kind, found),
     run: () => (location.hash = `#/console/${guests[0].uuid}/${kind}`) })) : [];
   const copies = guests.length === 1 && actionOf("create") ? [item("clone")] : [];
   const groups = [...guestActions().map((names) => names.map(item)), copies, consoles].filter((group) => group.length);
@@ -79,20 +94,21 @@ class Card extends Component {
   render({ guest, cpu, memory: used, stale, withHost, job, isChosen, arriving, isDragged, draggable }) {
     const runs = guest.state === "running" || guest.state === "paused";
     const { name } = guest;
+    const word = shown(name);
     const classes = ["card", stale && "stale", arriving && "arriving", isChosen && "chosen", isDragged && "dragged"].filter(Boolean).join(" ");
     const dragged = () => (chosen.has(guest.uuid) ? possible("migrate", chosenGuests()).able : [guest]);
     return html`<li class=${classes} data-guest=${name} data-state=${guest.state} data-host=${guest.host} data-uuid=${guest.uuid}
         draggable=${draggable ? "true" : undefined} onDragStart=${draggable ? (event) => beginDrag(event, dragged()) : undefined} onDragEnd=${endDrag}>
       <div class="card-head">
-        <input type="checkbox" class="choose" aria-label=${`Choose ${name}`} checked=${isChosen} onChange=${() => choose(guest.uuid)} />
-        <a class="name" draggable="false" href=${guestLink(guest)}>${name}</a><${State} value=${arriving ? "arriving" : guest.state} />
-        <button class="plain more" aria-haspopup="menu" aria-label=${`Actions of ${name}`} onClick=${(event) => openMenu(event.currentTarget, `Actions of ${name}`, guestItems([guest]))}>⋯</button></div>
-      ${guest.title && html`<div class="quiet cut about">${guest.title}</div>`}
+        <input type="checkbox" class="choose" aria-label=${`Choose ${word}`} checked=${isChosen} onChange=${() => choose(guest.uuid)} />
+        <a class="name" draggable=${false} href=${guestLink(guest)}>${word}</a><${State} value=${arriving ? "arriving" : guest.state} />
+        <button class="plain more" aria-haspopup="menu" aria-label=${`Actions of ${word}`} onClick=${(event) => openGuestMenu(event.currentTarget, guest)}>⋯</button></div>
+      ${guest.title && html`<div class="quiet cut about">${readable(guest.title)}</div>`}
       <div class="quiet size">${withHost && `${guest.host}, `}${guest.vcpus ? `${plural(guest.vcpus, "vCPU")}, ` : ""}${memory(guest.memory_mib)}</div>
       <div class="load">${runs && !arriving && !guest.migration && html`<${Bar} label="CPU" value=${cpu} />`}
         ${runs && !guest.migration && used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} />`}
         <${Progress} guest=${guest} job=${job} /></div>
-      ${guest.tags.length > 0 && html`<div class="tags">${guest.tags.map((tag) => html`<span class="tag">${tag}</span>`)}</div>`}
+      ${guest.tags.length > 0 && html`<div class="tags">${guest.tags.map((tag) => html`<span class="tag">${shown(tag)}</span>`)}</div>`}
     </li>`;
   }
 }
@@ -111,7 +127,7 @@ function HostFacts({ host }) {
   if (host.state !== "connected") {
     const words = host.state === "connecting" ? "Connecting" : "Unreachable since";
     const since = host.state === "connecting" ? "" : ` ${new Date(host.since * 1000).toLocaleString()} (${ago(host.since)})`;
-    return html`<p class="problem" role="status"><strong>${words}${since}</strong>${host.reason && html`<br /><span>${host.reason}</span>`}</p>`;
+    return html`<p class="problem" role="status"><strong>${words}${since}</strong>${host.reason && html`<br /><span>${readable(host.reason)}</span>`}</p>`;
   }
   return html`<div class="bars">
     <${Bar} label="CPU" value=${figures.cpu} detail=${`of ${plural(host.cpus, "CPU")}`} />
@@ -206,7 +222,7 @@ export function HostButtons({ host }) {
 
 export function Maintenance({ host }) {
   const job = jobOfHost(host.name);
-  return html`${host.maintenance && html`<p class="notice" role="status">In maintenance: ${host.maintenance}</p>`}
+  return html`${host.maintenance && html`<p class="notice" role="status">In maintenance: ${readable(host.maintenance)}</p>`}
     ${job && html`<p class="notice busy" role="status">${label(job.action)}: <a href=${`#/jobs/${job.id}`}>${job.state}</a> <button class="small" onClick=${() => cancel(job)}>Cancel</button></p>`}`;
 }
 
@@ -216,7 +232,7 @@ function Group({ title, guests, group, rows }) {
   const verdict = host && drag.refusals ? (drag.refusals.get(title) ? " refuses" : " takes") : "";
   return html`<section class=${`group${over}${verdict}`} aria-label=${`${host ? "Host" : "Group"} ${title}`} data-group=${title} ...${host ? dropOn(title) : {}}>
     <header class="group-head">
-      <h2>${host ? html`<a href=${hostLink(title)} draggable="false">${title}</a>` : title} <span class="quiet count">${plural(guests.length, "guest")}</span>${host && html` <${HostButtons} host=${host} />`}</h2>
+      <h2>${host ? html`<a href=${hostLink(title)} draggable=${false}>${title}</a>` : shown(title)} <span class="quiet count">${plural(guests.length, "guest")}</span>${host && html` <${HostButtons} host=${host} />`}</h2>
       ${host && (drag.guests.length ? html`<${Verdict} name=${title} />` : html`<${HostFacts} host=${host} />`)}
     </header>
     ${host && html`<${Maintenance} host=${host} /><${Expiry} host=${host} />`}
@@ -224,7 +240,7 @@ function Group({ title, guests, group, rows }) {
   </section>`;
 }
 
-function Selection({ shown }) {
+function Selection({ listed }) {
   const guests = chosenGuests();
   if (!guests.length) return null;
   const clear = () => {
@@ -232,7 +248,7 @@ function Selection({ shown }) {
     changed();
   };
   const all = () => {
-    shown.forEach((guest) => chosen.add(guest.uuid));
+    listed.forEach((guest) => chosen.add(guest.uuid));
     changed();
   };
   const button = (name) => {
@@ -242,7 +258,7 @@ function Selection({ shown }) {
   return html`<div class="selection" role="region" aria-label="Chosen guests"><b>${plural(guests.length, "guest")} chosen</b>
     ${["start", "shutdown", "migrate"].map(button)}
     <button aria-haspopup="menu" onClick=${(event) => openMenu(event.currentTarget, "Actions of the chosen guests", guestItems(guests))}>More ⋯</button>
-    <button class="plain" onClick=${all}>All ${shown.length} shown</button><button class="plain" onClick=${clear}>None</button></div>`;
+    <button class="plain" onClick=${all}>All ${listed.length} shown</button><button class="plain" onClick=${clear}>None</button></div>`;
 }
 
 export function Overview({ filter, setFilter }) {
@@ -268,7 +284,7 @@ export function Overview({ filter, setFilter }) {
       <label>State <select id="state" value=${wanted} onChange=${set("wanted")}>
         <option value="">All</option>
         ${Object.entries(STATES).filter(([value]) => value !== "arriving").map(([value, word]) => html`<option value=${value}>${word}</option>`)}</select></label>
-      ${tags.length > 0 && html`<label>Tag <select id="tag" value=${tag} onChange=${set("tag")}><option value="">All</option>${tags.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`}
+      ${tags.length > 0 && html`<label>Tag <select id="tag" value=${tag} onChange=${set("tag")}><option value="">All</option>${tags.map((each) => html`<option value=${each}>${shown(each)}</option>`)}</select></label>`}
       <label>Group by <select id="group" value=${group} onChange=${set("group")}>
         <option value="host">Host</option><option value="tag">Tag</option><option value="state">State</option></select></label>
       ${actionOf("rebalance") && html`<button disabled=${!may("rebalance", { everywhere: true })} title=${may("rebalance", { everywhere: true }) ? "" : "you may not move the guests of all hosts"} onClick=${() => askFor("rebalance", {})}>Rebalance …</button>`}
@@ -278,5 +294,5 @@ export function Overview({ filter, setFilter }) {
       <span class="buttons switch" role="group" aria-label="Show guests as"><button class="small" aria-pressed=${rows ? "false" : "true"} onClick=${() => show("cards")}>Cards</button><button class="small" aria-pressed=${rows ? "true" : "false"} onClick=${() => show("rows")}>List</button></span></div>
     ${grouped(found, group, filtered).map(([title, members]) => html`<${Group} key=${`${group}/${title}`} title=${title} guests=${members} group=${group} rows=${rows} />`)}
     ${filtered && !found.length && html`<p class="empty">No guest matches. <button onClick=${() => setFilter({ ...filter, text: "", wanted: "", tag: "" })}>Show all</button></p>`}
-    <${Selection} shown=${found} /><${Dock} group=${group} />`;
+    <${Selection} listed=${found} /><${Dock} group=${group} />`;
 }

@@ -13,6 +13,7 @@ import { Overview, choose } from "/static/overview.js";
 import { Account, Audit, Users, places } from "/static/people.js";
 import { setUser } from "/static/rights.js";
 import { Above, DialogTitle, openDialog } from "/static/ui.js";
+import { readable } from "/static/words.js";
 
 const RETRY_MS = 1000;
 
@@ -57,8 +58,9 @@ function useRoute() {
   return route;
 }
 
-function Route({ route, filter, setFilter, lost }) {
+function Route({ route, filter, setFilter, me, lost }) {
   const [kind, ...rest] = route;
+  if (!state.known && ["guest", "host", "console"].includes(kind)) return html`<p class="quiet" role="status">Loading …</p>`;
   if (kind === "guest") return html`<${Guest} host=${rest[0]} uuid=${rest[1]} />`;
   if (kind === "host") return html`<${Host} key=${rest[0]} name=${rest[0]} />`;
   if (kind === "jobs" && rest[0]) return html`<${Job} key=${rest[0]} id=${rest[0]} />`;
@@ -66,16 +68,17 @@ function Route({ route, filter, setFilter, lost }) {
   if (kind === "images") return html`<${Images} />`;
   if (kind === "audit") return html`<${Audit} />`;
   if (kind === "users") return html`<${Users} />`;
-  if (kind === "sessions") return html`<${Account} lost=${lost} />`;
-  if (kind === "console") return html`<${Console} key=${rest.join("/")} uuid=${rest[0]} kind=${rest[1]} />`;
-  return html`<${Overview} filter=${filter} setFilter=${setFilter} />`;
+  if (kind === "sessions") return html`<${Account} me=${me} lost=${lost} />`;
+  if (kind === "console" && ["vnc", "serial"].includes(rest[1])) return html`<${Console} key=${rest.join("/")} uuid=${rest[0]} kind=${rest[1]} />`;
+  if (kind === "") return html`<${Overview} filter=${filter} setFilter=${setFilter} />`;
+  return html`<h1>No such page</h1><p class="empty">There is no page <code>${readable(route.join("/"))}</code>. <a href="#/">All hosts and guests</a></p>`;
 }
 
 function useServer(lost) {
   const [, draw] = useReducer((count) => count + 1, 0);
   useEffect(() => {
     const unsubscribe = subscribe(draw);
-    const follow = () => (document.hidden ? disconnect() : connect(lost)); // a browser has few connections to a server
+    const follow = () => (document.hidden ? disconnect() : state.ended || connect(lost)); // a browser has few connections to a server
     connect(lost);
     readCatalogue();
     document.addEventListener("visibilitychange", follow);
@@ -137,6 +140,12 @@ function Links({ route }) {
     ${link("images", "Images")}${places().map(([place, word]) => link(place, word))}</nav>`;
 }
 
+// What is wrong with the server, on each page: one banner.
+function Problems() {
+  const problems = [...state.server.values()].flatMap((each) => each.problems);
+  return problems.length > 0 && html`<div class="problem banner" role="alert" id="server-problems">${problems.map((each) => html`<p key=${each}>${readable(each)}</p>`)}</div>`;
+}
+
 function Page({ me, lost }) {
   useServer(lost);
   const route = useRoute();
@@ -149,10 +158,11 @@ function Page({ me, lost }) {
     <header class="top">
       <a class="brand" href="#/"><img src="/static/icon.svg" alt="" width="24" height="24" /> corral.virt</a>
       <${Links} route=${route} />
-      <span class="live" role="status">${state.connected ? html`<span class="state connected">Live</span>` : html`<span class="state unreachable">Not connected</span>`}</span>
+      <span class="live" role="status">${state.connected ? html`<span class="state connected">Live</span>` : html`<span class="state unreachable">${state.ended ? "Not live" : "Not connected"}</span>`}</span>
       <nav class="account" aria-label="Account"><a href="#/sessions">${me.user}</a> <button onClick=${leave}>Log out</button></nav>
     </header>
-    <main id="main" tabindex="-1"><${Route} route=${route} filter=${filter} setFilter=${setFilter} lost=${lost} /><${Above} /></main>
+    <${Problems} />
+    <main id="main" tabindex="-1">${state.ended && html`<p class="problem" role="alert">${state.ended} <button onClick=${() => connect(lost)}>Make it live</button></p>`}<${Route} route=${route} filter=${filter} setFilter=${setFilter} me=${me} lost=${lost} /><${Above} /></main>
     <span id="drag-picture" aria-hidden="true"></span>`;
 }
 
@@ -168,13 +178,14 @@ function Whole() {
   };
   const [problem, setProblem] = useState("");
   const begin = () => entered().catch((error) => {
-    setProblem(error.message);
-    setTimeout(begin, RETRY_MS);
+    const lasts = error.status >= 400 && error.status < 500;
+    setProblem(lasts ? error.message : `${error.message}; trying again …`);
+    if (!lasts) setTimeout(begin, RETRY_MS);
   });
   useEffect(() => {
     begin();
   }, []);
-  if (me === undefined) return html`<p class="quiet" role="status">${problem ? `${problem}; trying again …` : "Loading …"}</p>`;
+  if (me === undefined) return html`<p class="quiet" role="status">${problem || "Loading …"}</p>`;
   return me ? html`<${Page} me=${me} lost=${lost} />` : html`<${Login} entered=${entered} />`;
 }
 

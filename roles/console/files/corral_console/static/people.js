@@ -17,45 +17,73 @@ async function attempt(path, given, done) {
   }
 }
 
-export function Account({ lost }) {
+const day = (seconds) => new Date(seconds * 1000).toLocaleDateString();
+const used = (token) => (token.used ? `used ${ago(token.used)}` : "never used");
+
+// Ends one (`id`) or all of a user (`user`), of "sessions" or "tokens".
+const ending = (kind, done) => (given) => attempt(`/api/${kind}/end`, given, done);
+
+export function Account({ me, lost }) {
   const [again, setAgain] = useState(0);
   const answer = useAnswer("/api/sessions", again);
-  const end = (session) => attempt("/api/sessions/end", { id: session.id }, () => (session.current ? lost() : setAgain(again + 1)));
+  const end = ending("sessions", () => setAgain(again + 1));
+  const leave = ending("sessions", lost);
+  const others = answer.value?.some((each) => !each.current);
   return html`<h1>Your account</h1><p>Browsers in which you are logged in. A session that you end loses its pages and consoles at once.</p>
-    ${answer.value ? html`<${Table} title="Your sessions" empty="None." columns=${["Browser", "Address", "Since", "Last request", ACTION]} rows=${answer.value.map((each) => [
+    ${answer.value ? html`<${Table} title="Your sessions" empty="None." columns=${["Browser", "Address", "Since", "Last use", ACTION]} rows=${answer.value.map((each) => [
         html`<span class="cut agent" title=${each.agent}>${browserName(each.agent || "")}</span>`, each.address, new Date(each.created * 1000).toLocaleString(), ago(each.seen),
-        html`<button onClick=${() => end(each)}>${each.current ? "Log out" : "End"}</button>`])} />` : html`<${Waiting} answer=${answer} />`}
-    <${Tokens} />`;
+        html`<button onClick=${() => (each.current ? leave : end)({ id: each.id })}>${each.current ? "Log out" : "End"}</button>`])} />` : html`<${Waiting} answer=${answer} />`}
+    ${others && html`<p><button onClick=${() => end({ user: me.user })}>End all other sessions</button></p>`}
+    <${Tokens} me=${me} />`;
 }
 
-function Tokens() {
+function Tokens({ me }) {
   const [again, setAgain] = useState(0);
   const [made, setMade] = useState("");
   const answer = useAnswer("/api/tokens", again);
   const make = (event) => {
     event.preventDefault();
-    attempt("/api/tokens", Object.fromEntries(new FormData(event.target)), (found) => {
+    const { name, days } = Object.fromEntries(new FormData(event.target));
+    attempt("/api/tokens", { name, days: Number(days) }, (found) => {
       setMade(found.token);
       setAgain(again + 1);
     });
   };
   if (!answer.value) return null; // without rights to have tokens
   const tokens = answer.value.tokens || answer.value;
-  return html`<${Table} title="Your tokens" empty="No tokens. Programs use the API with one; it may do what you may." columns=${["Name", "Since", "Used last", ACTION]} rows=${tokens.map((each) => [
-      each.name, new Date(each.created * 1000).toLocaleString(), each.seen ? ago(each.seen) : "never",
-      html`<button onClick=${() => attempt("/api/tokens/end", { id: each.id }, () => setAgain(again + 1))}>End</button>`])} />
-    <form class="panel row" onSubmit=${make}><label>Name of a new token <input name="name" required maxlength="64" autocomplete="off" /></label><button>Make token</button></form>
+  const end = ending("tokens", () => setAgain(again + 1));
+  return html`<${Table} title="Your tokens" empty="No tokens. Programs use the API with one; it may do what you may." columns=${["Name", "Since", "Ends", "Last use", ACTION]} rows=${tokens.map((each) => [
+      readable(each.name), day(each.created), day(each.expires), used(each), html`<button onClick=${() => end({ id: each.id })}>End</button>`])} />
+    ${tokens.length > 1 && html`<p><button onClick=${() => end({ user: me.user })}>End all tokens</button></p>`}
+    <form class="panel row" onSubmit=${make}><label>Name of a new token <input name="name" required maxlength="64" autocomplete="off" /></label>
+      <label>Days <input name="days" type="number" required min="1" max=${me.token_days} value=${me.token_days} /></label><button>Make token</button></form>
     ${made && html`<p class="panel" role="status">The new token, which is not shown again:<br /><code class="secret">${made}</code></p>`}`;
+}
+
+function EndAll({ user, kind, held, end }) {
+  return held.length > 1 && html`<button aria-label=${`End all ${kind} of ${user.name}`} onClick=${() => end({ user: user.name })}>End all</button>`;
+}
+
+function Sessions({ user, done }) {
+  const end = ending("sessions", done);
+  return html`<ul class="plain">${user.sessions.map((each) => html`<li key=${each.id}>${each.address}, ${ago(each.seen)} <button aria-label=${`End the session of ${user.name} at ${each.address}`} onClick=${() => end({ id: each.id })}>End</button></li>`)}</ul>
+    <${EndAll} user=${user} kind="sessions" held=${user.sessions} end=${end} />`;
+}
+
+function TokensOf({ user, done }) {
+  const end = ending("tokens", done);
+  return html`${user.tokens.map((each) => html`<div key=${each.id}>${readable(each.name)}, ${used(each)}, ends ${day(each.expires)} <button aria-label=${`End the token of ${user.name}: ${readable(each.name)}`} onClick=${() => end({ id: each.id })}>End</button></div>`)}
+    <${EndAll} user=${user} kind="tokens" held=${user.tokens} end=${end} />`;
 }
 
 export function Users() {
   const [again, setAgain] = useState(0);
   const answer = useAnswer("/api/users", again);
   const users = answer.value?.users || answer.value;
-  const end = (session) => attempt("/api/sessions/end", { id: session.id }, () => setAgain(again + 1));
-  return html`<h1>Users</h1>${users ? html`<${Table} title="All users" empty="None." columns=${["Name", "Groups", "Sessions"]} rows=${users.map((user) => [
+  const done = () => setAgain(again + 1);
+  return html`<h1>Users</h1>${users ? html`<${Table} title="All users" empty="None." columns=${["Name", "Groups", "Sessions", "Tokens"]} rows=${users.map((user) => [
       user.name, (user.groups || []).join(", "),
-      html`<ul class="plain">${(user.sessions || []).map((each) => html`<li key=${each.id}>${each.address}, ${ago(each.seen)} <button aria-label=${`End the session of ${user.name} at ${each.address}`} onClick=${() => end(each)}>End</button></li>`)}</ul>`])} />` : html`<${Waiting} answer=${answer} />`}`;
+      html`<${Sessions} user=${user} done=${done} />`, html`<${TokensOf} user=${user} done=${done} />`])} />` : html`<${Waiting} answer=${answer} />`}`;
 }
 
 const KNOWN = ["id", "time", "user", "address", "audit", "action", "allowed", "guests", "arguments", "check", "reason", "job", "guest"];
@@ -78,7 +106,7 @@ export function Audit() {
   const older = () => attempt(`/api/audit?limit=200&before=${encodeURIComponent(lines.at(-1).id ?? lines.at(-1).time)}`, null, (found) => setPages({ lines: [...lines, ...(found.lines || found)] }));
   const rows = (lines || []).map((line) => [
     new Date((line.time || 0) * 1000).toLocaleString(), line.user, line.address, line.action || line.audit,
-    line.allowed ? html`<span class="state job-succeeded">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
+    line.allowed === null ? html`<span class="state lost">Unknown</span>` : line.allowed ? html`<span class="state job-succeeded">Allowed</span>` : html`<span class="state crashed">Refused</span>`,
     html`<span class="wrap">${told(line)}${line.job && html` <a href=${`#/jobs/${line.job}`}>Job</a>`}</span>`, told(line)]);
   const shown = rows.filter((row) => !text || row.some((cell) => typeof cell === "string" && cell.toLowerCase().includes(text.toLowerCase())));
   return html`<h1>Audit</h1><div class="tools"><label class="grow"><span class="hidden">Search</span><input type="search" placeholder="Search user, action, address" value=${text} onInput=${(event) => setText(event.target.value)} /></label></div>

@@ -1,7 +1,7 @@
 // What a playbook in check mode would do: moves as arrows, with what travels; other steps as it tells them.
 
 import { html } from "/static/lib/htm/standalone.module.js";
-import { bytes, duration, readable } from "/static/words.js";
+import { bytes, duration, readable, shown } from "/static/words.js";
 
 const LINK = 118 * 1024 * 1024; // bytes that 1 Gbit/s carries in a second
 
@@ -17,7 +17,7 @@ function travels(migration) {
 }
 
 function Move({ move, migration }) {
-  return html`<li><b>${move.name}</b> <span>${move.source}</span> <span aria-label="to">→</span> <span>${move.dest}</span>
+  return html`<li><b>${shown(move.name)}</b> <span>${move.source}</span> <span aria-label="to">→</span> <span>${move.dest}</span>
     ${move.why && html` <span class="quiet">${move.why}</span>`}
     ${migration && html`<div class="quiet">${migration.msg || travels(migration)}</div>
       ${(migration.disks || []).map((disk) => html`<div class="quiet">${disk.target}: ${disk.how}, ${bytes(disk.bytes_to_move)} (${disk.why})</div>`)}
@@ -33,10 +33,10 @@ export function Plan({ job }) {
   const stays = [...told(plan, "virt_balance", "stays"), ...told(plan, "virt_place", "stays")].filter((stay) => stay.why);
   const placed = all.length ? [] : told(plan, "virt_place", "explained");
   const results = [...told(plan, "virt_domains", "results"), ...told(plan, "virt_state", "results")];
-  const steps = results.flatMap((each) => (each.steps?.length ? each.steps : each.msg ? [`${each.name}: ${each.msg}`] : []));
+  const steps = results.flatMap((each) => (each.steps?.length ? each.steps : each.msg ? [`${shown(each.name)}: ${each.msg}`] : []));
   const lines = all.length || placed.length || steps.length ? [...placed, ...steps] : job.report || [];
   const nothing = !all.length && !stays.length && !lines.length;
   return html`${all.length > 0 && html`<ul class="moves">${all.map((move) => html`<${Move} move=${move} migration=${migrations.get(move.name)} />`)}</ul>`}
-    ${stays.length > 0 && html`<ul class="moves">${stays.map((stay) => html`<li><b>${stay.name}</b> <span class="bad">stays: ${stay.why}</span></li>`)}</ul>`}
+    ${stays.length > 0 && html`<ul class="moves">${stays.map((stay) => html`<li><b>${shown(stay.name)}</b> <span class="bad">stays: ${stay.why}</span></li>`)}</ul>`}
     ${lines.length > 0 && html`<pre class="report" tabindex="0">${lines.map(readable).join("\n")}</pre>`}${nothing && html`<p>Nothing to do.</p>`}`;
 }

@@ -21,6 +21,15 @@ function matches(text, pattern) {
   }
 }
 
+// Whether a rule lets them give an option of a module to an action.
+export function mayGive(action, option) {
+  return me.rules.some((rule) => {
+    const words = listed(rule.may);
+    if (words.includes("*")) return true;
+    return words.includes(action) && ["*", option].some((name) => name in (rule.arguments || {}) || name in (rule.at_most || {}));
+  });
+}
+
 const one = (patterns, texts) => !patterns.length || patterns.some((pattern) => texts.some((text) => matches(text, pattern)));
 
 // `host`: one that the action names, such as a goal. Without one, it acts where the guest is; `anywhere`: on a host that

@@ -8,12 +8,26 @@ export class Refused extends Error {
   }
 }
 
+// What a page asks by itself does not count as use of the session: a request does that follows what somebody has done.
+const REPORT_MS = 60000;
+let doing = true;
+let reported = Date.now();
+
+function noticed() {
+  doing = true;
+  if (Date.now() - reported < REPORT_MS || !source) return;
+  ask("/api/me", {}).catch(() => null); // who types into a console asks for nothing else
+}
+
+["pointerdown", "keydown", "wheel", "touchstart"].forEach((kind) => addEventListener(kind, noticed, { capture: true, passive: true }));
+
 export async function ask(path, given) {
-  const options = given && {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(given),
-  };
+  const used = doing || Boolean(given);
+  if (used) reported = Date.now();
+  doing = false;
+  const options = given
+    ? { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(given) }
+    : { headers: used ? {} : { "x-corral-background": "1" } };
   let response;
   try {
     response = await fetch(path, options);
@@ -27,8 +41,9 @@ export async function ask(path, given) {
 }
 
 // By kind and key. Maps change in place; values never do.
-const KINDS = ["host", "guest", "figures", "job"];
-export const state = { host: new Map(), guest: new Map(), figures: new Map(), job: new Map(), connected: false };
+const KINDS = ["host", "guest", "figures", "job", "server"];
+// `known`: something was told since the login; `ended`: why the page is not live any more.
+export const state = { host: new Map(), guest: new Map(), figures: new Map(), job: new Map(), server: new Map(), connected: false, known: false, ended: "" };
 const readers = new Set();
 let source = null;
 let mark = "";
@@ -69,27 +84,54 @@ export function keepJob(job) {
   changed();
 }
 
+const LASTING = [400, 403, 404, 429, 503]; // what asking again at once does not change
+
 export function connect(lost) {
   disconnect();
-  source = new EventSource(`/api/events?since=${encodeURIComponent(mark)}`);
+  state.ended = "";
+  const path = `/api/events?since=${encodeURIComponent(mark)}`;
+  source = new EventSource(path);
   source.addEventListener("state", (event) => {
     mark = event.lastEventId;
     apply(JSON.parse(event.data));
-    state.connected = true;
+    Object.assign(state, { connected: true, known: true });
     changed();
   });
   source.addEventListener("open", () => {
     state.connected = true;
     changed();
   });
+  source.addEventListener("ended", (event) => stop(JSON.parse(event.data)));
   source.addEventListener("error", async () => {
     const closed = source && source.readyState === EventSource.CLOSED;
     state.connected = false;
     changed();
     const me = await ask("/api/me").catch(() => null); // null: the server is away
-    if (me && !me.user) lost();
-    else if (closed) setTimeout(() => source && connect(lost), 3000); // EventSource tries again only after some errors
+    if (me && !me.user) return lost();
+    if (!closed) return; // EventSource tries again only after some errors
+    const refusal = me && (await reason(path));
+    if (refusal) stop(refusal);
+    else setTimeout(() => source && connect(lost), 3000);
   });
+}
+
+// An EventSource does not tell why it was refused.
+async function reason(path) {
+  const asked = new AbortController();
+  try {
+    const response = await fetch(path, { signal: asked.signal, headers: { "x-corral-background": "1" } });
+    return LASTING.includes(response.status) ? (await response.json()).error : "";
+  } catch {
+    return "";
+  } finally {
+    asked.abort();
+  }
+}
+
+function stop(why) {
+  disconnect();
+  Object.assign(state, { connected: false, ended: why });
+  changed();
 }
 
 export function disconnect() {
@@ -100,5 +142,6 @@ export function disconnect() {
 export function forget() {
   disconnect();
   mark = "";
+  Object.assign(state, { known: false, ended: "" });
   apply({ reset: true, values: {}, gone: [] });
 }

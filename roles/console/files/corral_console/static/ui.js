@@ -25,6 +25,13 @@ export function openMenu(anchor, label, items) {
   draw();
 }
 
+// Of the menu that is open there: what is known by now.
+export function updateMenu(anchor, items) {
+  if (above.menu?.anchor !== anchor) return;
+  above.menu = { ...above.menu, items };
+  draw();
+}
+
 export function tell(text, { bad = false, link = "", word = "" } = {}) {
   const message = { text, bad, link, word, number: ++number };
   above.messages = [...above.messages.slice(-3), message];

@@ -15,6 +15,12 @@ export function bytes(count) {
   return `${+count.toFixed(1)} ${units[index]}`;
 }
 
+// What a disk takes of its host's storage. libvirt tells of one that runs how far it was written since it was started: 0 says
+// that nobody knows. The file of a format other than raw grows with what is in it, so its length tells.
+export function diskUsed(disk) {
+  return bytes((disk.format === "raw" ? 0 : disk.physical_bytes) || disk.allocation_bytes || undefined) || "not known";
+}
+
 export function ago(seconds) {
   const passed = Math.max(0, Math.round(Date.now() / 1000 - seconds));
   if (passed < 60) return `${passed} s ago`;
@@ -44,7 +50,14 @@ export function browserName(agent) {
 export const guestLink = (guest) => `#/guest/${encodeURIComponent(guest.host)}/${guest.uuid}`;
 export const hostLink = (name) => `#/host/${encodeURIComponent(name)}`;
 
+// A name with what nobody can see of it: blanks at its ends or in a row, what has no width or turns the direction of text,
+// and the sign that marks them. Names that differ look different.
+export function shown(name) {
+  const written = String(name).replace(/[^\P{C}]|[^\P{Z} ]|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}⟨␠]/gu, (letter) => `⟨U+${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  return written.replace(/^ +| +$| {2,}/g, (blanks) => "␠".repeat(blanks.length));
+}
+
 // Colours and movements of a terminal are left out; what else is no text is shown as a dot.
 export function readable(line) {
-  return line.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/\x1b\][^\x07\x1b]*(\x07|\x1b\\)?/g, "").replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "·");
+  return line.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "").replace(/\x1b\][^\x07\x1b]*(\x07|\x1b\\)?/g, "").replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, "·");
 }
