@@ -32,14 +32,17 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-.PHONY: packages lab-packages test-packages
+.PHONY: packages lab-here lab-packages test-packages
 packages: ## install missing system packages (bindep.txt) through apt; not as root: say the command
 	@$(PYTHON) $(TOOLS)/packages.py
 
-lab-packages:
+lab-here:
+	@$(PYTHON) tests/lab/lab.py here
+
+lab-packages: lab-here
 	@$(PYTHON) $(TOOLS)/packages.py lab
 
-test-packages:
+test-packages: lab-here
 	@$(PYTHON) $(TOOLS)/packages.py lab browser
 
 .PHONY: venv
@@ -102,6 +105,10 @@ one: venv ## one test: make one T=tests/unit/test_rooms.py::test_name
 golden: venv ## one golden case: make golden CASE=disk_grows; with REGENERATE=1 its expected files are written anew
 	pytest -v tests/golden $(if $(CASE),-k "$(CASE)") $(if $(REGENERATE),--regenerate)
 
+.PHONY: catalogue-addresses
+catalogue-addresses: venv ## whether every address of the catalogue of images still answers; needs the internet
+	PYTHONPATH=.cache $(PYTHON) $(TOOLS)/catalogue_addresses.py
+
 payload: ## what each module sends to a host: files, lines, KiB
 	@$(PYTHON) $(TOOLS)/payload.py
 
@@ -123,34 +130,38 @@ build: venv ## build the collection's tarball, install it aside and read it back
 ifdef T
 test: one
 else
-test: venv test-packages ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
+test: test-packages venv ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
 	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
 endif
 
 test-fast: venv ## everything that needs no lab, but slow units and pylint
 	@$(PYTHON) $(TOOLS)/stages.py $(FAST)
 
-test-story: venv lab-packages ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
+test-story: lab-packages venv ## the whole story from bare hosts; it measures how long a guest is silent, so what runs beside it must be nice
 	pytest -v $(UNLESS_PASSED) -m "lab and not deep" tests/lab/test_story.py
 
-test-lab: venv test-packages ## every feature on real hosts made for it, on this machine; three at a time, as much of it is waiting
+test-lab: test-packages venv ## every feature on real hosts made for it, on this machine; three at a time, as much of it is waiting
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
-test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab deep-story faults soak molecule isolated-units test-matrix
-	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-story faults soak molecule isolated-units test-matrix
+test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab deep-story foreign faults soak molecule isolated-units test-matrix
+	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-story foreign faults soak molecule isolated-units test-matrix
 
-deep-lab: venv test-packages ## the tests of the lab that make test leaves out, and those that they build on
+deep-lab: test-packages venv ## the tests of the lab that make test leaves out, and those that they build on
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)
 
-deep-story: venv lab-packages ## the story with what make test leaves out of it
+deep-story: lab-packages venv ## the story with what make test leaves out of it
 	pytest -v -m lab tests/lab/test_story.py
 
-soak: venv lab-packages ## faults at random for half an hour, or SOAK_MINUTES=60
+.PHONY: foreign
+foreign: venv ## import and make again the guests in libvirt's own test documents, from the distribution's source package; root
+	@$(PYTHON) $(TOOLS)/foreign_documents.py
+
+soak: lab-packages venv ## faults at random for half an hour, or SOAK_MINUTES=60
 	@FAULTS_LAB=soak $(MAKE) faults SOAK_MINUTES=$(or $(SOAK_MINUTES),30)
 
 .PHONY: molecule
-molecule: venv lab-packages ## the role scenarios of extensions/molecule, on the lab's hosts
+molecule: lab-packages venv ## the role scenarios of extensions/molecule, on the lab's hosts
 	molecule test --all
 
 test-matrix: venv ## sanity, unit, golden and contract tests on every other Python of this machine; units with the oldest libraries
@@ -165,17 +176,17 @@ bench: venv lab-packages ## side by side with others who do the same, in one run
 	@PYTHONPATH=.cache:tests/lab python -m ansible_collections.corral.virt.tests.bench.bench $(BENCH)
 
 .PHONY: faults
-faults: venv lab-packages ## hurt migrations on real hosts (build/faults.json); one: make faults FAULT="name clash"; drains: DRAIN_KILLS=20; at random: make soak
-	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" DRAIN_KILLS="$(DRAIN_KILLS)" \
+faults: lab-packages venv ## hurt migrations on real hosts (build/faults.json); one: make faults FAULT="name clash"; drains: DRAIN_KILLS=20; at random: make soak; beside others: MEDDLING_MINUTES=60
+	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" DRAIN_KILLS="$(DRAIN_KILLS)" MEDDLING_MINUTES="$(MEDDLING_MINUTES)" \
 	  python -m ansible_collections.corral.virt.tests.faults.faults "$(FAULT)"
 
 .PHONY: demo demo-down
-demo: lab-packages link ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts
-	@$(PYTHON) tests/lab/lab.py up --name demo --image-later & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once
-	@python tests/lab/demo.py up
+demo: lab-packages link ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts; another: DEMO=name
+	@$(PYTHON) tests/lab/lab.py up --name $(or $(DEMO),demo) --image-later --kvm & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once
+	@python tests/lab/demo.py up --name $(or $(DEMO),demo)
 
-demo-down: venv-to-run ## remove the demo's hosts
-	@python tests/lab/demo.py down
+demo-down: lab-here ## remove the demo's hosts; another's: DEMO=name
+	@$(PYTHON) tests/lab/lab.py down --name $(or $(DEMO),demo)
 
 .PHONY: clean
 clean: ## remove what make made, except labs (make demo-down)

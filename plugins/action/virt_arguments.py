@@ -14,10 +14,10 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
+from ansible_collections.corral.virt.plugins.plugin_utils._other_hosts import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
 
 display = Display()
@@ -55,11 +55,18 @@ class ActionModule(ActionBase):
         action, variables = _actions.action(options["action"]), RunVariables(self, task_vars or {})
         try:
             _check_collections(action)
-            values = _arguments.asked(action, variables.values(action.arguments), variables.inventory)
+            given = variables.values([*action.arguments, "format"])
+            values = _arguments.asked(action, given, variables.inventory)
+            if given.get("format") == "json" and "format" not in action.arguments and not _terminal.only_reports():
+                raise BadInput(
+                    f"format: {action.name} prints JSON only where nothing else is printed; set "
+                    f"ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
+                )
             if "gone" in action.arguments:
                 self._check_gone(values, task_vars or {})
         except BadInput as error:
-            raise AnsibleActionFail(printable("; ".join(error.problems))) from error
+            text, several = printable("; ".join(error.problems)), [str(printable(one)) for one in error.problems]
+            raise AnsibleActionFail(text, result={"problems": several}) from error
         secret = _arguments.withheld(action, values)
         shown = {name: value for name, value in values.items() if name not in secret}
         return {**result, "changed": False, "arguments": shown, "withheld": secret}

@@ -9,10 +9,13 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _holders, _waiting
+from ansible_collections.corral.virt.plugins.plugin_utils import _cloud_config, _guest, _holders, _image_names, _waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._names import Names
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
@@ -31,6 +34,7 @@ class ActionModule(UntrustedAction):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         problems: list[str] = []
+        self._catalogue = self._read_catalogue(task_vars or {})
         if isinstance(arguments.get("domains"), list):
             arguments["domains"] = [self._prepared(one, task_vars, problems) for one in arguments["domains"]]
         else:
@@ -49,6 +53,12 @@ class ActionModule(UntrustedAction):
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
         return {**result, **(_guest.merged(decided, made) if decided else made)}
+
+    def _read_catalogue(self, task_vars: dict[str, t.Any]) -> Catalogue:
+        try:
+            return Catalogue.of(task_vars, self._templar.template)
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
 
     def _awaited(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> str | None:
         """What is shown while the host waits for guests; in check mode, and in the background, nobody waits."""
@@ -86,12 +96,23 @@ class ActionModule(UntrustedAction):
         if not isinstance(guest, dict):
             return guest  # the module says what it must be
         profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
-        for step in (lambda one: _guest.with_profiles(one, profiles), _guest.prepared):
+        steps: tuple[t.Callable[[t.Any], t.Any], ...] = (
+            lambda one: _guest.with_profiles(one, profiles),
+            lambda one: _image_names.with_files(one, self._catalogue),
+            _with_checked_seed,
+            _guest.prepared,
+        )
+        for step in steps:
             try:
                 guest = step(guest)
             except ValueError as error:
                 problems.append(str(error))
         return guest
+
+
+def _with_checked_seed(guest: dict[str, t.Any]) -> dict[str, t.Any]:
+    _cloud_config.check(guest, lambda sentence: Display().warning(str(printable(sentence))))
+    return guest
 
 
 def _guests(arguments: dict[str, t.Any]) -> list[t.Any]:

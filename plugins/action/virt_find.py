@@ -11,10 +11,11 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils import _hosted_guests as hosted
 from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
 OPTIONS: dict[str, t.Any] = {
@@ -42,11 +43,16 @@ class ActionModule(ActionBase):
             answers = hosted.answers(options["results"])
             hosts = _hosts(arguments, answers, task_vars or {})
             there = hosted.copies(answers)
+            if options["expected"] is not None:
+                selection.check_name(action, arguments, there)
             hit = selection.found(action, arguments, there, hosts)
             if options["expected"] is not None:
                 selection.check_expected(action, hit, options["expected"])
         except BadInput as error:
             raise AnsibleActionFail("; ".join(error.problems)) from error
+        gone = selection.missing(arguments, there) if arguments.get("missing_ok") else []
+        for name in map(printable, gone):
+            _terminal.say(f"{name} is not there")
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
         return {
             **result,
@@ -54,6 +60,7 @@ class ActionModule(ActionBase):
             "guests": guests,
             "domains": _domains(action, arguments, hit),
             "namesakes": selection.namesakes(hit, there),
+            "missing": gone,
         }
 
 

@@ -20,8 +20,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import p
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged
 
 OPTIONS: dict[str, t.Any] = {
-    "salt_root": {"type": "path"},
-    "pillar": {"type": "path"},
+    "salt_root": {"type": "list", "elements": "path", "default": []},
+    "pillar": {"type": "list", "elements": "path", "default": []},
     "minion": {"type": "path"},
     "rendered": {"type": "list", "elements": "path", "default": []},
     "hypervisors": {"type": "list", "elements": "str", "default": []},

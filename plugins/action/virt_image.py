@@ -21,7 +21,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
-from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
@@ -44,7 +44,7 @@ class ActionModule(WatchedAction):
         super().run(tmp, task_vars)
         variables = task_vars or {}
         try:
-            arguments, local, fan_out = self._prepared()
+            arguments, local, fan_out = self._prepared(variables)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
         answer = self._asked(arguments, variables)
@@ -63,7 +63,7 @@ class ActionModule(WatchedAction):
             turns.holds(host)
         return answer
 
-    def _prepared(self) -> tuple[dict[str, t.Any], Path | None, bool]:
+    def _prepared(self, variables: dict[str, t.Any]) -> tuple[dict[str, t.Any], Path | None, bool]:
         """The module's arguments, the file on the controller, and whether hosts feed each other; raises ValueError."""
         arguments = dict(self._task.args)
         fan_out = boolean(arguments.pop("fan_out", False), strict=False)
@@ -72,11 +72,7 @@ class ActionModule(WatchedAction):
             taken = [option for option in ("url", "src", "origin", "checksum") if arguments.get(option)]
             if taken:
                 raise ValueError(f"catalogue sets the source of {named}; omit {', '.join(taken)}")
-            known = _catalogue.resolve(str(named), str(arch or "x86_64"))
-            arguments |= {"url": known["url"], "checksum": known["checksum"]}
-            if arguments.get("keyring") and known.get("signature"):
-                inside = known["checksum"].endswith(known["signature"])  # the list holds its signature itself
-                arguments.setdefault("signature", "inline" if inside else known["signature"])
+            arguments |= self._known(str(named), arch, arguments.get("keyring"), variables)
         if not arguments.get("src") or boolean(arguments.get("remote_src", False), strict=False):
             return arguments, None, fan_out
         try:
@@ -87,6 +83,18 @@ class ActionModule(WatchedAction):
         if arguments.get("checksum") in (None, "none"):
             arguments["checksum"] = f"sha256:{_digest(local)}"
         return arguments, local, fan_out
+
+    def _known(self, name: str, arch: object, keyring: object, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """What the catalogue says of the image, for an architecture or else the host's; raises ValueError."""
+        catalogue = Catalogue.of(variables, self._templar.template)
+        facts = variables.get("ansible_facts") or {}
+        known = catalogue.resolve(name, str(arch or facts.get("architecture") or "x86_64"))
+        found = {"url": known["url"], "checksum": known["checksum"]}
+        keyring = keyring or known["keyring"]
+        if keyring and known["signature"]:
+            inside = known["checksum"].endswith(known["signature"])  # the list holds its signature itself
+            found |= {"keyring": keyring, "signature": "inline" if inside else known["signature"]}
+        return found
 
     def _fetched(
         self,

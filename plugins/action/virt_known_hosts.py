@@ -18,6 +18,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _home, _host_keys, _known_hosts
@@ -30,6 +31,7 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
+_DENIED = "set guests_known_hosts to a file that you own"
 _NOT_KEPT = (
     "the guests' host keys are not kept: {} cannot be written. The inventory plugin takes them from the hypervisors; "
     "to keep them, set guests_known_hosts (CORRAL_VIRT_KNOWN_HOSTS) to a file that you own"
@@ -49,6 +51,7 @@ class ActionModule(ActionBase):
         _checked, options = self.validate_argument_spec(OPTIONS)
         path = os.path.abspath(options.pop("path"))
         try:
+            options = _kept(options)
             _check(options)
             if _home.lacks(path, _home.KNOWN_HOSTS):
                 return {**result, "changed": False, "msg": _NOT_KEPT.format(path)}
@@ -63,10 +66,12 @@ def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str,
     """The text before and after; another run on this machine waits."""
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: _locked(path))
-        before = configuration.read(path)
+        before = configuration.read(path, denied=_DENIED)
         after = _known_hosts.edited(before, **wanted)
         if before != after:
-            gate.run([WriteFile(path, after)], lambda step: configuration.write(step.path, step.content))
+            gate.run(
+                [WriteFile(path, after)], lambda step: configuration.write(step.path, step.content, denied=_DENIED)
+            )
     return before, after
 
 
@@ -79,13 +84,25 @@ def _locked(path: str) -> t.Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise BadInput(
-            f"cannot keep host keys in {path}: {error.strerror}; set guests_known_hosts to a file that you own"
+            f"cannot keep host keys in {path}: {error.strerror}; {remedy(error, folder, denied=_DENIED)}"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _kept(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Without guests that are gone whose names are in no line of ours: others may have named them so, even `*`."""
+    renamed = {old: new for old, new in options["renamed"].items() if _is_name(old)}
+    return {**options, "absent": [name for name in options["absent"] if _is_name(name)], "renamed": renamed}
+
+
+def _is_name(name: str) -> bool:
+    with contextlib.suppress(BadInput):
+        return bool(_units.check_name(name, what="name"))
+    return False
 
 
 def _check(options: t.Mapping[str, t.Any]) -> None:

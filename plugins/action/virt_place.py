@@ -14,18 +14,20 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _guest,
     _guest_problems,
+    _image_names,
     _inventory,
     _lacking,
     _needs,
     _reported,
     _terminal,
 )
+from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
@@ -38,6 +40,7 @@ OPTIONS: dict[str, t.Any] = {
     "group": {"type": "list", "elements": "str"},
     "leave": {"type": "list", "elements": "str", "default": []},
     "only": {"type": "list", "elements": "str"},
+    "refused": {"type": "list", "elements": "dict", "default": []},
     "running_only": {"type": "bool", "default": False},
 }
 
@@ -52,8 +55,14 @@ class ActionModule(ActionBase):
         """Place all guests; fails with every refusal, and defers guests that unreached hosts may have."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "hosts")
-        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
-        wrong = _wrong(options["guests"], profiles)
+        variables = task_vars or {}
+        profiles = {name: self._templar.template(variables.get(name)) for name in _guest.PROFILES}
+        try:
+            catalogue = Catalogue.of(variables, self._templar.template)
+            options["guests"], unnamed = _named(options, catalogue, lambda: self._imported(variables))
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from error
+        wrong = [[*named, *found] for named, found in zip(unnamed, _wrong(options["guests"], profiles), strict=True)]
         options["guests"] = [
             item if known else _guest.with_profiles(item, profiles)
             for item, known in zip(options["guests"], wrong, strict=True)
@@ -78,6 +87,29 @@ class ActionModule(ActionBase):
         elif result["deferred"]:
             result["warnings"] = list(_warnings(placed))
         return result
+
+    def _imported(self, variables: t.Mapping[str, t.Any]) -> set[str]:
+        """Names of images that the site imports itself, also in a play that imports none."""
+        host = (variables.get("hostvars") or {}).get(variables.get("inventory_hostname")) or {}
+        lists = (self._templar.template(variables.get("virt_images")), host.get("virt_images"))
+        return {str(image.get("name")) for images in lists for image in images or () if isinstance(image, dict)}
+
+
+def _named(
+    options: t.Mapping[str, t.Any], catalogue: Catalogue, files: t.Callable[[], t.Collection[str]]
+) -> tuple[list[dict[str, t.Any]], list[list[str]]]:
+    """The guests with what follows from the names of their images, and what is wrong with those of new ones."""
+    known = _reported.usable(options["hosts"]).values()
+    there = {guest["name"] for info in known for guest in info["guests"]}
+    new = [one.get("name") not in there and one.get("state") != "absent" for one in options["guests"]]
+    described = [
+        _image_names.described(one, catalogue) if is_new else one
+        for one, is_new in zip(options["guests"], new, strict=True)
+    ]
+    return [_image_names.with_files(one, catalogue) for one in described], [
+        _image_names.problems(one, catalogue, files) if is_new else []
+        for one, is_new in zip(options["guests"], new, strict=True)
+    ]
 
 
 def _message(refused: t.Sequence[placement.Placement]) -> str:
@@ -142,13 +174,23 @@ class _Asked:
             for guest in found
             if guest["name"] not in named
         ]
+        guests = [_without_refused(guest, options.get("refused") or ()) for guest in guests]
         count = functools.partial(
             _reported.host, started=started, all_defined=options["all_defined"], counting=counting
         )
         hosts = [count(name, info) for name, info in usable.items()]
         if missing := [name for name in options["leave"] if name not in usable]:
-            raise BadInput(f"leave: {', '.join(missing)} was not reached, so its guests are not known")
+            raise BadInput(
+                f"leave: {', '.join(missing)} {agree(len(missing), 'was', 'were')} not reached, so the guests there "
+                "are not known"
+            )
         return cls(usable, leave, named, guests, hosts, _reported.policy(options))
+
+
+def _without_refused(guest: placement.Guest, refused: t.Iterable[t.Mapping[str, t.Any]]) -> placement.Guest:
+    """The guest with the hosts that cannot take it."""
+    its = {str(one["host"]): str(one["why"]) for one in refused if one["name"] == guest.name}
+    return dataclasses.replace(guest, refused=tuple(sorted(its.items())))
 
 
 def _placed(
@@ -195,7 +237,7 @@ def _warnings(placed: t.Sequence[placement.Placement]) -> t.Iterator[str]:
             names.setdefault(item.why, []).append(item.guest)
     for why, guests in names.items():
         yield printable(
-            f"{some_of(guests, _NAMED)} {'is' if len(guests) == 1 else 'are'} neither created nor changed: {why}"
+            f"{some_of(guests, _NAMED)} {agree(len(guests), 'is', 'are')} neither created nor changed: {why}"
         )
 
 
@@ -298,7 +340,7 @@ def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]
     [(host, original)] = holders.items()
     vcpus, memory_mib = guest.vcpus or original["vcpus"], guest.memory_mib or original["memory_mib"]
     none: frozenset[str] = frozenset()  # what its original is plugged into, the host has
-    guest = dataclasses.replace(
-        guest, bridges=none, networks=none, pools=none, machines=none, cpu_models=none, disks=(), devices=()
+    offers = dict.fromkeys(("bridges", "networks", "pools", "machines", "cpu_models", "platform"), none)
+    return dataclasses.replace(
+        guest, vcpus=vcpus, memory_mib=memory_mib, host=host, disks=(), devices=(), **t.cast("dict[str, t.Any]", offers)
     )
-    return dataclasses.replace(guest, vcpus=vcpus, memory_mib=memory_mib, host=host)

@@ -14,14 +14,17 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
 
+_TABLES = tuple(kind for kind in _report_data.KINDS if kind not in _report.KINDS)  # without a text of Salt Virt's
+
 OPTIONS: dict[str, t.Any] = {
-    "kind": {"type": "str", "choices": list(_report.KINDS), "required": True},
+    "kind": {"type": "str", "choices": [*_report.KINDS, *_TABLES], "required": True},
     "results": {"type": "dict", "required": True},
     "group": {"type": "list", "elements": "str", "required": True},
     "guest": {"type": "list", "elements": "str"},
@@ -40,7 +43,8 @@ class ActionModule(ActionBase):
         """Build the report; print it, or write it."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "results")
-        kind, form = options["kind"], options["format"]
+        kind = options["kind"]
+        form = "table" if kind in _TABLES and options["format"] == "seed" else options["format"]
         if form != "seed" and kind not in _report_data.KINDS:
             raise AnsibleActionFail(
                 f"format: {kind} is text only; omit it, or choose one of {', '.join(_report_data.KINDS)}"
@@ -54,7 +58,8 @@ class ActionModule(ActionBase):
         text, shown = _built(kind, form, hosts, missing, options["guest"])
         if options["guest"] and not text:
             raise AnsibleActionFail(
-                f"cannot find guest {', '.join(options['guest'])}: none of {', '.join(sorted(hosts))} has it"
+                f"cannot find guest {', '.join(options['guest'])}: none of {', '.join(sorted(hosts))} has it; "
+                "to see all: ansible-playbook corral.virt.list"
             )
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
@@ -65,15 +70,19 @@ class ActionModule(ActionBase):
             _terminal.say(f"the report {verb} in {result['out']}")
         elif not _terminal.only_reports():  # whose callback prints it
             _terminal.say(shown)
-        if odd := sorted(
-            {host for form in (_report, _report_data) for host in form.unreadable(kind, hosts, options["guest"])}
-        ):
+        if odd := _unreadable(kind, hosts, options["guest"]):
             text = (
                 f"the answer of {', '.join(odd)} cannot be read; inspect that host, or exclude it: --limit "
                 f"'all:!{odd[0]}'"
             )
             result.update(failed=True, msg=printable(text))
         return result
+
+
+def _unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
+    """Hosts whose answer is none, in whatever form it is told."""
+    told = [form.unreadable for form in (_report, _report_data) if kind in form.KINDS]
+    return sorted({host for unreadable in told for host in unreadable(kind, hosts, guests)})
 
 
 def _built(
@@ -111,6 +120,6 @@ def _write(path: str, content: str, gate: Gate) -> None:
             f"out: cannot write the report to {path}: {folder} is not a directory that you can write to"
         )
     try:
-        gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content))
+        gate.run([WriteFile(path, content)], lambda step: configuration.write(step.path, step.content, denied=OWNER))
     except VirtError as error:
         raise AnsibleActionFail(f"out: {error}") from error

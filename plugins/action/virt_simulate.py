@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
 from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _table, _terminal
@@ -65,7 +66,7 @@ def _simulated(options: t.Mapping[str, t.Any]) -> simulation.SimulationOutcome:
     path = options["cluster"]
     if not os.path.isfile(path):
         raise BadInput(f"cluster: there is no file {path}")
-    described = _cluster.parsed(configuration.read(path), path)
+    described = _cluster.parsed(configuration.read(path, denied=OWNER), path)
     domains = {host["name"]: str(host["domain"]) for host in described if host.get("domain")}
     rules = {**options["rules"], "failure_domains": {**domains, **(options["rules"].get("failure_domains") or {})}}
     counting = _reported.Counting.of(rules, _cluster.groups(described))

@@ -12,14 +12,17 @@ from pathlib import Path
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleError
+from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER, explained
 from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import check_names
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _home
 from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._held_lists import HeldLists
 from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
 
 Variables = dict[str, t.Any]
@@ -37,14 +40,19 @@ class ActionModule(UntrustedAction):
         variables = task_vars or {}
         params = self._params(variables)
         gate, hosts = Gate(check_mode=self._task.check_mode), [*variables.get("groups", {}).get("all", [])]
-        others = [variables["hostvars"][name] for name in params["hypervisors"] or () if name in hosts]
-        inventories = {_inventory(one) for one in others} - {""}
         certifier = Certifier(
-            params, gate, lambda options: self._call(options, variables), _inventory(variables), inventories, hosts
+            params,
+            gate,
+            lambda options: self._call(options, variables),
+            _inventory(variables),
+            _inventories(params, variables, hosts),
+            hosts,
+            held=HeldLists(self, variables, params).survey,
+            warn=lambda sentence: Display().warning(printable(sentence)),
         )
         try:
             _place(params)
-            with files.explained(f"use the CA in {params['ca_dir']}"):
+            with explained(f"use the CA in {params['ca_dir']}", denied=OWNER):
                 if params["state"] == "revoked":
                     result.update(certifier.revoke())
                 else:
@@ -96,6 +104,12 @@ def _inventory(variables: t.Mapping[str, t.Any]) -> str:
     source = variables.get("inventory_file")
     machine = Path("/etc/machine-id")
     return f"{machine.read_text().strip() if machine.exists() else os.uname().nodename}:{source}" if source else ""
+
+
+def _inventories(params: Variables, variables: Variables, hosts: t.Collection[str]) -> set[str]:
+    """Where the hypervisors are written down: only a revocation asks, and reading all variables of hosts takes long."""
+    names = params["hypervisors"] or () if params["state"] == "revoked" else ()
+    return {_inventory(variables["hostvars"][name]) for name in names if name in hosts} - {""}
 
 
 def _refuse_others(params: Variables, task_vars: Variables) -> None:

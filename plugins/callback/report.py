@@ -16,6 +16,8 @@ description:
   - Prints only the reports of M(corral.virt.virt_report), as used by the playbooks C(query), C(list) and C(host_info),
     so that a program can read them. Failures, unreachable hosts, warnings and progress go to standard error; the exit
     code is Ansible's.
+  - With C(-e format=json), each playbook prints one JSON document when it ends, whether it fails or not. What failed is
+    in its list C(problems), with C(host), C(object), C(problem) and C(remedy) (null where there is none).
 requirements:
   - set as stdout in configuration
 seealso:
@@ -30,13 +32,24 @@ EXAMPLES = r"""
   ansible.builtin.shell: |-
     ansible-playbook corral.virt.query -e format=json | jq -r '.hosts[].guests[]? | select(.state == "running") | .name'
   delegate_to: localhost
+
+- name: Start a guest, and print what failed
+  environment:
+    ANSIBLE_STDOUT_CALLBACK: corral.virt.report
+  ansible.builtin.shell: |-
+    ansible-playbook corral.virt.start -e guest=web1 -e format=json | jq -r '.problems[] | .object + ": " + .problem'
+  delegate_to: localhost
 """
 
+import atexit
+import json
+import os
 import typing as t
 
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils import _report_data, _terminal
 
 if t.TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult
@@ -49,6 +62,32 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = _terminal.ONLY_REPORTS
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._document: _Document | None = None
+
+    def v2_playbook_on_start(self, playbook: t.Any) -> None:
+        """Whether a program reads all of it: a document, whose kind is the playbook's name."""
+        plays = playbook.get_plays()
+        if plays and plays[0].get_variable_manager().extra_vars.get("format") == "json":
+            extra = plays[0].get_variable_manager().extra_vars
+            named = [str(extra[name]) for name in ("guest", "host", "to") if name in extra]
+            self._document = _Document(os.path.splitext(os.path.basename(playbook._file_name))[0], named)
+            atexit.register(self._end)
+
+    def v2_playbook_on_stats(self, stats: t.Any) -> None:  # noqa: ARG002 - as Ansible calls it
+        """The document, at last."""
+        self._end(None)
+
+    def _end(self, failure: str | None = "the run ended before its end; standard error tells why") -> None:
+        """Print it, once; also when ansible-playbook gives up."""
+        if self._document:
+            if failure:
+                self._document.fail(failure)
+            if text := self._document.text():
+                self._display.display(text)
+        self._document = None
+
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """A report, unless it went into a file."""
         self._handle_warnings(result.result)
@@ -57,7 +96,8 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         """What failed, unless a playbook expects it; and a report, if there is one all the same."""
         self._handle_warnings(result.result)
-        self._show(result)
+        if not ignore_errors or _terminal.is_report(result.task.action):
+            self._show(result)
         if not ignore_errors:
             self._complain(result)
 
@@ -65,13 +105,73 @@ class CallbackModule(CallbackBase):
         """A host that cannot be reached."""
         self._complain(result)
 
+    def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
+        """An item of a loop, whose end tells less."""
+        if self._document and not result.task.ignore_errors:
+            self._document.add(result, failed=True)
+
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """No report comes."""
+        if self._document:
+            self._document.fail("no hosts matched")
         self._display.display("no hosts matched", stderr=True)
 
     def _show(self, result: CallbackTaskResult) -> None:
-        if _terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
+        if self._document:
+            self._document.add(result)
+        elif _terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
             self._display.display(result.result["text"])
 
     def _complain(self, result: CallbackTaskResult) -> None:
+        if self._document and not (result.task.loop and "results" in result.result):
+            self._document.add(result, failed=True)
         self._display.display(f"{result.host.get_name()}: {_terminal.message(result.result)}", stderr=True)
+
+
+class _Document:
+    """What a run tells a program: a report, or what it did to each guest; and what failed."""
+
+    def __init__(self, kind: str, named: list[str]) -> None:
+        self._named = [name for each in named for name in each.split(",") if name]
+        self._report: dict[str, t.Any] = {"version": _report_data.VERSION, "kind": kind, "hosts": []}
+        self._changes: dict[str, dict[str, dict[str, t.Any]]] = {}
+        self._is_in_a_file = False
+        self._problems: list[dict[str, t.Any]] = []
+
+    def add(self, result: CallbackTaskResult, *, failed: bool = False) -> None:
+        """A task on a host."""
+        host, told = result.host.get_name(), result.result
+        action = result.task.action.rpartition(".")[2]
+        if _terminal.is_report(action):
+            self._is_in_a_file = "out" in told
+            self._report |= _parsed(told.get("text"), result.task.args.get("kind"))
+        elif action in _terminal.SPEAKING and (context.CLIARGS.get("check") or not result.task.check_mode):
+            self._changes.setdefault(host, {}).update({one["name"]: one for one in _report_data.changes(told)})
+        place = None if result.task.run_once else host
+        for problem in _report_data.problems(place, told, self._named, failed=failed):
+            if not self._is_told(problem):
+                self._problems.append(problem)
+
+    def fail(self, text: str) -> None:
+        """What is wrong with all of it."""
+        self._problems.append({"host": None, "object": "hosts", "problem": text, "remedy": None})
+
+    def text(self) -> str:
+        """As JSON; empty when a file has all of it."""
+        if self._is_in_a_file and not self._problems:
+            return ""
+        hosts = self._report["hosts"] or [
+            {"name": host, "guests": [*guests.values()]} for host, guests in sorted(self._changes.items()) if guests
+        ]
+        return json.dumps({**self._report, "hosts": hosts, "problems": self._problems}, indent=2, allow_nan=False)
+
+    def _is_told(self, problem: dict[str, t.Any]) -> bool:
+        """Whether a task only repeats what failed before: playbooks do everything else first."""
+        return any(told["host"] == problem["host"] and told["problem"] in problem["problem"] for told in self._problems)
+
+
+def _parsed(text: object, kind: object) -> dict[str, t.Any]:
+    """A report, as it is where it is one for programs; steps are among the changes."""
+    if isinstance(text, str) and text.startswith("{"):
+        return t.cast("dict[str, t.Any]", json.loads(text))
+    return {"text": text} if text and kind != "steps" else {}

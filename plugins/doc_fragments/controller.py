@@ -72,8 +72,9 @@ options:
       require_n_plus:
         description:
           - How many hosts may fail at once while all their guests still fit on the others. With C(failure_domains), how
-            many failure domains. Placement simulates each such loss with the new guests, and refuses new guests, the
-            smallest first, until all guests survive it.
+            many failure domains. Placement simulates each such loss with the new guests. It refuses a new guest with
+            which a guest would find no room, and prefers larger guests to smaller ones. A guest that has no other host
+            anyway, such as one whose bridge only one host has, is refused alone.
           - The time grows with the number of combinations; V(1) on 100 hosts takes about a second.
         type: int
         default: 0

@@ -47,9 +47,9 @@ state:
 clone_of:
   - Another guest of the same host. If the guest O(name) does not exist, it is created as a copy of the other guest,
     which must be off and is not changed. An existing guest is not created again.
-  - The copy takes its definition from the other guest, including title, tags, display passwords and host devices.
-    Options of this task override parts of it. UUID, MAC addresses, display ports and firmware variables are new, so
-    boot entries and enrolled keys are lost. TPM state, autostart, snapshots and C(apart-) tags are not copied.
+  - The copy takes its definition from the other guest, including title, tags, login user, display passwords and host
+    devices. Options of this task override parts of it. UUID, MAC addresses, display ports and firmware variables are
+    new, so boot entries and enrolled keys are lost. TPM state, autostart, snapshots and C(apart-) tags are not copied.
   - Disks are copied in full, into the pools where they are. Both guests use the same media, read-only disks and
     shareable disks. Entries of O(disks) change the copies (O(disks[].size), O(disks[].pool), O(disks[].format)),
     replace them (O(disks[].image), O(disks[].source)) or leave them out (O(disks[].state=absent)).
@@ -62,6 +62,20 @@ clone_of:
 virt_type: How a new guest is run. V(auto) uses hardware virtualisation if the host offers it, and emulation otherwise.
 title: Short description on one line, shown by management tools; V('') removes it.
 description: Longer description; V('') removes it.
+osinfo:
+  - Operating system, as libosinfo calls it - an id such as V(http://debian.org/debian/13), or a short one such as
+    V(debian13), V(ubuntu24.04) or V(win2k22). virt-manager and other tools read it from libvirt's metadata. V('')
+    removes it.
+  - For a new guest it also selects what its task does not set. Every system gets virtio devices, and V(q35) where the
+    host has it. Windows gets a SATA disk and an C(e1000e) interface, because its setup has no virtio drivers, a clock
+    in local time, Hyper-V features and a USB tablet; from Windows 11 and Windows Server 2025 on also
+    O(firmware=efi), O(secure_boot) and a TPM 2.0. With O(loader) it selects no firmware, and with O(nvram) no
+    O(secure_boot).
+  - An image from the catalogue sets it for new guests of the role P(corral.virt.guests#role).
+login_user:
+  - The image's login user, stored in libvirt's metadata. The inventory plugin sets C(ansible_user) from it, unless
+    the inventory sets C(ansible_user) itself. V('') removes it.
+  - An image from the catalogue sets it for new guests of the role P(corral.virt.guests#role).
 vcpus:
   - Number of vCPUs, or a dictionary with the keys below. Required for a new guest.
   - A number changes the current count, and also the maximum if both were equal.
@@ -239,7 +253,7 @@ video.vgamem: Size of the framebuffer of V(qxl).
 video.heads: Number of screens.
 video.accel3d: 3D acceleration.
 video.resolution: Initial resolution.
-tpm: TPM device, emulated by swtpm by default.
+tpm: TPM device, emulated by swtpm by default; that requires the packages C(swtpm) and C(swtpm-tools) on the host.
 tpm.model: V(none) removes the device; libvirt deletes its state when the guest is removed.
 tpm.type: V(passthrough) assigns the host's TPM to this guest.
 tpm.version: TPM version.
@@ -481,8 +495,9 @@ cloud_init:
   - Seed for cloud-init (NoCloud), on a read-only virtio disk. The module creates the guest's SSH host key with the
     seed, so that the key can be trusted before the first connection. If user data contains C(ssh_keys), the best of
     those (Ed25519, ECDSA, RSA) is trusted instead.
-  - Each part can be a dictionary or YAML text.
-cloud_init.user_data: User data. Text must begin with a line such as C(#cloud-config).
+  - Each part can be a dictionary or YAML text. A value that a seed cannot hold is refused with its place.
+cloud_init.user_data: User data. Text must begin with a line that cloud-init or cloudbase-init knows, such as
+  C(#cloud-config), C(#!/bin/sh) or C(#ps1_sysnative), and is passed on unchanged.
 cloud_init.vendor_data: Vendor data, in the same forms as user data except MIME. It shares its file with the guest's SSH
   host key; both take effect.
 cloud_init.meta_data: Meta data. By default C(local-hostname) is the guest's name, and C(instance-id) is derived from
@@ -502,19 +517,55 @@ cloud_init.on_change:
   - Action if these options differ from the seed that the guest was created with.
   - V(ignore) keeps the seed and reports the difference. V(next_boot) writes a new seed with a new instance-id, so that
     cloud-init runs again. V(refuse) fails.
+cloud_init.schema:
+  - Action if C(#cloud-config) user data or vendor data does not match cloud-init's own schema, such as C(runcmd) with a
+    text, or a misspelled key. cloud-init reports this only in the log of the guest.
+  - V(warn) warns, V(refuse) fails before anything is changed, V(ignore) does not check.
+  - The schema is that of cloud-init 26.2. An image with another version may take more or fewer keys. The check runs on
+    the controller and needs C(jsonschema) there; without it, a warning says that nothing was checked.
 apply:
   - V(both) changes the definition and, where possible, the running guest. Remaining changes are listed in RV(pending).
   - V(next_boot) changes only the definition.
   - V(live) changes only the running guest, until it stops, and refuses changes that cannot be applied live.
 allow_restart: Shut down a running guest and start it again if a change requires it. Otherwise such changes are listed
   in RV(pending).
-force: Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
-remove_storage: With O(state=absent), also delete the disks that the collection created for this guest and that no other
-  guest uses. The task is refused, and the guest stays, if such a disk is in an inactive storage pool, or exists but is
-  in no pool. Who uses a disk is read from guests, volumes and overlays of the host. With a C(uri) of another machine,
-  its files are not read, so an overlay outside its pools, or a link to a disk, is not seen.
+force:
+  - Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
+  - A guest that has no system is not waited for so long. If its agent is not connected, no more was read from its disks
+    than firmware reads, and it has read and sent nothing since it was asked 10 seconds ago, it is powered off then.
+    A note of the result tells what was seen of each guest that was powered off.
+force_off: With O(state=absent), power off the guest at once, without asking it to shut down.
+remove_storage:
+  - With O(state=absent), also delete the disks that the collection created for this guest and that nobody else uses.
+    The task is refused, and the guest stays, if such a disk is in an inactive storage pool, or exists but is in no
+    pool.
+  - The guest's record names each disk with the guest, the host and the file (inode, time of creation, and a mark of
+    the collection). A disk is kept, with a note that has the reason and a command, if the record is that of another
+    guest or host (a copied definition), if the guest does not have the disk any more, or if another file has its
+    name. Entries that older versions wrote have only a path. They count after a run with another O(state) has found
+    that the guest alone uses the disk; that run completes the record, once, as a change.
+  - Right before a disk is deleted it is moved aside, into C(.corral/.removed) of its directory. There the task looks
+    again who uses it, because shutting down a guest can take minutes. Used are disks of all guests of the host,
+    running, stored and saved, their snapshots and backup jobs with all backing files, backing files of volumes, files
+    of loop devices, and images that a QEMU process has open. A disk that is in use by then, or another file, is given
+    back, and the task fails. What an interrupted task has moved aside the next removal with O(remove_storage=true)
+    finishes or gives back.
+  - With a C(uri) of another machine, and in pools that are no directories, nothing is moved. The users are asked
+    again right before the deletion, but its files are not read, so an overlay outside its pools, or a link to a disk,
+    is not seen.
+keep_removed_h:
+  - With O(remove_storage=true), hours (V(0) to V(8760)) for which deleted disks are kept in C(.corral/.removed) of
+    their directory, together with a note. V(0) deletes them at once. The next removal of a guest with its disks on the
+    host deletes those whose time is over, unless they are in use again.
+  - The time is over when it is by the host's clock, and the host has also been up for as long since then. Time before a
+    reboot is not counted, and so a clock that jumps ahead deletes nothing.
+  - To bring a disk back, move it to its old name (C(mv -n /PATH/.corral/.removed/NAME.disk /PATH/NAME)), run C(virsh
+    pool-refresh POOL), and delete its note C(NAME.json). RV(corral.virt.virt_host_info#module:host.removed_disks) lists
+    the disks with these commands.
+  - It has no effect on disks that are not files in a directory pool of the machine on which the module runs.
 wait: Wait until a shutdown or reboot is complete. V(false) only requests it.
-wait_timeout: Seconds to wait for a shutdown, a reboot or an address.
+wait_timeout: Seconds to wait for a shutdown, a reboot or an address. A guest that boots slowly on a busy host has more
+  time for an address, until it has used as many seconds of CPU.
 wait_for_ip:
   - Wait until the guest has an address, and record it in the guest's metadata, where the inventory plugin finds it. All
     guests of a call wait in parallel, after all other steps. Recording an address does not count as a change.

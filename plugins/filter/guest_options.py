@@ -71,6 +71,7 @@ def guest_options(asked: t.Mapping[str, t.Any], action: str, withheld: t.Sequenc
     does, names = _actions.action(action), asked["withheld"]
     converted = _arguments.converted(does, dict(zip(names, withheld, strict=True)))
     values = {**asked["arguments"], **{name: converted[name] for name in names}}
+    values = does.entry.folded(values) if does.entry else values
     module = does.options_of.get("module", "virt_domain")
     options = {name: value for name, value in values.items() if name in _actions.options(module)}
     for inside in ("options", "domain"):

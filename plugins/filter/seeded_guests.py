@@ -14,8 +14,9 @@ author:
 description:
   - Returns the options of guests as M(corral.virt.virt_domains) takes them.
   - A new guest that is created from an image or from another guest gets a seed, unless it has its own C(cloud_init). A
-    running guest with a seed also gets C(wait_for_ip). C(apart), C(together), C(host_groups) and C(requires) become
-    tags, from which later runs read them.
+    running guest with a seed also gets C(wait_for_ip). A new guest whose image is called by its name in the catalogue
+    gets C(osinfo), C(login_user), C(vcpus), C(memory) and C(firmware) for that image, unless it sets them. C(apart),
+    C(together), C(host_groups) and C(requires) become tags, from which later runs read them.
 positional: _input
 options:
   _input:
@@ -40,6 +41,18 @@ options:
     description: O(corral.virt.virt_domain#module:wait_for_ip) of guests that are waited for.
     type: str
     default: unknown
+  user:
+    description: User that the user data creates, for whom a new guest's C(login_user) is set. Without it, that of the
+      image in the catalogue.
+    type: str
+    default: ""
+  arch:
+    description: Architecture of the hypervisor.
+    type: str
+    default: ""
+  catalogue:
+    description: Images that the site adds to the catalogue, by name, as in C(virt_images_catalogue).
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -64,6 +77,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.corral.virt.plugins.plugin_utils import _seeded
+from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
 
 
@@ -81,6 +95,9 @@ def seeded_guests(
     names: t.Iterable[str] | None = None,
     user_data: t.Mapping[str, t.Any] | None = None,
     wait_for_ip: str = "unknown",
+    user: str = "",
+    arch: str = "",
+    catalogue: t.Mapping[str, t.Any] | None = None,
 ) -> list[dict[str, t.Any]]:
     """Options of the guests, in their order; raises AnsibleFilterError when they are not those of `names`."""
     guests = list(guests)
@@ -92,4 +109,9 @@ def seeded_guests(
             )
         )
     there = {one["name"]: one for one in known}
-    return [_seeded.seeded(one, there.get(one["name"]), user_data=user_data, wait_for_ip=wait_for_ip) for one in guests]
+    try:
+        images = Catalogue.of({"virt_images_catalogue": catalogue})
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+    site = _seeded.RoleSettings(user_data, wait_for_ip, user, arch, images)
+    return [_seeded.seeded(one, there.get(one["name"]), site) for one in guests]

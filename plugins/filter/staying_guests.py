@@ -37,6 +37,10 @@ options:
     description: UUID of the hypervisor if it is to be empty. Unfinished migrations from it are then listed wherever
       their guests are, otherwise only those of guests on the hypervisor itself.
     type: str
+  running_only:
+    description: Set for a hypervisor that is to be empty. Then only guests that O(seen) shows there are listed, also
+      those that were started or migrated there meanwhile. With V(true), guests that are off may stay.
+    type: bool
 """
 
 EXAMPLES = r"""
@@ -75,6 +79,7 @@ def staying_guests(
     stays: t.Sequence[t.Mapping[str, t.Any]],
     moved: t.Mapping[str, t.Any],
     emptied: str | None = None,
+    running_only: bool | None = None,
 ) -> list[str]:
     """Why it is not empty."""
-    return _staying.staying(host, seen, stays=stays, moved=moved, emptied=emptied)
+    return _staying.staying(host, seen, stays=stays, moved=moved, emptied=emptied, running_only=running_only)

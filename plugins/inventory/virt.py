@@ -17,6 +17,9 @@ description:
     sources in a directory in alphabetical order, so C(hosts.yml) comes before C(virt.yml).
   - Guests are in the group C(guests), and in its child groups C(on_HYPERVISOR), C(guests_running), C(guests_paused) or
     C(guests_shutdown), and C(tag_TAG) for every tag.
+  - A guest with a O(corral.virt.virt_domain#module:login_user) is also in the group C(guests_login_USER), whose
+    variable C(ansible_user) is that user. A value that C(group_vars), C(host_vars), or the inventory for the guest or
+    another group of it sets, takes precedence.
   - A hypervisor that does not answer stays a host, with the variable RV(ignore:virt_reachable=false). One warning names
     all such hypervisors and gives the reasons. The plugin gives up on a hypervisor that is silent for O(timeout).
   - If a guest's name contains anything but letters, digits, C(.), C(_) and C(-), or is a number or an address, the
@@ -220,7 +223,12 @@ options:
     env:
       - name: CORRAL_VIRT_TIMEOUT
   strict_hosts:
-    description: Fail when a hypervisor does not answer.
+    description:
+      - Fail when a hypervisor does not answer.
+      - By default, Ansible warns about a source that fails and continues without it. The command then ends with 0, and
+        no guest is in the inventory. To make the command fail, also set
+        C(ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED=true), or C(any_unparsed_is_failed) in the section C([inventory])
+        of C(ansible.cfg).
     type: bool
     default: false
     env:
@@ -285,12 +293,12 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.helpers import get_group_vars, sort_groups
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable, get_cache_plugin
 from ansible.plugins.loader import connection_loader
-from ansible.template import is_trusted_as_template, trust_as_template
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration, credentials
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
 from ansible_collections.corral.virt.plugins.plugin_utils import (
     _credential_files,
     _guest_addresses,
@@ -300,6 +308,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils import (
     _sources,
     _ways,
 )
+from ansible_collections.corral.virt.plugins.plugin_utils._ansible_core import is_trusted_as_template, trust_as_template
 from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated, trusted
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
 
@@ -340,6 +349,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._known_hosts: dict[str, str] = {}
         self._named: dict[str, _known_hosts.KeyedNames] = {}
         self._added_groups: dict[str, str] = {}
+        self._login_groups: set[str] = set()
         self._jumps: dict[str, str] = {}
         self._variables_of_groups: dict[frozenset[str], Facts] = {}
         self._check_options()
@@ -471,7 +481,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         lost = _inventory.lost(reasons, asked, stale)
         if lost and self.get_option("strict_hosts"):
             raise AnsibleParserError(printable(lost))
-        if lost:
+        if reasons and len(reasons) == asked and all(map(credentials.is_missing, reasons.values())):
+            # Before the first run nothing is wrong.
+            text = f"No guests are shown: {min(reasons.values())}, in the playbook corral.virt.site"
+            self.display.display(str(printable(text)), stderr=True)
+        elif lost:
             self._warn(lost)
 
     def _strangers(self, answers: t.Mapping[str, Answer]) -> dict[str, str]:
@@ -523,6 +537,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._warn(warning)
         self._recorded = _inventory.host_keys(answers, name_of)
         planned = {self._sanitize_group_name(group) for guest in guests.values() for group in _inventory.groups(*guest)}
+        planned |= {
+            found[0] for found in map(_inventory.login_group, (facts for _on, facts in guests.values())) if found
+        }
         groups = RESERVED | planned | set(self.inventory.groups)
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
         for name, (hypervisor, facts) in guests.items():
@@ -587,6 +604,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         before = dict(self.inventory.hosts[name].vars) if name in self.inventory.hosts else {}
         for group in _inventory.groups(hypervisor, facts):
             self.inventory.add_host(name, group=self._add_group(group))
+        self._let_in(name, facts)
         variables |= self._way(name, hypervisor, facts)
         host = self.inventory.get_host(name)
         for key, value in variables.items():
@@ -595,6 +613,24 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._construct(name, host)
         if "ansible_host" not in before:
             self._check_destination(name, hypervisor, strangers)
+
+    def _let_in(self, name: str, facts: Facts) -> None:
+        """The user that the guest's image lets in, as a variable of a group that counts least: the inventory's own go
+        before.
+        """
+        found = _inventory.login_group(facts)
+        if found is None:
+            return
+        group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(found[0])))
+        known = self.inventory.groups[group]
+        if group not in self._login_groups:
+            is_new = not (known.hosts or known.child_groups or known.vars)
+            if not is_new and known.vars.get("ansible_user") != found[1]:
+                return  # another source has made something else of it
+            self._login_groups.add(group)
+            known.set_variable("ansible_user", trusted(found[1]))
+            known.set_variable("ansible_group_priority", 0)
+        self.inventory.add_host(name, group=group)
 
     def _construct(self, name: str, host: t.Any) -> None:
         """Variables and groups that the operator builds from those of the guest."""
@@ -693,7 +729,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Whom a file of host keys names; nobody where none can be read."""
         if path not in self._named:
             try:
-                self._named[path] = _known_hosts.KeyedNames(configuration.read(path))
+                self._named[path] = _known_hosts.KeyedNames(configuration.read(path, denied=OWNER))
             except VirtError:
                 self._named[path] = _known_hosts.KeyedNames("")
         return self._named[path]

@@ -8,22 +8,43 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Looked"]
 
 S = t.TypeVar("S", bound=Step)
 T = t.TypeVar("T")
 
 
-class Gate:
-    """Let steps through to `do`, or only count them in check mode."""
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """The doer of a step that cannot be undone: it looks again, by identity, and acts under what the look holds.
 
-    def __init__(self, *, check_mode: bool) -> None:
+    `look` raises where what is about to be destroyed is not what the plan meant, or somebody has come to need it.
+    """
+
+    look: t.Callable[..., contextlib.AbstractContextManager[object] | None]
+    act: t.Callable[..., object]
+
+    def __call__(self, *arguments: t.Any) -> object:
+        """Act on what the look still finds; returns what the act does."""
+        with self.look(*arguments) or contextlib.nullcontext():
+            return self.act(*arguments)
+
+
+class Gate:
+    """Let steps through to `do`, or only count them in check mode.
+
+    `meanwhile` is called before each step, after everything was planned: a test lets others act there.
+    """
+
+    def __init__(self, *, check_mode: bool, meanwhile: t.Callable[[Step], object] = lambda _step: None) -> None:
         self._check_mode = check_mode
+        self._meanwhile = meanwhile
         self._before: list[str] = []  # steps that are done already
 
     def after(self, steps: t.Sequence[Step]) -> Gate:
@@ -70,6 +91,7 @@ class Gate:
         results: list[object] = []
         for step in steps:
             try:
+                self._meanwhile(step)
                 results.append(do(step))
             except VirtError as error:
                 if not done:

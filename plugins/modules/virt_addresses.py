@@ -37,6 +37,11 @@ options:
     description: Maximum number of seconds to search. The search ends early when every guest is found.
     type: int
     default: 3
+  boots:
+    description: Whether the guests have just been started. A guest that is at work then has more time than
+      O(wait_timeout), until it has used as many seconds of CPU, as with M(corral.virt.virt_ready).
+    type: bool
+    default: false
 notes:
   - Only root on the host itself can capture packets, with O(uri=qemu:///system).
   - The record of a guest that sends nothing stays unchanged, until another guest has that address.
@@ -105,6 +110,7 @@ OPTIONS = {
     **URI_OPTION,
     "names": {"type": "list", "elements": "str"},
     "wait_timeout": {"type": "int", "default": 3},
+    "boots": {"type": "bool", "default": False},
 }
 
 
@@ -123,7 +129,8 @@ def main() -> None:
         except Failed as error:
             module.fail_json(msg=str(error), read_only=_may_read(module.params["uri"]))
         gate = Gate(check_mode=module.check_mode)
-        result = addresses.refresh(connection, module.params["names"], module.params["wait_timeout"], gate)
+        wanted = {key: module.params[key] for key in ("names", "wait_timeout", "boots")}
+        result = addresses.refresh(connection, wanted["names"], wanted["wait_timeout"], gate, boots=wanted["boots"])
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result)

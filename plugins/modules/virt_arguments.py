@@ -30,9 +30,10 @@ options:
     description: The action that the arguments belong to.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, migrate,
-      rename, import, from_salt, simulate, query, list, host_info, drain, undrain, rebalance, rolling_update,
-      rotate_certificates, build_image, site, awx_setup, console_server]
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, add_disk,
+      remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, rename, import, from_salt, simulate, query, list,
+      host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, images, site,
+      awx_setup, console_server]
 """
 
 EXAMPLES = r"""

@@ -30,7 +30,7 @@ options:
     type: dict
     required: true
   max_moves:
-    description: Maximum number of moves. Defaults to the number of hosts, and at least 10.
+    description: Maximum number of moves. By default, all moves that are worth it.
     type: int
   tolerance:
     description:

@@ -20,8 +20,11 @@ description:
   - Ansible's connection usually uses the port. With O(state=present) the module therefore only starts the switch, in a
     separate service, and returns. The service applies the new configuration in a way that a reboot undoes. It makes the
     configuration permanent when a second task with O(state=confirmed) connects over the bridge within O(timeout)
-    seconds; otherwise it restores the previous network. C(/run/corral-bridge/result.json) on the host holds the reason
+    seconds; otherwise it restores the previous network, compares it with what was there before, and the error of
+    O(state=confirmed) names what is missing. C(/run/corral-bridge/result.json) on the host holds the reason
     until the next boot.
+  - Addresses (also of aliases such as C(eth0:1)), routes, rules and DNS servers of the port move to the bridge, whoever
+    made them. Those that no configuration file has are lost at the next boot, as before.
   - An existing bridge is used as it is. The module only changes its spanning tree and forward delay, if they would
     delay guests.
   - The role P(corral.virt.bridge#role) runs both tasks and the steps between them.

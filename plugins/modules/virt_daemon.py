@@ -123,6 +123,12 @@ server:
   returned: success
   type: str
   sample: libvirtd
+hook:
+  description: Whether the running daemon runs the hook of role P(corral.virt.hypervisor#role). It runs a hook that was
+    there when it started.
+  returned: success
+  type: bool
+  sample: true
 security_drivers:
   description: Security drivers of the running daemon that confine guests. V(null) if the daemon was not queried.
   returned: success

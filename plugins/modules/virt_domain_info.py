@@ -50,6 +50,11 @@ options:
     description: Also measure, for one second, the load of the host and its guests.
     type: bool
     default: false
+  observe:
+    description: Also return what each running guest has done since its start, and the last lines of a console that is
+      written to a file. This tells a guest that boots slowly from one that hangs.
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_domain
   - module: corral.virt.virt_host_info
@@ -126,6 +131,16 @@ domains:
       type: str
       returned: when it runs and has one
       sample: ssh -t root@hyper2 virsh --connect qemu:///system console web1
+    observed:
+      description: What the guest has done since its start; null is what libvirt cannot tell.
+      type: dict
+      returned: with O(observe), when it runs
+      contains:
+        cpu_s: {description: 'CPU time that its vCPUs used, in seconds.', type: float, returned: always}
+        disk_reads: {description: Number of reads from its disks., type: int, returned: always}
+        packets_sent: {description: Number of packets that it sent., type: int, returned: always}
+        agent: {description: 'C(connected), C(disconnected), or null without a channel.', type: str, returned: always}
+        console: {description: Last lines of its console., type: list, elements: str, returned: always}
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
     ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
@@ -165,7 +180,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import VirtErr
 from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
 from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, wait
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
@@ -174,6 +189,7 @@ OPTIONS = {
     "arguments": {"type": "str", "choices": ["false", "true", "minimal"], "default": "false"},
     "uuid": {"type": "bool", "default": False},
     "load": {"type": "bool", "default": False},
+    "observe": {"type": "bool", "default": False},
     "addresses": {"type": "str", "choices": ["none", "lease", "arp", "agent", "any"], "default": "none"},
 }
 
@@ -193,6 +209,15 @@ def described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping
     }
 
 
+def observed(connection: t.Any, guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What a running guest has done; nothing of one that is off."""
+    seen = wait.observe(connection, guest["name"], guest["uuid"]) if guest["state"] == "running" else None
+    if seen is None or seen.unseen:
+        return {}
+    fields = ("cpu_s", "disk_reads", "packets_sent", "agent", "console")
+    return {"observed": {name: getattr(seen, name) for name in fields}}
+
+
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
@@ -207,6 +232,8 @@ def main() -> None:
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
                 found = describes(connection, names=names)
+            for guest in found if module.params["observe"] else ():
+                guest.update(observed(connection, guest))
             for guest in found if module.params["arguments"] != "false" else ():
                 guest.update(described(connection, guest, module.params))
     module.exit_json(changed=False, clock=time.time(), domains=found, **more)

@@ -26,7 +26,8 @@ options:
     description: Action to perform on the guests.
     type: str
     required: true
-    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, migrate, rename,
+    choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, add_disk,
+      remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, rename,
       import]
   arguments:
     description: Arguments of the action, from RV(corral.virt.virt_arguments#module:arguments).
@@ -66,6 +67,11 @@ domains:
   returned: success
   type: dict
   sample: {hyper2: [{name: web1, uuid: 5f3c0a52-3f6b-4a8e-9a55-0d3b8f0c9c11, state: running}]}
+missing:
+  description: Names and patterns of which there is no guest, with C(missing_ok) among O(arguments).
+  returned: success
+  type: list
+  elements: str
 namesakes:
   description: Names of these guests that hypervisors have more than once.
   returned: success

@@ -48,6 +48,17 @@ options:
     type: list
     elements: str
     default: []
+  bridges:
+    description:
+      - Bridges of libvirt's networks. Their guests may use DHCP and DNS of this host (53/tcp, 53/udp, 67/udp and
+        547/udp), and the firewall forwards their packets and the answers. V(virbr*) is every bridge that libvirt names
+        itself.
+      - libvirt's own rules cannot override a firewall that drops packets in another table. They still isolate networks.
+      - In firewalld, libvirt's zone C(libvirt) admits guests, so the module adds no rule. It puts a bridge that is in
+        no zone into this one, and reloads firewalld if it does not know the zone yet.
+    type: list
+    elements: str
+    default: []
   purge:
     description:
       - Remove rules of this module that are no longer wanted, except from firewalld.
@@ -80,6 +91,12 @@ EXAMPLES = r"""
     ports: [16514/tcp, 24007-24008/tcp, 49152-60999/tcp]
     sources: ["2001:db8::/64"]
     source_names: [hyper3.example.org]
+
+- name: Admit guests of libvirt's networks to DHCP and DNS, and nobody else
+  corral.virt.virt_firewall:
+    ports: []
+    sources: []
+    bridges: [virbr*, lab0]
 
 - name: Remove the rules of this module
   corral.virt.virt_firewall:

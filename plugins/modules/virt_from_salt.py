@@ -15,8 +15,11 @@ description:
     this collection's roles. The playbook C(corral.virt.from_salt) runs it.
   - Nothing in Salt's files is executed. A file with Jinja or with another renderer is not read; the notes give the
     command with which Salt renders it for O(rendered).
-  - Everything without a counterpart is listed, with file, path and reason, in RV(notes) and in C(from_salt.txt) beside
-    the inventory. Nothing is left out silently.
+  - Everything without a counterpart, and everything that Salt overrides itself, is listed with file, path and reason in
+    RV(notes) and in C(from_salt.txt) beside the inventory. Of what is not about virtualization, only the number is
+    shown. Nothing is left out silently.
+  - States and pillars that describe one object are merged in Salt's order. An object that cannot be the same here is
+    not written.
   - A text from Salt is never a template. A password becomes a placeholder such as C(vault_web1_graphics_password), to
     be set with C(ansible-vault).
   - A guest that M(corral.virt.virt_domain) would refuse is not written, and is listed with the reason.
@@ -27,19 +30,23 @@ extends_documentation_fragment:
   - corral.virt.controller
 options:
   salt_root:
-    description: Directory of Salt's states (C(file_roots)), such as V(/srv/salt). Images of C(salt://) addresses are
-      looked up there.
-    type: path
+    description: Directories of Salt's states (C(file_roots)), such as V(/srv/salt). Of files with one path, that of the
+      first directory is read, as in Salt. Images of C(salt://) addresses are looked up there.
+    type: list
+    elements: path
+    default: []
   pillar:
-    description: Directory of Salt's pillars (C(pillar_roots)), such as V(/srv/pillar).
-    type: path
+    description: Directories of Salt's pillars (C(pillar_roots)), such as V(/srv/pillar).
+    type: list
+    elements: path
+    default: []
   minion:
     description: Configuration of a minion or of the master, such as V(/etc/salt/minion). Its settings apply to all
       hypervisors.
     type: path
   rendered:
-    description: Files with the output of C(salt '*' --out=yaml state.show_highstate), C(state.show_sls) or
-      C(pillar.items), by minion.
+    description: Files with the output of C(salt '*' --out=yaml state.show_highstate), C(state.show_sls),
+      C(state.show_lowstate) or C(pillar.items), by minion.
     type: list
     elements: path
     default: []
@@ -82,7 +89,8 @@ guests:
   type: list
   elements: str
 notes:
-  description: What is not converted, and what is still to be done, each with file, path and reason.
+  description: What is not converted, and what is still to be done, each with file, path and reason; then the number of
+    parts of each file that are not about virtualization.
   returned: success
   type: list
   elements: str

@@ -93,7 +93,13 @@ host:
       sample: [apparmor, dac]
     virt_types: {description: 'V(kvm), V(qemu).', type: list, elements: str, returned: always}
     machines: {description: Machine types., type: list, elements: str, returned: always}
-    domain_capabilities: {description: Capabilities that guests can use., type: dict, returned: always}
+    domain_capabilities:
+      description:
+        - Capabilities that guests can use, of the machine type that new guests get. C(platform) lists V(efi),
+          V(secure_boot) and V(tpm) if guests can have them, or libvirt does not tell - UEFI firmware, firmware with
+          secure boot, both by the descriptors in C(/usr/share/qemu/firmware), and a TPM emulated by C(swtpm).
+      type: dict
+      returned: always
     libvirt_version: {description: Version of libvirt., type: str, returned: always}
     hypervisor_version: {description: Version of QEMU., type: str, returned: always}
     kernel_version:
@@ -115,9 +121,14 @@ host:
       returned: always
     maintenance:
       description:
-        - While the host is in maintenance, C(reason) and C(since), and the C(bridges) and active C(pools) that the host
-          had when it was marked; otherwise null. The playbook drain sets it.
+        - While the host is in maintenance, C(reason) and C(since), the C(id) of this maintenance, and C(by), what set
+          it (V(drain) or V(upgrade)); the C(boot), C(bridges) and active C(pools) that the host had when it was marked,
+          and the UUIDs of guests that were C(stopped) for it; otherwise null. The playbook drain sets it.
       type: dict
+      returned: always
+    boot_id:
+      description: Identity of the host's current boot, which changes when it reboots; null with a remote connection.
+      type: str
       returned: always
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools:
@@ -125,6 +136,25 @@ host:
       type: list
       elements: dict
       returned: always
+    removed_disks:
+      description:
+        - Disks of removed guests that are still in C(.corral/.removed) of a pool's directory. Their time
+          (O(corral.virt.virt_domain#module:keep_removed_h)) is not over, or the run that removed them was interrupted.
+        - Always empty with a remote connection.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        file: {description: Where the disk is now., type: str, returned: always}
+        path: {description: Where it was., type: str, returned: always}
+        guest: {description: Name of its guest., type: str, returned: always}
+        guest_uuid: {description: UUID of its guest., type: str, returned: always}
+        host_uuid: {description: UUID of the host that removed it., type: str, returned: always}
+        size_bytes: {description: Size of the file., type: int, returned: always}
+        since: {description: When it was removed (UTC)., type: str, returned: always}
+        keep_until: {description: 'Until when it is kept, by the clock; null if not.', type: str, returned: always}
+        removing: {description: Whether a run is removing it right now., type: bool, returned: always}
+        note: {description: 'What happens to it, and the command that brings it back.', type: str, returned: always}
     guests:
       description:
         - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, networks, pools, machine, devices, tags
@@ -138,7 +168,7 @@ host:
 """
 
 
-from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
+from ansible_collections.corral.virt.plugins.module_utils._files import boot, maintenance
 from ansible_collections.corral.virt.plugins.module_utils._front import describe_host
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -159,7 +189,8 @@ def main() -> None:
             if module.params["cpu_seconds"]:
                 host = describe_host.with_cpu_use(connection, host, module.params["cpu_seconds"])
     here = host["bridges"] is not None  # behind a remote connection is another host
-    module.exit_json(changed=False, host={**host, "maintenance": maintenance.read() if here else None})
+    own = {"maintenance": maintenance.read() if here else None, "boot_id": boot.identity() if here else None}
+    module.exit_json(changed=False, host={**host, **own})
 
 
 if __name__ == "__main__":

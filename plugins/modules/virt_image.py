@@ -100,7 +100,8 @@ options:
   url:
     description:
       - URL to download the image from (HTTP or HTTPS; proxies from the environment). Files that end in C(.gz), C(.xz),
-        C(.bz2) or C(.zst) (which requires C(zstd) on the host) are unpacked.
+        C(.bz2) or C(.zst) (which requires C(zstd) on the host) are unpacked. So are archives that contain exactly one
+        disk (C(.tar), compressed or not, C(.box) and C(.ova)).
       - User, password and query (a presigned URL) are neither shown nor stored.
     type: str
   src:
@@ -131,11 +132,18 @@ options:
     description:
       - Name of an official cloud image, such as V(debian-12) or V(fedora-43). It sets O(url), O(checksum) and, with a
         O(keyring), O(signature).
-      - The guide "Images" lists the names.
+      - The guide "Images" lists the names. The variable C(virt_images_catalogue) adds images and changes those of the
+        collection. With the variable C(virt_images_mirror), the addresses lead to that mirror.
     type: str
   arch:
-    description: Architecture of the O(catalogue) image, as spelled by the kernel or the vendor. Defaults to V(x86_64).
+    description: Architecture of the O(catalogue) image, as spelled by the kernel or the vendor. Defaults to the host's
+      architecture if its facts are known, and otherwise to V(x86_64).
     type: str
+  update:
+    description: Whether an existing image is replaced by another content that O(checksum) selects. With V(false), an
+      existing file O(name) is kept, whoever imported it, and neither the source nor a list is read.
+    type: bool
+    default: true
   fan_out:
     description:
       - Let the hosts of the play distribute the image. The source (O(url), O(src) or O(origin)) serves one host, and
@@ -150,7 +158,9 @@ options:
     description:
       - V(sha256:<hex>), V(sha384:<hex>) or V(sha512:<hex>), or the URL of a published list (V(https://…/SHA512SUMS),
         V(sha256:https://…)). The module supports the lists of Debian, Ubuntu, Fedora, CentOS, AlmaLinux, Rocky and
-        openSUSE.
+        openSUSE, the output of C(openssl dgst), the JSON documents of Fedora CoreOS and simplestreams, and metalinks
+        (of these only digests of whole files; the addresses in them are not used).
+      - In a list with sections, the heading names the algorithm. A digest of BLAKE2 or SHA3 is not one of SHA-2.
       - V(none) downloads without verification. A download without O(checksum) is refused.
       - With a list, a new version is fetched when the list changes. A list verifies an image only if it has a
         O(signature), or comes over HTTPS from a server whose certificate is verified. With any other list the image is

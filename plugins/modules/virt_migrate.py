@@ -19,10 +19,14 @@ description:
   - A guest that is off is migrated with its disks, its UEFI variables and its TPM state. It cannot be started on
     O(dest) before it is removed from the source.
   - Disks on local storage are copied in their own format and stay sparse. If the backing image of a disk is on the
-    destination under the same path, only the disk's own data is copied. The disks on the source are removed after the
-    guest was seen on the destination.
+    destination under the same path, only the disk's own data is copied. The disks on the source, and the file with the
+    UEFI variables of a guest that runs, are removed after the guest was seen on the destination; a file that both hosts
+    see stays.
   - The migration runs from host to host; it does not depend on the controller. Running the task again leads to the same
     state. Ctrl-C aborts the migration, and the guest stays on the source.
+  - The destination is asked for everything that the definition needs to start, such as firmware, kernel, ROMs, shared
+    directories, log directories, networks, devices and secrets. UEFI firmware that the destination has under another
+    path is found by its descriptors. The content of shared directories is not copied.
   - All preflight failures are reported together, before anything is changed. Check mode only does the preflight, and
     reports what would be copied and the rate at which the guest writes its memory; the diff shows the host.
 author:
@@ -47,6 +51,12 @@ options:
         libvirt lists none, and the bridges are not checked.
     type: list
     elements: str
+  dest_maintenance:
+    description:
+      - The reason why O(dest) is in maintenance, as M(corral.virt.virt_state_info) returns it. A guest does not migrate
+        to a host in maintenance, and the module says so before it creates anything there.
+      - Without this option, the hook of role P(corral.virt.hypervisor#role) on O(dest) still refuses a running guest.
+    type: str
   state:
     description:
       - V(aborted) aborts a running migration of the guest to O(dest), and removes what an interrupted migration created

@@ -17,6 +17,10 @@ description:
   - The module redefines a network in place, under the same UUID. Changes of DHCP ranges and hosts, DNS records,
     portgroups and pool interfaces reach a running network at once. All other changes wait for its next start, and are
     listed in C(pending).
+  - A network does not start with a subnet that the host itself has an address in, or that another route of the host
+    leads into, nor with one that overlaps another active network. The module refuses this before it defines the
+    network, also in check mode. A broader route of the host may stay, and a note names it.
+  - If a network does not start, the module restores what was there before. It removes a new network again.
   - If stopping or restarting a network would disconnect running guests, the module refuses unless O(force) is set.
 options:
   name:
@@ -232,7 +236,9 @@ options:
     elements: dict
     suboptions:
       address:
-        description: Address; identifies the entry.
+        description:
+          - Address of the host in the network; identifies the entry.
+          - The network's own address and its broadcast address are refused.
         type: str
         required: true
       state:
@@ -481,6 +487,8 @@ extends_documentation_fragment:
 seealso:
   - module: corral.virt.virt_network_info
   - module: corral.virt.virt_domain
+  - ref: corral.virt.networks role <ansible_collections.corral.virt.networks_role>
+    description: Creates networks from variables.
   - ref: Networks <ansible_collections.corral.virt.docsite.guide_networks>
     description: Network modes, and changes to a running network.
 """
@@ -584,7 +592,7 @@ pending:
   type: list
   elements: str
 notes:
-  description: Additional notes, such as guests that lost the network.
+  description: Additional notes, such as guests that lost the network; also shown as warnings.
   returned: success
   type: list
   elements: str
@@ -592,9 +600,9 @@ notes:
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
 from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._front.networks import API
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import API
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -608,6 +616,8 @@ def main() -> None:
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
             result = noun.converge(connection, NETWORK, API, module.params, gate)
+    for note in result["notes"]:
+        module.warn(note)
     module.exit_json(**result)
 
 

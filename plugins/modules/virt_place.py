@@ -28,7 +28,8 @@ options:
   guests:
     description:
       - The guests, with C(name), C(vcpus), C(memory), C(interfaces) and C(disks) as in M(corral.virt.virt_domain), and
-        these keys for placement only.
+        these keys for placement only. A new guest whose C(image) is called by its name in the catalogue needs no
+        C(vcpus) and no C(memory); an unknown name is refused. The variable C(virt_images_catalogue) adds names.
       - C(host) is the hypervisor that the guest must be on. C(host_groups) are groups of the inventory; the hypervisor
         must be in all of them. C(prefer) are hypervisors or groups; one of them is chosen where one has room.
       - C(apart) is a word, or a list of words; guests with the same word never share a host. C(together) is the same
@@ -38,7 +39,8 @@ options:
       - Tag guests with C(apart-WORD), C(together-WORD), C(host_groups-GROUP) and C(requires-PROGRAM-VERSION) so that
         later runs without them know it; the role P(corral.virt.guests#role) does this.
       - A host also needs the bridges, active networks and active pools that the guest uses, its C(machine) and CPU
-        model (C(cpu)) where they are given, and the PCI, USB and mediated devices of the host that the guest names
+        model (C(cpu)) where they are given, UEFI firmware, secure boot and C(swtpm) for guests with C(firmware=efi),
+        C(secure_boot) and an emulated C(tpm), and the PCI, USB and mediated devices of the host that the guest names
         (C(hostdevs), C(interfaces), C(disks), C(xml)). No other guest that runs or starts with the host may use these.
     type: list
     elements: dict
@@ -63,6 +65,12 @@ options:
     description: Move only these guests from the hosts of O(leave). By default all guests move.
     type: list
     elements: str
+  refused:
+    description: Hypervisors that cannot take a guest, each with C(name) of the guest, C(host), and C(why), as a check
+      of the migration (M(corral.virt.virt_migrations)) has found. The guest is not placed there.
+    type: list
+    elements: dict
+    default: []
   running_only:
     description: Move only running and paused guests from the hosts of O(leave). Guests that are off stay there, and are
       not listed.

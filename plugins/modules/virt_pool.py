@@ -16,6 +16,8 @@ description:
   - Turns a directory into a libvirt storage pool, for the disks of guests and the images they are created from.
   - The module refuses to change pools of other types.
   - The module never moves a pool and never removes its files.
+  - If a new pool does not start, the module removes its definition again.
+  - A note warns if QEMU's user cannot enter the directory or one above it, because guests cannot use disks there.
 options:
   name:
     description: Name of the pool.
@@ -24,6 +26,8 @@ options:
   path:
     description:
       - The directory. It is created if it does not exist.
+      - A directory has one pool. A path that leads to the directory of another pool over a symbolic link or a second
+        mount is refused.
       - An existing pool keeps its path. If the path contains a symbolic link, write it as the pool's definition does,
         because libvirt knows the disks by that path.
       - Required for a new pool.
@@ -74,7 +78,7 @@ steps:
   elements: str
   sample: [define pool fast in /srv/nvme/guests, set autostart of pool fast on, start pool fast]
 pending: {description: Changes that wait for a restart of the pool., returned: success, type: list, elements: str}
-notes: {description: Additional notes., returned: success, type: list, elements: str}
+notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._front import noun
@@ -95,6 +99,8 @@ def main() -> None:
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
             result = noun.converge(connection, POOL, API, module.params, gate)
+    for note in result["notes"]:
+        module.warn(note)
     module.exit_json(**result)
 
 

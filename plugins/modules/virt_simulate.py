@@ -25,8 +25,9 @@ options:
     description:
       - File on the controller, JSON or YAML. The playbook C(query) writes it with C(format=json) and C(out).
       - A file written by hand has a list C(hosts), each with C(name), C(cpus), C(memory_mib) and C(guests), which have
-        C(name), C(vcpus), C(memory_mib) and, if needed, C(state) (V(running) by default) and C(tags). Hosts may also
-        have C(bridges), C(groups), C(domain) (their failure domain) and C(maintenance) (a reason).
+        C(name), C(vcpus), C(memory_mib) and, if needed, C(state) (V(running) by default), C(tags) and C(platform).
+        Hosts may also have C(bridges), C(groups), C(domain) (their failure domain), C(maintenance) (a reason) and
+        C(platform), what of V(efi), V(secure_boot) and V(tpm) guests can have there.
       - Data that the file lacks, such as the storage pools, is not checked.
     type: path
     required: true

@@ -23,11 +23,12 @@ options:
     description: Return only this guest. The list is empty if the host has no such guest.
     type: str
   tags:
-    description: Also return the tags of each guest.
+    description: Also return the tags of each guest, and whether a migration of it is recorded.
     type: bool
     default: false
   links:
-    description: Also return the names of the host's network interfaces, alternative ones included.
+    description: Also return the names of the host's network interfaces, alternative ones included, and whether the
+      host is in maintenance. A migration to it needs both.
     type: bool
     default: false
 seealso:
@@ -57,6 +58,10 @@ links:
   returned: with O(links)
   type: list
   elements: str
+maintenance:
+  description: The reason, while the host is in maintenance; otherwise, or if O(uri) leads to another machine, V(null).
+  returned: with O(links)
+  type: str
 domains:
   description: The guests, by name.
   returned: success
@@ -67,6 +72,7 @@ domains:
     uuid: {description: UUID., type: str, returned: always}
     state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
     tags: {description: Tags., type: list, elements: str, returned: with O(tags)}
+    moving: {description: Whether a migration of it is recorded., type: bool, returned: with O(tags)}
 """
 
 import time

@@ -30,6 +30,12 @@ description:
   - The paths that libvirt and QEMU read become links into a directory C(corral), which holds complete sets of CA
     certificates, CRL, certificates and key. One rename replaces a set, so that after a power failure either the old or
     the new set is in use.
+  - Before it writes to any host, the module reads the certificate revocation lists of all hosts of O(ca_dir), once in a
+    run, and takes over revocations that O(ca_dir) has forgotten, such as after it was restored from an older backup. It
+    warns of them, and of hosts that do not answer. It asks the hosts of O(hypervisors), the hosts of the play, and all
+    other hosts of the inventory that O(ca_dir) has records of, B(also those that C(--limit) leaves out); it changes
+    nothing there.
+  - A host's list is never replaced by one that has revoked less.
   - A daemon that serves TLS reloads the files at once, without a restart.
 options:
   state:
@@ -98,6 +104,8 @@ options:
       - With O(state=revoked), the names of all hypervisors. The module revokes the certificates of hypervisors that
         were in the same inventory when this module last ran on them, and that are now neither listed nor any other host
         of that inventory.
+      - With O(state=present), hosts of the inventory whose revocation lists the module reads before it writes any,
+        beside those of the play and those that O(ca_dir) has records of.
     type: list
     elements: str
   days:
@@ -158,6 +166,8 @@ options:
       - Certificate revocation list of the CA of O(ca_certificate), as PEM text. Excludes O(ca_key), with which the
         module signs the list itself.
       - An expired list is refused, because libvirt would refuse all clients.
+      - A list that lacks revocations of the list in place does not replace it. The module warns, or fails if it is to
+        install O(certificates).
     type: str
   qemu_ca_certificate:
     description: Certificate of QEMU's CA; otherwise like O(ca_certificate).

@@ -16,6 +16,7 @@ from ansible.module_utils.common.yaml import yaml_load
 __all__ = [
     "FILE",
     "Argument",
+    "ListEntry",
     "PlaybookAction",
     "action",
     "domain_arguments",
@@ -82,6 +83,41 @@ class Argument:
 
 
 @dataclasses.dataclass(frozen=True)
+class ListEntry:
+    """One entry of a list of virt_domain's, which arguments make."""
+
+    of: str  # the list
+    options: t.Mapping[str, str]  # of the entry, by argument
+    fixed: t.Mapping[str, t.Any]  # what it has besides
+
+    def places(self, argument: str) -> list[str]:
+        """The options that the argument can be."""
+        option = self.options[argument]
+        return [f"{self.of}.{each}" for each in (_MEDIA if option == _MEDIUM else (option,))]
+
+    def folded(self, values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """The values, with the list instead of the arguments that make its entry."""
+        entry = dict(self.fixed)
+        for argument, option in self.options.items():
+            if argument in values:
+                entry |= _medium(values[argument]) if option == _MEDIUM else {option: values[argument]}
+        return {**{name: value for name, value in values.items() if name not in self.options}, self.of: [entry]}
+
+
+_MEDIUM, _MEDIA = "medium", ("source", "url", "volume")
+
+
+def _medium(text: object) -> dict[str, t.Any]:
+    """What is in a drive: a path, a URL or a volume."""
+    place = str(text)
+    if place.startswith("/"):
+        return {"source": place}
+    if "://" in place:
+        return {"url": place}
+    return {"volume": place if "/" in place else f"default/{place}"}
+
+
+@dataclasses.dataclass(frozen=True)
 class PlaybookAction:
     """A playbook."""
 
@@ -97,6 +133,7 @@ class PlaybookAction:
     domain: t.Mapping[str, t.Any]  # what it says of each guest
     from_states: tuple[str, ...]  # of guests that it acts on; empty for any
     declared: t.Mapping[str, t.Any]  # its arguments, as the catalogue says them
+    entry: ListEntry | None
     options_of: t.Mapping[str, t.Any]  # a module whose options are arguments by their own names
     inside: str | None  # the argument that takes the same options as a dictionary
     only_inside: tuple[str, ...]
@@ -178,6 +215,7 @@ def action(name: str) -> PlaybookAction:
         domain=entry.get("domain") or {},
         from_states=tuple(entry.get("from") or ()),
         declared=given,
+        entry=ListEntry(made["of"], made["options"], made.get("fixed") or {}) if (made := entry.get("entry")) else None,
         options_of=module,
         inside=module.get("inside"),
         only_inside=tuple(module.get("only_inside") or ()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import math
 import re
 import typing as t
 
@@ -28,6 +29,7 @@ _PRIVATE = "_"  # private names, of the user or of the playbooks themselves
 _NEAR = 0.8
 _MISTYPED = 0.9  # for names with a prefix that others use, too
 _STRUCTURES: dict[str, type] = {"list": list, "dict": dict}
+_NO_NUMBER = re.compile(r"\s*[+-]?(inf(inity)?|s?nan\d*|[\d._]*e[+-]?[\d_]{3,})\s*", re.ASCII | re.IGNORECASE)
 _PATTERN = re.compile(r"[A-Za-z0-9._*?!\[\]-]{1,63}", re.ASCII)
 
 Given = t.Mapping[str, t.Any]
@@ -51,6 +53,10 @@ class ArgumentProblem(t.NamedTuple):
         return f"{where}{where and ': '}{self.text}{self.remedy and '; '}{self.remedy}"
 
 
+# What a run prints is its callback's business.
+_OF_ANY = (("format", "seed"), ("format", "json"))
+
+
 class BadArguments(BadInput):
     """Arguments of a playbook that are wrong."""
 
@@ -65,7 +71,7 @@ def asked(action: PlaybookAction, given: Given, known: t.Callable[[], t.Collecti
     `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
     """
     provided = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
-    strange = [name for name in given if name not in action.arguments]
+    strange = [name for name in given if name not in action.arguments and (name, given[name]) not in _OF_ANY]
     values, mistyped = _converted(action, provided)
     problems = [*_strangers(action, strange, known), *mistyped]
     for name, value in values.items():
@@ -146,8 +152,28 @@ def _parsed(argument: Argument, value: object) -> object:
     kind = _STRUCTURES.get(argument.spec.get("type", ""))
     if kind is None or not isinstance(value, str):
         return value
-    parsed = _read(value)
+    try:
+        parsed = _read(value)
+    except RecursionError as error:
+        raise BadArguments([ArgumentProblem(argument.name, "is nested too deeply")]) from error
+    except _AliasFound as error:
+        why = "has a YAML alias; write out what it stands for"
+        raise BadArguments([ArgumentProblem(argument.name, why)]) from error
     return parsed if isinstance(parsed, kind) else value  # the conversion takes other forms, or reports the type
+
+
+class _AliasFound(Exception):
+    pass
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML of a form without aliases, by which a few lines can stand for billions of values."""
+
+    def compose_node(self, parent: t.Any, index: t.Any) -> t.Any:
+        """The next value."""
+        if self.check_event(yaml.AliasEvent):
+            raise _AliasFound
+        return super().compose_node(parent, index)
 
 
 def _read(text: str) -> object:
@@ -156,7 +182,7 @@ def _read(text: str) -> object:
         return json.loads(text)
     except ValueError:
         with contextlib.suppress(ValueError, yaml.YAMLError):
-            return yaml.safe_load(text)
+            return yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
     return None
 
 
@@ -168,10 +194,20 @@ def _converted(action: PlaybookAction, given: Given) -> tuple[dict[str, t.Any], 
     provided = {name: _parsed(action.arguments[name], value) for name, value in given.items()}
     spec = {name: {**argument.spec, "no_log": False} for name, argument in action.arguments.items()}
     flat = {name: _flat(each) for name, each in spec.items() if name in provided or not action.arguments[name].option}
-    result = ArgumentSpecValidator(flat).validate(dict(provided))
+    numbers = {name for name, each in flat.items() if each.get("type") in ("int", "float")}
+    odd = [name for name in provided if name in numbers and not _is_finite(provided[name])]
+    result = ArgumentSpecValidator(flat).validate({name: each for name, each in provided.items() if name not in odd})
     values = {name: value for name, value in result.validated_parameters.items() if value is not None}
     deep = {name: value for name, value in provided.items() if isinstance(value, (dict, list)) and _is_deep(spec[name])}
-    return {**values, **deep}, [ArgumentProblem("", message) for message in result.error_messages]
+    problems = [ArgumentProblem(name, f"{str(provided[name])[:40]!r} is not a finite number") for name in odd]
+    return {**values, **deep}, problems + [ArgumentProblem("", message) for message in result.error_messages]
+
+
+def _is_finite(value: object) -> bool:
+    """Whether Ansible may convert it: it fails on an infinite number, and takes minutes for a large exponent."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, str) or not _NO_NUMBER.fullmatch(value)
 
 
 def _flat(spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -203,13 +239,14 @@ def _misnamed(argument: Argument, value: t.Any) -> t.Iterator[ArgumentProblem]:
     """Problems of guest names. An argument that takes several names also takes patterns."""
     check = _units.check_existing_name if argument.existing else _units.check_name
     for name in value if isinstance(value, list) else [value]:
-        if argument.name == "guest" and isinstance(value, list) and selection.is_pattern(str(name)):
+        many = argument.name == "guest" and isinstance(value, list)
+        if many and selection.is_pattern(str(name)):
             if not _PATTERN.fullmatch(str(name)):
                 why = f"{name!r} is not a pattern; use letters, digits, '.', '_', '-', '*', '?' and '[...]'"
                 yield ArgumentProblem(argument.name, why)
             continue
         try:
-            check(name, what=argument.name)
+            check(selection.literal(name) if many and isinstance(name, str) else name, what=argument.name)
         except BadInput as error:
             yield ArgumentProblem(argument.name, str(error).removeprefix(f"{argument.name}: "))
 
@@ -224,7 +261,7 @@ def _missing(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProble
             yield ArgumentProblem(
                 name, f"{action.name} requires this argument", remedy=f"write -e {name}={name.upper()}"
             )
-    if action.partial and not _says_options(action, values):
+    if action.partial and not action.entry and not _says_options(action, values):
         remedy = "write -e memory=4GiB, or another option of virt_domain"
         yield ArgumentProblem("", f"{action.name} requires an option to change", remedy=remedy)
 

@@ -27,8 +27,8 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each, refused
+from ansible_collections.corral.virt.plugins.module_utils._files.certificate import is_authority, parsed_text, signed
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import called, each, fingerprint, refused
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import read_trust
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec, Trust
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import due, lacking, trusted
@@ -36,7 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils import _ca
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import ANEW, Pair, Pairs
-from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke
+from ansible_collections.corral.virt.plugins.plugin_utils._records import Issued, Records, Revoke, TakeOver
 from ansible_collections.corral.virt.plugins.plugin_utils._signed import Clock, SignedCertificates
 
 try:
@@ -44,7 +44,7 @@ try:
 except ImportError:
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["Authorities", "MakeAuthority", "ProtectKey", "Revoke", "now"]
+__all__ = ["Authorities", "HeldRevocations", "MakeAuthority", "ProtectKey", "Revoke", "TakeOver", "now"]
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -68,6 +68,48 @@ class ProtectKey(Step):
 
     def __str__(self) -> str:
         return f"protect {self.directory}/ca-key.pem with the passphrase"
+
+
+class HeldRevocations(t.NamedTuple):
+    """What hosts hold, and the directory lacks: revocations, and lists of CAs (PEM, by fingerprint)."""
+
+    steps: tuple[TakeOver, ...] = ()
+    lists: t.Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.lists)
+
+
+class _Held:
+    """What lists of revoked certificates hold that were signed here."""
+
+    def __init__(self) -> None:
+        self.revoked: dict[str, tuple[str, datetime.datetime, set[str]]] = {}  # by serial: CA, since, hosts
+        self.longest: dict[str, str] = {}  # by CA
+        self._lengths: dict[str, int] = {}
+
+    def read(self, text: str, hosts: t.Sequence[str], pairs: t.Sequence[Pair]) -> None:
+        """One list (PEM) that these hosts have, if one of these CAs signed it."""
+        try:
+            found = x509.load_pem_x509_crl(text.encode())
+        except ValueError:
+            return  # whose ever it is, no CA's
+        for pair in pairs:
+            if not found.is_signature_valid(parsed_text(pair.certificate).public_key()):
+                continue
+            digest, entries = pair.generation.digest, [*found]
+            for entry in entries:
+                since, serial = _since(entry), f"{entry.serial_number:x}"
+                self.revoked.setdefault(serial, (digest, since, set()))[2].update(hosts)
+            if len(entries) >= self._lengths.get(digest, 0):
+                self.longest[digest], self._lengths[digest] = text, len(entries)
+
+
+def _since(entry: t.Any) -> datetime.datetime:
+    """When a certificate was revoked."""
+    if hasattr(entry, "revocation_date_utc"):  # since cryptography 42
+        return t.cast(datetime.datetime, entry.revocation_date_utc)
+    return t.cast(datetime.datetime, entry.revocation_date.replace(tzinfo=datetime.UTC))
 
 
 def now() -> datetime.datetime:
@@ -234,17 +276,21 @@ class Authorities:
                 self._records.write(f"issued/{path.name}", self._signed.read(path, text).line().encode() + text)
         return "".join(text.decode() for _serial, text in texts)
 
-    def learn(self, name: str, certificates: t.Iterable[str]) -> None:
-        """Write down what a CA of ours has signed for a host (PEM), and this directory does not know: only so can it
-        be revoked.
+    def learn(self, certificates: t.Mapping[str, t.Iterable[str]]) -> None:
+        """Write down what a CA of ours has signed for a host (PEM, by its name), and this directory does not know: only
+        so can it be revoked.
         """
+        if not certificates:
+            return
         with self._records.locked():
-            revoked, known = self._records.revoked(), {one.serial for one in self._signed.unrevoked()}
-            for text in certificates:
-                if parsed(text.encode()) is None:
+            known = {*self._records.revoked(), *(one.serial for one in self._signed.unrevoked())}
+            cas = [pair.certificate for name in AUTHORITIES for pair in self._cas.of(name)]
+            for host, text in ((host, text) for host, texts in certificates.items() for text in texts):
+                found = parsed_text(text)
+                if found is None or f"{found.serial_number:x}" in known or not any(signed(found, ca) for ca in cas):
                     continue
                 certificate = self._signed.read(self._directory / "issued/fresh.pem", text.encode())
-                if certificate.issuer and certificate.holder == name and certificate.serial not in {*known, *revoked}:
+                if certificate.holder == host and not is_authority(found):
                     self._records.write(f"issued/{certificate.serial}.pem", certificate.line().encode() + text.encode())
 
     def seen(
@@ -315,40 +361,100 @@ class Authorities:
         """Let a certificate be refused by all who read the list after this."""
         one = step.certificate
         with self._records.locked():
-            self._records.revoke(one.serial, one.issuer, one.subject, now=self._clock())
-            one.path.unlink(missing_ok=True)
-            if not self.to_revoke(names=[one.holder]):  # until then a run that is killed is to be ended by the next one
-                (self._directory / f"hosts/{one.holder}.json").unlink(missing_ok=True)
+            self._write_off(one.serial, one.issuer, one.subject, self._clock())
 
-    def adopt(self, authority: str, crl: str) -> bool:
+    def _write_off(self, serial: str, issuer: str, subject: str, since: datetime.datetime) -> None:
+        """Record a revocation, unless another run has done so meanwhile, and part with the certificate."""
+        if serial not in self._records.revoked():
+            self._records.revoke(serial, issuer, subject, now=since)
+        for folder in ("issued", "superseded"):  # `seen` may have moved it since the plan
+            (self._directory / f"{folder}/{serial}.pem").unlink(missing_ok=True)
+        holder = subject.rpartition("CN=")[2]
+        if holder and not self.to_revoke(names=[holder]):  # until then a run that is killed is to be ended by the next
+            (self._directory / f"hosts/{holder}.json").unlink(missing_ok=True)
+
+    # What hosts hold -------------------------------------------------------------------------------------------------
+
+    def unknown(
+        self, crls: t.Mapping[str, t.Sequence[str]], authorities: t.Sequence[str] = AUTHORITIES
+    ) -> HeldRevocations:
+        """What lists of revoked certificates (PEM, with the hosts that have them) say, and this directory does not.
+
+        Only lists count that a CA of these authorities signed.
+        """
+        with self._records.steady():
+            held, issued = _Held(), self._signed.unrevoked()
+            subjects = {one.serial: one.subject for one in issued}
+            known = {*self._records.revoked()}
+            for authority in authorities:
+                pairs = self._cas.of(authority)
+                known |= {one.serial for one in self._signed.distrusted(authority, pairs, issued)}
+                for crl, hosts in crls.items():
+                    for text in each(crl, "X509 CRL"):
+                        held.read(text, hosts, pairs)
+            lists = {digest: text for digest, text in held.longest.items() if self._is_longer(digest, text)}
+        steps = [
+            TakeOver(serial, digest, subjects.get(serial, ""), since, tuple(sorted(holders)))
+            for serial, (digest, since, holders) in sorted(held.revoked.items())
+            if serial not in known
+        ]
+        return HeldRevocations(tuple(steps), lists)
+
+    def _is_longer(self, digest: str, text: str) -> bool:
+        """Whether a list is to replace the one here: where the key is elsewhere, no other can be had."""
+        here = self._records.crl(digest)
+        return here is None or {*(refused(here) or ())} < {*(refused(text) or ())}
+
+    def take_over(self, step: TakeOver) -> None:
+        """Revoke here what a CA of this directory has revoked elsewhere."""
+        with self._records.locked():
+            self._write_off(step.serial, step.issuer, step.subject, step.since)
+
+    def keep_lists(self, lists: t.Mapping[str, str]) -> None:
+        """Write down the lists of CAs (PEM, by fingerprint) that are longer than those here."""
+        with self._records.locked():
+            for digest, text in lists.items():
+                if self._is_longer(digest, text):
+                    self._records.write(f"crl/{digest}.pem", text.encode())
+
+    def assume(self, held: HeldRevocations) -> None:
+        """Go on as if that was taken over."""
+        self._records.assume(held.steps, held.lists)
+
+    def adopt(self, authority: str, crl: str, *, host: str = "") -> HeldRevocations:
         """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another
         controller.
         """
         with self._records.locked():
-            pairs, issued = self._cas.of(authority), self._signed.unrevoked()
-            subjects = {one.serial: one.subject for one in issued}
-            here = {
-                *self._records.revoked(),
-                *(one.serial for one in self._signed.distrusted(authority, pairs, issued)),
-            }
-            adopted = False
-            for text in each(crl, "X509 CRL"):
-                found = x509.load_pem_x509_crl(text.encode())
-                signers = [
-                    pair for pair in pairs if found.is_signature_valid(parsed(pair.certificate.encode()).public_key())
-                ]
-                for pair in signers:
-                    digest, serials = pair.generation.digest, [f"{entry.serial_number:x}" for entry in found]
-                    path = self._directory / f"crl/{digest}.pem"
-                    if not path.exists() or {*(refused(path.read_text()) or ())} < {*serials}:
-                        # where the key is elsewhere, no other list can be had
-                        self._records.write(f"crl/{digest}.pem", text.encode())
-                        adopted = True
-                    for serial in serials:
-                        if serial not in here:
-                            self._records.revoke(serial, digest, subjects.get(serial, ""), now=self._clock())
-                            adopted = True
-        return adopted
+            held = self.unknown({crl: [host]}, [authority])
+            for step in held.steps:
+                self.take_over(step)
+            self.keep_lists(held.lists)
+        return held
+
+    def strangers(self, certificates: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:
+        """CAs (in words) among the certificates of hosts (PEM) that are not in this directory, with those hosts."""
+        ours = {generation.digest for name in AUTHORITIES for generation in self._cas.generations(name)}
+        ours |= {fingerprint(one) for one in map(parsed_text, each(self._retired)) if one}
+        found: dict[str, list[str]] = {}
+        for host, texts in certificates.items():
+            for certificate in filter(None, map(parsed_text, texts)):
+                if is_authority(certificate) and fingerprint(certificate) not in ours:
+                    found.setdefault(called(certificate), []).append(host)
+        return found
+
+    def recorded(self) -> set[str]:
+        """The names of the hosts that were seen."""
+        return {path.stem for path in self._directory.glob("hosts/*.json")}
+
+    def remembers(self) -> bool:
+        """Whether the directory is to know what was revoked: not that of a job, which begins empty."""
+        folders = ("issued", "superseded", "revoked")
+        return self._given is None or any(any(self._directory.glob(f"{folder}/*")) for folder in folders)
+
+    def steady(self) -> contextlib.AbstractContextManager[None]:
+        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        return self._records.steady()
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """One at a time in here; whoever is in may enter again."""
@@ -371,11 +477,11 @@ class Authorities:
         }
         off = self._signed.distrusted(authority, [pair], issued)
         entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
-        path = self._directory / f"crl/{digest}.pem"
-        if path.exists() and refused(path.read_text()) == sorted(entries, key=lambda serial: int(serial, 16)):
-            return path.read_text()
+        kept = self._records.crl(digest)
+        if kept is not None and refused(kept) == sorted(entries, key=lambda serial: int(serial, 16)):
+            return kept
         if not self._cas.can_sign(pair):
-            return path.read_text() if path.exists() else ""
+            return kept or ""
         lines = [
             _ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()
         ]

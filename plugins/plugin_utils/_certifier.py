@@ -19,13 +19,15 @@ from ansible_collections.corral.virt.plugins.module_utils._front.tls import (
     trusts,
     wanted,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, CONTROLLER, FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls import decide
 from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Request, SetMode, SetTrust
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, now
+from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities, TakeOver, now
 from ansible_collections.corral.virt.plugins.plugin_utils._ca import subtrees
+from ansible_collections.corral.virt.plugins.plugin_utils._held_lists import Survey, forgotten, strange, unread
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import given
 from ansible_collections.corral.virt.plugins.plugin_utils._signed import Clock
 
@@ -43,7 +45,7 @@ class Certifier:
     """One host's certificates, and the controller's.
 
     `ask` calls the module on the host; `inventory` is where the host is written down, `inventories` where others are,
-    `hosts` who is there.
+    `hosts` who is there. `warn` shows the user a sentence at once, whatever becomes of the host.
     """
 
     params: Variables
@@ -53,6 +55,9 @@ class Certifier:
     inventories: t.Collection[str] = ()
     hosts: t.Sequence[str] = ()
     clock: Clock = now
+    # what all hosts hold, of which the directory has seen these; None: nobody can be asked
+    held: t.Callable[[t.Collection[str]], contextlib.AbstractContextManager[Survey]] | None = None
+    warn: t.Callable[[str], None] = lambda _sentence: None
 
     @property
     def authorities(self) -> Authorities:
@@ -75,8 +80,9 @@ class Certifier:
         subtrees(params["ca_constraints"])
         sent = {option: value for option, value in params.items() if option not in _HERE_ONLY}
         if elsewhere:
-            return self.ask(sent)
+            return self._told_of_shorter_lists(self.ask(sent))
         authorities = self.authorities
+        taken = self._take_over(authorities)
 
         def call(**more: t.Any) -> Variables:
             says = {name: authorities.trust(name, name=params["name"], gate=self.gate) for name in AUTHORITIES}
@@ -88,13 +94,49 @@ class Certifier:
         if result["renewed"]:
             check()
         # Only now: a host that belongs to another authority is refused before there is one here.
-        done = self._keep(authorities, goals)
-        return self.gate.perform(
-            lambda: self._complete(
-                authorities, self._agreed(authorities, goals, result, call, check=check, again=bool(done)), done
-            ),
-            otherwise=lambda: self._complete(authorities, result, done),
+        made = self._keep(authorities, goals)
+        done = [*map(str, taken), *made]
+        agreed = self.gate.perform(
+            lambda: self._agreed(authorities, goals, result, call, check=check, again=bool(made)),
+            otherwise=lambda: result,
         )
+        return self._complete(authorities, _with_changes(agreed, taken), done)
+
+    def _take_over(self, authorities: Authorities) -> t.Sequence[TakeOver]:
+        """Before anything is sent to any host, revoke here what the lists of all hosts have revoked.
+
+        What a process has not asked for itself, another one reports.
+        """
+        if self.held is None or not authorities.ends():
+            return ()  # without a CA nothing was revoked
+        place, remembers = self.params["ca_dir"], authorities.remembers()
+        with self.held(authorities.recorded()) as survey:
+            own = files.in_place(CONTROLLER, place, "crl")
+            held = authorities.unknown({**survey.lists, own: [*survey.lists.get(own, ()), CONTROLLER_NAME]})
+            self.gate.run(held.steps, authorities.take_over)
+            self.gate.perform(lambda: authorities.keep_lists(held.lists), otherwise=lambda: authorities.assume(held))
+            self.gate.perform(lambda: authorities.learn(survey.certificates), otherwise=lambda: None)
+        if not survey.asked:
+            return ()
+        if held.steps and remembers:
+            self.warn(forgotten(place, held.steps))
+        if survey.silent:
+            self.warn(unread(place, survey.silent))
+        strangers = {} if self.params["replace_authority"] else authorities.strangers(survey.certificates)
+        if strangers:
+            self.warn(strange(place, strangers))
+        return held.steps
+
+    def _told_of_shorter_lists(self, result: Variables) -> Variables:
+        """The list that the options hold is not installed over a longer one of the same CA."""
+        for name in result.get("crl") or {}:
+            option = "qemu_ca_crl" if name == "qemu" else "ca_crl"
+            if self.params[option]:
+                self.warn(
+                    f"{self.params['name']} refuses certificates that the list in {option} has not revoked. The "
+                    f"list in place stays: set {option} to a newer one"
+                )
+        return result
 
     def _complete(self, authorities: Authorities, result: Variables, done: t.Sequence[str]) -> Variables:
         """The result of the host with that of the controller, which had `done` some steps before."""
@@ -118,7 +160,11 @@ class Certifier:
         ]
         if given and missing:
             raise BadInput(
-                [f"{option} is missing: {', '.join(given)} requires it to name the signing CAs" for option in missing]
+                [
+                    f"{option} is missing: {', '.join(given)} {agree(len(given), 'requires', 'require')} it to name "
+                    "the signing CAs"
+                    for option in missing
+                ]
             )
         return bool(given)
 
@@ -130,15 +176,18 @@ class Certifier:
                 ["state: revoked requires name, whose certificates are revoked, or hypervisors, which keep theirs"]
             )
         authorities = self.authorities
-        strange: list[str] = []
-        if params["name"] is None:
-            # Who is still there may be a hypervisor of another group.
-            stay = [*params["hypervisors"], *self.hosts, CONTROLLER_NAME]
-            names, strange = authorities.gone(stay=stay, inventories=self.inventories)
-        else:
-            names = [params["name"]]
-        steps = self._revocable(authorities, names)
-        self.gate.run(steps, authorities.revoke)
+        strays: list[str] = []
+        with contextlib.ExitStack() as stack:
+            # Another run may see one of these hosts, or issue it other certificates, just now.
+            self.gate.hold(stack, authorities.steady)
+            if params["name"] is None:
+                # Who is still there may be a hypervisor of another group.
+                stay = [*params["hypervisors"], *self.hosts, CONTROLLER_NAME]
+                names, strays = authorities.gone(stay=stay, inventories=self.inventories)
+            else:
+                names = [params["name"]]
+            steps = self._revocable(authorities, names)
+            self.gate.run(steps, authorities.revoke)
         changes = [
             _changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked")
             for step in steps
@@ -147,7 +196,7 @@ class Certifier:
         warnings = [
             f"{name} has valid certificates, but is not in the inventory. If it is gone: ansible-playbook "
             f"corral.virt.rotate_certificates -e revoke={name}"
-            for name in strange
+            for name in strays
         ]
         return {
             "changed": bool(steps),
@@ -214,7 +263,11 @@ class Certifier:
         """
         for _turn in range(_CALLS):
             for name in AUTHORITIES:
-                again |= authorities.adopt(name, str(result.get("crl", {}).get(name, "")))
+                crl = str(result.get("crl", {}).get(name, ""))
+                held = authorities.adopt(name, crl, host=self.params["name"])
+                if held.steps and authorities.remembers():
+                    self.warn(forgotten(self.params["ca_dir"], held.steps))
+                again |= bool(held)
             requests = result.get("requests", {})
             if not (again or requests):
                 self._remember(authorities, result)
@@ -237,7 +290,7 @@ class Certifier:
         """What the host says of itself: whoever lies there is not understood by others, and delays the next
         roll-over.
         """
-        authorities.learn(self.params["name"], [text for texts in result["held"].values() for text in texts])
+        authorities.learn({self.params["name"]: [text for texts in result["held"].values() for text in texts]})
         certificates = result["certificates"]
         authorities.seen(
             self.params["name"],
@@ -317,6 +370,15 @@ _ON_CONTROLLER: dict[type[Step], t.Callable[[_Controller, t.Any], None]] = {
         f"{controller.root}/{step.place.path}", owner=step.owner, group_name=step.group, mode=step.mode
     ),
 }
+
+
+def _with_changes(result: Variables, taken: t.Sequence[TakeOver]) -> Variables:
+    """The result of a host, which shows what was taken over before, too."""
+    changes = [_changes.Change(f"{step.holder}.{step.serial}", "valid", "revoked") for step in taken]
+    if result.get("failed") or not changes:
+        return result
+    diff = {side: {**fields, **result["diff"][side]} for side, fields in _changes.diff(changes).items()}
+    return {**result, "diff": diff}
 
 
 def _both(first: Variables, then: Variables) -> Variables:

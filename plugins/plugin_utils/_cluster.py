@@ -83,6 +83,7 @@ def _info(host: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "memory_used_mib": sum(guest["memory_mib"] for guest in active),
         "vcpus_used": sum(guest["vcpus"] for guest in active),
         "bridges": host.get("bridges"),
+        "domain_capabilities": {"platform": _texts(host["platform"])} if host.get("platform") is not None else {},
         "networks": None,
         "pools": None,
         "guests": guests,
@@ -99,10 +100,15 @@ def _guest(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "autostart": bool(guest.get("autostart")),
         "vcpus": guest["vcpus"],
         "memory_mib": guest.get("memory_maximum_mib") or guest["memory_mib"],
-        "tags": [str(tag) for tag in guest.get("tags") or []],
+        "tags": _texts(guest.get("tags")),
         "bridges": [nic["source"] for nic in nics if nic.get("type") == "bridge" and nic.get("source")],
         "pools": [],
+        "platform": _texts(guest.get("platform")),
     }
+
+
+def _texts(given: t.Any) -> list[str]:
+    return [str(one) for one in given or ()]
 
 
 def groups(hosts: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:

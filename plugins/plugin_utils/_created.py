@@ -1,14 +1,16 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the inventory shows guests that a playbook has created, and whether they must be reached there. Pure."""
+"""Where the inventory shows guests that a playbook has created or started, and whether they are reached. Pure."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-__all__ = ["created", "missing"]
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
+
+__all__ = ["created", "missing", "reached"]
 
 Variables = t.Mapping[str, t.Any]
 Groups = t.Mapping[str, t.Collection[str]]
@@ -22,20 +24,22 @@ def created(
     *,
     awaited: bool,
 ) -> dict[str, t.Any]:
-    """Its name in the inventory, whether it is `reached`, and the `problem`: it was not placed, or has no address.
+    """Its name in the inventory, its host, whether it is `reached`, and the `problem`: not placed, or no address.
 
     `guest` are its options; `awaited` is False where the inventory cannot have it.
     """
     name = str(guest["name"])
     host = placed["placements"].get(name)
     if host is None:
-        return {"shown": name, "reached": False, "problem": "; ".join(placed["explained"]) or f"{name} was not placed"}
+        problem = "; ".join(placed["explained"]) or f"{name} was not placed"
+        return {"shown": name, "host": "", "reached": False, "problem": problem}
     shown = _shown(name, host, groups, hostvars)
     # Without the inventory plugin nobody knows where it is.
     reached = awaited and "guests_running" in groups and _lets_in(guest, hostvars[host])
     known = shown in groups["all"] and "ansible_host" in hostvars[shown]
     problem = f"{name} runs, but the inventory has no address for it; {_remedy(name)}"
-    return {"shown": shown, "reached": reached, "problem": problem if reached and not known else ""}
+    problem = problem if reached and not known else ""
+    return {"shown": shown, "host": host, "reached": reached, "problem": problem}
 
 
 def missing(
@@ -59,8 +63,30 @@ def missing(
     }
 
 
+def reached(
+    guests: t.Sequence[Variables], groups: Groups, hostvars: t.Mapping[str, Variables]
+) -> list[dict[str, t.Any]]:
+    """Each guest with its name in the inventory and an address: the inventory's, or else the first that its
+    hypervisor has found; empty where neither has one.
+    """
+    logins = []
+    for guest in guests:
+        name, host = str(guest["name"]), str(guest["host"])
+        shown = _shown(name, host, groups, hostvars)
+        known = hostvars[shown].get("ansible_host") if shown in groups["all"] else None
+        seen = [
+            address
+            for one in (hostvars[host].get("__guests_addressed") or {}).get("guests") or ()
+            if one["uuid"] == guest["uuid"]
+            for address in one["addresses"]
+        ]
+        address = known or [*seen, ""][0]
+        logins.append({"name": name, "host": host, "shown": shown, "known": bool(known), "address": address})
+    return logins
+
+
 def _unreachable(names: t.Sequence[str], host: str) -> str:
-    them = "it" if len(names) == 1 else "them"
+    them = agree(len(names), "it", "them")
     why = f"the inventory has no address to reach {them}; {_remedy(names[0])}"
     return f"{', '.join(names)} should run on {host}, but {why}"
 

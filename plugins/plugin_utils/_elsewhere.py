@@ -37,15 +37,19 @@ class Elsewhere(UntrustedAction):
 
     @classmethod
     def of(cls, action: ActionBase, variables: dict[str, t.Any]) -> Elsewhere:
-        """To the host of which these are all variables."""
+        """To the host of which these are all variables, also where the task itself is delegated."""
+        task = action._task
+        if task.delegate_to is not None:
+            task = task.copy()
+            task.delegate_to = None
         templar = action._templar.copy_with_new_env(available_variables=variables)
         base = action._play_context.copy()
         base.remote_addr = base.port = None
-        context = base.set_task_and_variable_override(task=action._task, variables=variables, templar=templar)
+        context = base.set_task_and_variable_override(task=task, variables=variables, templar=templar)
         context.post_validate(templar=templar)
         context.remote_addr = context.remote_addr or variables["inventory_hostname"]
-        connection = _connection(action._task, context, variables, templar)
-        return cls(action._task, connection, context, action._loader, templar, action._shared_loader_obj)
+        connection = _connection(task, context, variables, templar)
+        return cls(task, connection, context, action._loader, templar, action._shared_loader_obj)
 
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
         """Not a task of its own."""
@@ -57,6 +61,17 @@ class Elsewhere(UntrustedAction):
             self._low_level_execute_command("true", sudoable=False)
         finally:
             self.cleanup()
+
+    def read(self, command: str) -> Answer:
+        """What a shell command writes (`stdout`), which only reads; `failed` and why where it ends badly."""
+        try:
+            done: Answer = self._low_level_execute_command(command)
+        finally:
+            self.cleanup()
+        if done["rc"] != 0:
+            reason = " ".join(f"{done['stderr']} {done['stdout'][-200:]}".split())
+            return {"failed": True, "msg": reason or f"exit code {done['rc']}"}
+        return {"stdout": done["stdout"]}
 
     def ask(self, module: str, arguments: Answer, variables: dict[str, t.Any]) -> Answer:
         """The module's answer."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.template import trust_as_template
-
 from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._ansible_core import trust_as_template
 
 __all__ = ["printable", "templated", "trusted"]
 

@@ -15,6 +15,8 @@ import typing as t
 
 import yaml
 
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
+
 __all__ = ["alive", "named", "unconfirmed", "unknown"]
 
 # What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a
@@ -64,6 +66,6 @@ def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
     wrong = f", and not {','.join(confirm)}" if confirm else ""
     risk = "a guest that still runs there may end up running twice, or sharing its name with another"
     return (
-        f"gone: {hosts} did not answer, which does not prove that it is off; {risk}. Switch it off, and then: "
-        f"{again}{wrong}"
+        f"gone: {hosts} did not answer, which does not prove that {agree(len(gone), 'it is', 'they are')} off; {risk}. "
+        f"Switch {agree(len(gone), 'it', 'them')} off, and then: {again}{wrong}"
     )

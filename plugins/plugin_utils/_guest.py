@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE
+from ansible_collections.corral.virt.plugins.module_utils._model.yaml_text import unkept, yaml_text
+from ansible_collections.corral.virt.plugins.module_utils._plan.seed import DOCUMENTS, is_cloud_config, sent
 
 __all__ = ["PROFILES", "Told", "merged", "prepared", "with_profiles"]
 
@@ -61,17 +62,20 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
 
 
 def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The guest's options with its cloud-init documents as JSON, which is YAML too.
+    """The guest's options with its cloud-init documents as JSON that is YAML too; user data also as its own text.
 
     Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises
-    ValueError with every problem.
+    ValueError with every problem, such as the place of what JSON cannot hold.
     """
     options, problems = dict(guest), list[str]()
     seed = options.get("cloud_init")
     if not isinstance(seed, dict):
         return options
+    exact = seed.get("method") == OFFLINE
     options["cloud_init"] = {
-        key: _sent(key, value, f"cloud_init.{key} of {options.get('name')}", problems) if key in DOCUMENTS else value
+        key: _sent(key, value, f"cloud_init.{key} of {options.get('name')}", exact=exact, problems=problems)
+        if key in DOCUMENTS
+        else value
         for key, value in seed.items()
     }
     if problems:
@@ -102,24 +106,66 @@ def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any
     }
 
 
-def _sent(document: str, value: object, what: str, problems: list[str]) -> object:
-    """A document as the host reads it; text that is no cloud-config (a script, a template) as it is."""
-    header = _HEADER if document in ("user_data", "vendor_data") else ""
-    if isinstance(value, str):
-        first, _newline, rest = value.lstrip().partition("\n")
-        if header and first.strip() != header.strip():
-            return value
+def _sent(document: str, value: object, what: str, *, exact: bool, problems: list[str]) -> object:
+    """A document as the host reads it; text that is no cloud-config (a script, a template) as it is.
+
+    `exact`: the host needs all that it says, not only its text.
+    """
+    is_config = document in ("user_data", "vendor_data")
+    text = value if isinstance(value, str) else None
+    if text is not None:
+        if is_config and not is_cloud_config(text):
+            return text
         try:
-            value = yaml.safe_load(rest if header else value) or {}
-        except yaml.YAMLError as error:
+            value = yaml.safe_load(text) or {}
+        except (yaml.YAMLError, ValueError) as error:  # the latter: a date that there is not
             problems.append(f"{what}: cannot be read as YAML: {_place(error)}")
-            return value
-    return (
-        value if value is None else header + json.dumps(value, sort_keys=True, default=str) + ("\n" if header else "")
-    )
+            return text
+    if value is None:
+        return value
+    if text is not None and document == "user_data" and not exact:
+        problems += [f"{what}: {reason}" for reason in unkept(text)]
+        return sent(text, _approximate(value))
+    value = _with_text_keys(value)
+    reasons = [*unkept(value)]
+    problems += [f"{what}: {reason}" for reason in reasons]
+    return value if reasons else (_HEADER if is_config else "") + yaml_text(value) + ("\n" if is_config else "")
 
 
-def _place(error: yaml.YAMLError) -> str:
+def _with_text_keys(value: t.Any) -> t.Any:
+    """The same with numbers as keys in words (`vlans: {100: …}`), unless the word is there too.
+
+    A secret of the vault is its text: older versions of Ansible leave it in its shell.
+    """
+    if isinstance(value, dict):
+        return {_key(key, value): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_text_keys(item) for item in value]
+    return str(value) if getattr(value, "__ENCRYPTED__", False) else value
+
+
+def _key(key: object, among: t.Container[object]) -> object:
+    is_number = isinstance(key, int) and not isinstance(key, bool)
+    return str(key) if is_number and str(key) not in among else key
+
+
+def _approximate(value: object) -> object:
+    """What is close enough to check and compare a document that travels as text, too."""
+    if isinstance(value, dict):
+        return {_approximate_text(key): _approximate(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_approximate(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_approximate_text, value))
+    is_kept = not isinstance(value, str) and not [*unkept(value)]
+    return value if is_kept else _approximate_text(value)
+
+
+def _approximate_text(value: object) -> str:
+    return str(value).encode(errors="backslashreplace").decode()
+
+
+def _place(error: Exception) -> str:
     """What is wrong and where, without the text itself, which may be secret."""
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""

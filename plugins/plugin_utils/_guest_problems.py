@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.domain_options 
 from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest
+from ansible_collections.corral.virt.plugins.plugin_utils import _cloud_config, _guest
 
 __all__ = ["problems"]
 
@@ -32,6 +32,7 @@ _VALIDATOR = ArgumentSpecValidator(GUEST_OPTIONS)
 def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
     """All that a host would refuse of the guest's options, without asking one; `variables` as for its profiles."""
     try:
+        _cloud_config.check(guest, warn=lambda _sentence: None)  # the action warns
         options = _guest.prepared(_guest.with_profiles(guest, variables))
     except ValueError as error:
         return [str(error)]

@@ -51,6 +51,7 @@ class HostedGuest:
     uuid: str
     state: str
     tags: tuple[str, ...] = ()
+    moving: bool = False  # a migration of it is recorded
 
 
 def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -103,7 +104,9 @@ def copies(results: t.Mapping[str, t.Any]) -> list[HostedGuest]:
         for item in result["domains"]:
             if _is_name(item["name"]):
                 tags = tuple(item.get("tags") or ())
-                there.append(HostedGuest(host, item["name"], item["uuid"], item["state"], tags))
+                there.append(
+                    HostedGuest(host, item["name"], item["uuid"], item["state"], tags, item.get("moving") is True)
+                )
     return there
 
 

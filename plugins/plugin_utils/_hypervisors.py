@@ -51,7 +51,15 @@ Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is a
 _SHOWN = {
     **{
         field: DOMAIN[field]
-        for field in ("title", "tags", "vcpus.current", "vcpus.maximum", "memory.current_kib", "memory.maximum_kib")
+        for field in (
+            "title",
+            "tags",
+            "login_user",
+            "vcpus.current",
+            "vcpus.maximum",
+            "memory.current_kib",
+            "memory.maximum_kib",
+        )
     },
     **{field: RECORD[field] for field in ("addresses", "seen", "ssh_host_key")},
 }
@@ -178,6 +186,7 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
         "addresses": list(addresses),
         "worth": {address: list(worth) for address, worth in addresses.items()},
         "ssh_host_key": fields.get("ssh_host_key"),
+        "login_user": fields.get("login_user"),
     }
 
 

@@ -28,8 +28,8 @@ __all__ = ["Guest", "differences", "files", "guest", "notes", "twins"]
 Guest = dict[str, t.Any]
 
 _ORDERS = {
-    "state", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_timeout", "wait_for_ip",
-    "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
+    "state", "apply", "allow_restart", "force", "force_off", "remove_storage", "keep_removed_h", "wait", "wait_timeout",
+    "wait_for_ip", "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
 }  # fmt: skip
 _MAKING = {"image", "clone", "size", "pool"}
 _SECRETS = {"graphics": "password"}  # the secret of each argument that may be withheld

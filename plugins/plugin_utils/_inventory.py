@@ -39,6 +39,7 @@ __all__ = [
     "ip",
     "is_active",
     "is_destination",
+    "login_group",
     "lost",
     "own_name",
     "ssh_args",
@@ -60,6 +61,7 @@ Namer = t.Callable[[str, Facts], str]  # of a hypervisor and the facts of its gu
 
 # Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 _ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
 ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
 _LOST = 10  # hypervisors of one reason in one warning
@@ -183,6 +185,12 @@ def groups(hypervisor: str, facts: Facts) -> list[str]:
     """Groups below `guests`, not yet in the letters Ansible allows. What was last known of a guest is no state."""
     state = STALE_GROUP if facts.get("stale") else f"guests_{facts['state']}"
     return [f"on_{hypervisor}", state, *(f"tag_{tag}" for tag in facts["tags"])]
+
+
+def login_group(facts: Facts) -> tuple[str, str] | None:
+    """The group of guests whose images let in the same user, and that user; a hypervisor may report anything."""
+    user = facts.get("login_user")
+    return (f"guests_login_{user}", user) if isinstance(user, str) and _LOGIN.fullmatch(user) else None
 
 
 def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ()) -> str:

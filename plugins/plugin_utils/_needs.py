@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._model import placement
 from ansible_collections.corral.virt.plugins.module_utils._model.defaults import BRIDGE, POOL
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import is_trusted_windows
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
 __all__ = ["OWN", "RECENT_VALUES", "given_twice", "of"]
@@ -79,6 +80,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> placement.Guest:
         disks=_sizes(local, name),
         machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
         cpu_models=frozenset(models),
+        platform=frozenset(() if item.get("arch") else _platform(item)),
         groups=frozenset(_words(item.get("host_groups"))),
         devices=tuple(sorted(_devices(item, name))),
         versions=_versions(item, name),
@@ -106,6 +108,22 @@ def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
         yield from host_devices.devices_of(str(item.get("xml") or ""))
     except ValueError as error:
         raise BadInput(f"xml of {name}: {error}") from error
+
+
+def _platform(item: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Firmware that libvirt is to choose, and an emulated TPM; some versions of Windows get both by themselves."""
+    tpm, loader = item.get("tpm"), item.get("loader")
+    windows = is_trusted_windows(str(item.get("osinfo") or "")) and item.get("firmware", "efi") == "efi"
+    if (item.get("firmware") == "efi" or windows) and not (isinstance(loader, dict) and loader.get("path")):
+        yield "efi"
+        if str(item.get("secure_boot", windows)).lower() in ("true", "yes", "on", "1"):
+            yield "secure_boot"
+    if isinstance(tpm, dict):
+        windows = False
+        if tpm.get("model") != "none" and tpm.get("type", "emulator") == "emulator":
+            yield "tpm"
+    if windows:
+        yield "tpm"
 
 
 def _interfaces(item: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]] | None:

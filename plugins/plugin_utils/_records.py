@@ -20,8 +20,9 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.plugin_utils._wording import enumerated
 
-__all__ = ["Issued", "Records", "Revoke"]
+__all__ = ["Issued", "Records", "Revoke", "TakeOver"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +71,34 @@ class Revoke(Step):
         return f"revoke {one.serial} of {one.holder} ({one.subject}, valid until {one.not_after:%Y-%m-%d})"
 
 
+@dataclasses.dataclass(frozen=True)
+class TakeOver(Step):
+    """Revoke here what the lists of hosts have revoked."""
+
+    serial: str  # hex
+    issuer: str  # SHA-256 of the CA, hex
+    subject: str  # empty: no certificate of this serial is known here
+    since: datetime.datetime
+    hosts: tuple[str, ...]
+
+    @property
+    def holder(self) -> str:
+        """Whose it was; empty where nobody knows."""
+        return self.subject.rpartition("CN=")[2]
+
+    def __str__(self) -> str:
+        known = f" of {self.holder}" if self.subject else ""
+        return f"take over the revocation of {self.serial}{known} from {enumerated(self.hosts)}"
+
+
 class Records:
-    """The files of one directory."""
+    """The files of one directory, and what a check run assumes to be in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._inside = False
+        self._assumed: dict[str, dict[str, str]] = {}
+        self._assumed_lists: dict[str, str] = {}
 
     @contextlib.contextmanager
     def locked(self) -> t.Iterator[None]:
@@ -129,7 +152,23 @@ class Records:
                 raise Refused(
                     f"cannot read {path}, which records a revoked certificate; restore it from the backup"
                 ) from error
-        return found
+        return {**self._assumed, **found}
+
+    def crl(self, digest: str) -> str | None:
+        """The last list of what a CA has revoked (PEM); None where there is none yet."""
+        path = self.directory / f"crl/{digest}.pem"
+        return self._assumed_lists.get(digest) or (path.read_text() if path.exists() else None)
+
+    def assume(self, revoked: t.Iterable[TakeOver], lists: t.Mapping[str, str]) -> None:
+        """Go on as if these were written down: a check run writes nothing."""
+        self._assumed.update(
+            {
+                one.serial: _entry(one.issuer, one.subject, one.since)
+                for one in revoked
+                if one.serial not in self._assumed
+            }
+        )
+        self._assumed_lists.update(lists)
 
     def host(self, name: str) -> dict[str, t.Any]:
         """What is known of a host; what cannot be read is written anew when it is seen again."""
@@ -141,14 +180,14 @@ class Records:
 
     def revoke(self, serial: str, issuer: str, subject: str, *, now: datetime.datetime) -> None:
         """Write down that a certificate is revoked."""
-        since = now.replace(microsecond=0).isoformat()
-        self.write(
-            f"revoked/{serial}.json",
-            json.dumps({"issuer": issuer, "subject": subject, "since": since}).encode() + b"\n",
-        )
+        self.write(f"revoked/{serial}.json", json.dumps(_entry(issuer, subject, now)).encode() + b"\n")
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory."""
         path = self.directory / name
         path.parent.mkdir(mode=0o700, exist_ok=True)
         files.write(path, content, mode=0o644)
+
+
+def _entry(issuer: str, subject: str, since: datetime.datetime) -> dict[str, str]:
+    return {"issuer": issuer, "subject": subject, "since": since.replace(microsecond=0).isoformat()}

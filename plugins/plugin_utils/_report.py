@@ -55,7 +55,7 @@ def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: 
     return odd
 
 
-def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
     """The text that Salt Virt's users know."""
     lines = []
     for item in _chosen(result["domains"], guests):
@@ -64,8 +64,10 @@ def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] 
             f"  CPU: {item['vcpus']['current']}",
             f"  Memory: {item['memory']['current_mib'] * 1024}",
             f"  State: {item['state']}",
-            *(f"  Graphics: {display['type']} - {_opened(display)}" for display in item["graphics"]),
         ]
+        for display in item["graphics"]:
+            lines += [f"  Graphics: {display['type']} - {_place(host, display)}"]
+            lines += [f"    Open: {_opened(display)}"] if display.get("connect") else []
         for disk in item["disks"]:
             lines += [
                 f"  Disk - {disk['target']}:",
@@ -81,6 +83,12 @@ def _query(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] 
             ]
         lines += [f"  Address: {address}" for address in item.get("addresses") or ()]
     return lines
+
+
+def _place(host: str, display: t.Mapping[str, t.Any]) -> str:
+    """The hypervisor and the display's port there; one at which nothing listens is not shown."""
+    ports = [display[name] for name in ("port", "tls_port") if display.get(name)]
+    return f"{host}:{ports[0]}" if display.get("connect") and ports else "nothing listens"
 
 
 def _opened(display: t.Mapping[str, t.Any]) -> str:
@@ -148,6 +156,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
         "pools": {pool["name"]: f"{pool['path']} ({_size(pool['available_bytes'])} free)" for pool in info["pools"]},
         "bridges": ", ".join(info["bridges"] or []),
         "guests": len(info["guests"]),
+        **({"removed_disks": [disk["note"] for disk in removed]} if (removed := info.get("removed_disks")) else {}),
         **({"maintenance": info["maintenance"]["reason"]} if info.get("maintenance") else {}),
     }
     return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `query`, `list` and `host_info` tell, as data of a stable shape: the guide of commands says it. Pure.
+"""What playbooks tell, as data of a stable shape: the guide of commands says it. Pure.
 
 Fields are added without a word; one that goes, or comes to mean something else, needs another `VERSION`.
 """
@@ -9,9 +9,13 @@ Fields are added without a word; one that goes, or comes to mean something else,
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
-__all__ = ["KINDS", "VERSION", "data", "unreadable"]
+from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+
+__all__ = ["KINDS", "VERSION", "changes", "data", "problems", "unreadable"]
 
 VERSION = 1
 
@@ -39,6 +43,85 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
 def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[str]:
     """Hosts whose answer is none."""
     return [host for host, result in hosts.items() if kind in KINDS and _host(kind, result, guests) is None]
+
+
+_OF_A_CHANGE = ("changed", "dest", "steps", "pending", "notes", "seconds", "downtime_ms", "bytes_sent")
+
+
+def changes(result: Told) -> list[dict[str, t.Any]]:
+    """What a task did to each guest, or would do."""
+    return [
+        {
+            "name": str(one["name"]),
+            **{key: _plain(one[key]) for key in _OF_A_CHANGE if key in one},
+            "failed": _has_failed(one),
+        }
+        for one in _guests(result)
+    ]
+
+
+def problems(host: str | None, result: Told, named: t.Sequence[str], *, failed: bool) -> list[dict[str, t.Any]]:
+    """What went wrong in a task, on a host or for all: guest by guest, or argument by argument, where the task tells.
+
+    `named` are guests and hosts that the user named.
+    """
+    found = [(str(one["name"]), _terminal.message(one)) for one in _guests(result) if _has_failed(one)]
+    if failed and not found:
+        several = result.get("problems")
+        texts = several if isinstance(several, (list, tuple)) and several else [_terminal.message(result)]
+        found = [(_object(str(text), named) or host or "run", str(printable(str(text)))) for text in texts]
+    return [_problem(host, what, " ".join(text.split())) for what, text in found]
+
+
+def _object(text: str, named: t.Sequence[str]) -> str:
+    """The argument that a problem begins with, or whom of the `named` it is about."""
+    argument = re.match(r"([a-z_]+)(?:\.[a-z_.0-9\[\]]+)?: ", text)
+    mentioned = (name for name in named if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text))
+    return argument.group(1) if argument else next(mentioned, "")
+
+
+def _plain(value: object) -> t.Any:
+    """What a host told, as JSON has it: a host may be anybody's."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+
+def _problem(host: str | None, what: str, text: str) -> dict[str, t.Any]:
+    remedy = _REMEDY.search(text)
+    return {
+        "host": host,
+        "object": what,
+        "problem": text[: remedy.start()] if remedy else text,
+        "remedy": text[remedy.end(1) :] if remedy else None,
+    }
+
+
+# A clause that begins with one of these tells what to do; what follows it belongs to it. Some name playbooks, too.
+_REMEDY = re.compile(
+    r"""([;:.]\ )(?=(?:(?:then\ |first\ )?(?:
+        add|allow|boot|change|check|choose|combine|compare|confirm|copy|correct|create|define|delete|detach|enable|exclude
+        |finish|give|import|inspect|install|issue|leave|list|look|make|mend|migrate|move|name|omit|open|pass|put|read
+        |reboot|remove|rename|repeat|replace|restart|restore|resume|run|say|see|send|set|shut|specify|start|stop|switch
+        |take|try|undrain|unmount|update|upgrade|use|wait|write
+    )\b|to\ [a-z\ ]+:|did\ you\ mean)(?!\ (?:acts|does|has|is|needs|prints|requires|takes)\b))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _guests(result: Told) -> list[Told]:
+    """Guests that a task tells of: an entry each, or the guest that is all it does."""
+    several = result.get("results")
+    entries = several if isinstance(several, (list, tuple)) else [result]
+    return [one for one in entries if isinstance(one, dict) and "name" in one and ("steps" in one or _has_failed(one))]
+
+
+def _has_failed(one: Told) -> bool:
+    return bool(one.get("failed"))
 
 
 def _host(kind: str, result: Told, guests: Guests) -> dict[str, t.Any] | None:
@@ -122,12 +205,14 @@ def _host_info(result: Told, _guests: Guests) -> dict[str, t.Any]:
         **{figure: _number(info[figure]) for figure in _FIGURES},
         "cpu_model": _text(info.get("cpu_model")),
         "virt_types": _texts(info.get("virt_types")),
+        "platform": _texts((info.get("domain_capabilities") or {}).get("platform")),
         "libvirt": _text(info.get("libvirt_version")),
         "hypervisor": _text(info.get("hypervisor_version")),
         "pools": [_pool(pool) for pool in info["pools"]],
         "bridges": _texts(info.get("bridges")),
         "guests": len(info["guests"]),
         "maintenance": _text((info.get("maintenance") or {}).get("reason")),
+        "removed_disks": _texts([disk.get("note") for disk in info.get("removed_disks") or ()]),
     }
 
 
@@ -136,10 +221,33 @@ def _pool(pool: Told) -> dict[str, t.Any]:
     return {"name": str(pool["name"]), "path": _text(pool.get("path")), **sizes}
 
 
+def _images(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    return {"images": [_image(item) for item in result["images"]]}
+
+
+def _image(item: Told) -> dict[str, t.Any]:
+    contents = item["contents"]
+    return {
+        "name": str(item["name"]),
+        "pool": str(item["pool"]),
+        "content": _text(item.get("content")),
+        "source": _text(item.get("source")),
+        "fetched": _text(item.get("fetched")),
+        "verified": bool(item.get("verified")),
+        "used": bool(item["used"]),
+        "contents": len(contents),
+        "bytes": sum(_number(one.get("bytes")) or 0 for one in contents),
+        "unused_contents": [
+            str(one["content"]) for one in contents if not one.get("used_by") and one["content"] != item.get("content")
+        ],
+    }
+
+
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "query": _query,
     "list": _list,
     "host_info": _host_info,
+    "images": _images,
 }
 
 

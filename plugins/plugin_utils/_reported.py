@@ -168,6 +168,7 @@ def host(
         disk_left_mib=counting.disk_left(info["pools"] or ()),
         machines=_offered(info.get("machines")),
         cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),
+        platform=_platform(info.get("domain_capabilities") or {}),
         groups=None if counting.groups is None else counting.groups.get(name, frozenset()),
         devices=_free(info.get("devices"), held),
         versions={program: info[key] for program, key in _VERSIONS.items() if info.get(key)},
@@ -210,6 +211,11 @@ def _offered(names: t.Sequence[str] | None) -> frozenset[str] | None:
     return frozenset(names) if names else None
 
 
+def _platform(capable: t.Mapping[str, t.Any]) -> frozenset[str] | None:
+    """None where the host does not tell."""
+    return frozenset(capable["platform"]) if "platform" in capable else None
+
+
 def guest(found: Info, counting: Counting | None = None, *, host_name: str | None = None) -> placement.Guest:
     """A guest that exists; with `host_name`, one that leaves that host, where it may run."""
     active = found["state"] in placement.ACTIVE
@@ -225,6 +231,7 @@ def guest(found: Info, counting: Counting | None = None, *, host_name: str | Non
         pools=frozenset(found["pools"]),
         networks=frozenset(found.get("networks") or ()),
         machines=frozenset([found["machine"]] if found.get("machine") else ()),
+        platform=frozenset(found.get("platform") or ()),
         groups=after_prefix(found["tags"], HOST_GROUPS),
         devices=tuple(found.get("devices") or ()),
         versions=versions(found["tags"]),

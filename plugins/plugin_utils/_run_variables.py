@@ -11,7 +11,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.plugin_utils._names import play_of
+from ansible_collections.corral.virt.plugins.plugin_utils._other_hosts import play_of
 
 __all__ = ["RunVariables"]
 

@@ -15,9 +15,22 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.host_devices impo
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import Placeholder, word
 
-__all__ = ["Cloud", "disk", "from_image", "graphics", "hostdevs", "interface", "pool", "pool_of", "serials"]
+__all__ = [
+    "PLUGS",
+    "Cloud",
+    "disk",
+    "from_image",
+    "graphics",
+    "hostdevs",
+    "interface",
+    "names_of",
+    "pool",
+    "pool_of",
+    "serials",
+]
 
 Device = dict[str, t.Any]
+PLUGS = ("type", "bridge", "network", "device", "address")  # what an interface is plugged into
 
 _DEFAULT_POOL = "/var/lib/libvirt/images"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -26,13 +39,24 @@ _SUFFIXES = (".qcow2", ".raw", ".img")
 
 @dataclasses.dataclass
 class Cloud:
-    """What guests refer to: profiles, and the images and pools that they need."""
+    """What guests of some hypervisors refer to: their profiles, and the images and pools that they need."""
 
-    disk_profiles: set[str] = dataclasses.field(default_factory=set)
-    nic_profiles: set[str] = dataclasses.field(default_factory=set)
+    disk_profiles: dict[str, list[Device]] = dataclasses.field(default_factory=dict)
+    nic_profiles: dict[str, list[Device]] = dataclasses.field(default_factory=dict)
     images_path: str | None = None  # virt:images
+    foreign: str | None = None  # the hypervisor, where it is neither QEMU nor KVM
     images: dict[tuple[str, str | None], Device] = dataclasses.field(default_factory=dict)  # by source and pool
     pools: dict[str, str] = dataclasses.field(default_factory=dict)  # path by name
+
+    def beside(self) -> Cloud:
+        """That of other hypervisors, which get the same images and pools."""
+        return Cloud(images=self.images, pools=self.pools)
+
+    def bring(self, name: str, pool: str) -> None:
+        """An image that is known, into another pool."""
+        for (source, _pool), image in list(self.images.items()):
+            if image["name"] == name and (source, pool) not in self.images:
+                self.images[source, pool] = {**image, "pool": pool}
 
 
 def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
@@ -51,8 +75,8 @@ def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
     return name
 
 
-def disk(part: SaltPart, cloud: Cloud) -> Device | None:
-    """A disk; None for one without a name, which Salt passes over, too."""
+def disk(part: SaltPart, cloud: Cloud, profile: t.Sequence[Device] = ()) -> Device | None:
+    """A disk, where the profile has none of its name; None for one without a name, which Salt passes over, too."""
     name = part.text("name")
     if not name:
         part.note("", "a disk without a name is left out, as Salt does")
@@ -63,12 +87,15 @@ def disk(part: SaltPart, cloud: Cloud) -> Device | None:
         found["device"] = device
     size = part.mebibytes("size")
     if not _place(part, cloud, found):
-        found.update(present(size=size, pool=pool(part, cloud) if device in (None, "disk") else None))
+        here = "pool" in part or name not in names_of(profile)
+        found.update(present(size=size, pool=pool(part, cloud) if here and device in (None, "disk") else None))
     if image := part.text("image"):
         from_image(part, image, cloud, found, overlay=bool(part.truth("overlay_image")))
     found.update(part.rows(texts="format io"))
     found.update(present(bus=part.text("model"), iothread=part.number("iothread_id")))
-    part.skip("name an image instead, with `image`", "backing_store_path", "backing_store_format")
+    if part.raw("backing_store_path") is not None:
+        part.refuse("backing_store_path", "a disk on top of another file: name that as an image instead")
+    part.skip("it goes with backing_store_path", "backing_store_format")
     part.skip("an image is a file here", "overlay_image")
     part.left()
     return found
@@ -135,8 +162,13 @@ def _url(part: SaltPart, source: str, name: str) -> str:
     return Placeholder.of(variable)
 
 
-def interface(part: SaltPart) -> Device | None:
-    """An interface; what it is plugged into is br0 when Salt does not say it."""
+def names_of(devices: t.Iterable[Device]) -> list[str]:
+    """Their names, in their order."""
+    return [one["name"] for one in devices]
+
+
+def interface(part: SaltPart, profile: t.Sequence[Device] = ()) -> Device | None:
+    """An interface. What it is plugged into is as in the profile, or br0, when Salt does not say it."""
     name = part.text("name")
     if not name:
         part.note("", "an interface without a name is left out, as Salt does")
@@ -146,13 +178,8 @@ def interface(part: SaltPart) -> Device | None:
     for short in ("bridge", "network"):
         if (value := part.text(short)) is not None:
             kind, source = short, value
-    if kind in (None, "bridge"):
-        found["bridge"] = source or "br0"
-    elif kind in ("network", "direct"):
-        found[{"network": "network", "direct": "device"}[kind]] = source or "default"
-    else:
-        part.note("type", f"{kind} is not supported here; the interface is on br0")
-        found["bridge"] = "br0"
+    if kind is not None or source is not None or name not in names_of(profile):
+        found.update(_plug(part, kind or "bridge", source))
     mac = part.text("mac")
     found.update(present(mac=mac and mac.lower(), model=part.text("model"), mtu=part.number("mtu")))
     if port := part.part("virtualport"):
@@ -160,6 +187,25 @@ def interface(part: SaltPart) -> Device | None:
         port.left()
     part.left()
     return found
+
+
+def _plug(part: SaltPart, kind: str, source: str | None) -> Device:
+    options = {"bridge": "bridge", "network": "network", "direct": "device"}
+    if kind in options:
+        if source is None and kind != "bridge":
+            part.note("source", f"it is not there; Salt takes br0 for the {kind}, too")
+        return {options[kind]: source or "br0"}
+    if kind == "hostdev" and (address := _pci(source or "")):
+        return {"type": kind, "address": address}
+    if kind == "user":
+        return {"type": kind}
+    part.refuse("type", f"an interface of type {kind}{f' ({source})' if source else ''} has no counterpart")
+    return {}
+
+
+def _pci(name: str) -> str | None:
+    """A PCI address, as lspci or as virsh nodedev-list prints it."""
+    return name if re.fullmatch(r"[0-9a-f]{4}(:[0-9a-f]{2}){2}\.[0-7]", name) else pci_address(name)
 
 
 def graphics(part: SaltPart, name: str) -> Device | None:

@@ -19,6 +19,7 @@ Guest = dict[str, t.Any]
 
 _XML = "no option covers it; see the option xml"
 _SEED = "cloud-init seeds guests here (variables guests_seed, guests_authorized_keys), and no Salt minion is installed"
+_CLOUD_INIT = "it may hold secrets, and is not written; set cloud_init of the guest (user_data, network_config)"
 _LOGIN = "no login of libvirt is written; where libvirt has another URI, set the host's variable virt_uri"
 
 
@@ -28,6 +29,9 @@ def guest(part: SaltPart, name: str, cloud: Cloud) -> Guest:
     found.update(_machine(part))
     found.update(_numa(part, found.pop("numa", {})))
     found.update(_disks_and_interfaces(part, cloud))
+    disks = [*found.get("disks", ()), *cloud.disk_profiles.get(found.get("disk_profile", ""), ())]
+    if any(disk.get("bus") == "ide" for disk in disks):
+        found.setdefault("machine", "pc")  # libvirt's choice for Salt; q35, which is ours, has no IDE
     found.update(present(graphics=_salt_devices.graphics(part, name), serials=_salt_devices.serials(part)))
     found.update(present(hostdevs=_salt_devices.hostdevs(part)))
     found.update(part.rows(truths="autostart stop_on_reboot"))
@@ -35,8 +39,13 @@ def guest(part: SaltPart, name: str, cloud: Cloud) -> Guest:
         found["apply"] = "next_boot"
     if part.raw("seed") is False:
         found["cloud_init"] = None  # the role guests seeds it otherwise
-    part.skip(_SEED, "install", "pub_key", "priv_key", "seed_cmd", "config", "saltenv", "cloud_init")
-    part.skip(_LOGIN, "connection", "username", "password")
+    part.skip(_SEED, "install", "pub_key", "priv_key", "seed_cmd", "config", "saltenv")
+    part.skip(_CLOUD_INIT, "cloud_init")
+    if (uri := part.text("connection")) and not uri.startswith("qemu"):
+        part.refuse("connection", "it is not libvirt with QEMU or KVM, which alone is supported")
+    elif uri:
+        part.note("connection", _LOGIN)
+    part.skip(_LOGIN, "username", "password")
     return found
 
 
@@ -134,12 +143,17 @@ def _machine(part: SaltPart) -> Guest:
         if (kind := part.text(key)) in ("kvm", "qemu"):
             found["virt_type"] = kind
         elif kind is not None:
-            part.note(key, f"{kind}: only kvm and qemu are supported")
+            part.refuse(key, f"{kind}: only kvm and qemu are supported")
     for key, same in (("os_type", "hvm"), ("arch", "x86_64")):
         if (value := part.text(key)) not in (None, same):
-            part.note(key, f"{value}: no option sets it, and {same} is the default")
+            part.refuse(key, f"{value}: no option sets it, and {same} is the default")
     if boot := part.part("boot"):
         found.update(_boot(boot))
+    if loader := part.part("loader"):
+        found.update(present(loader=loader.rows("path type", truths="readonly secure")))
+        loader.left()
+    if rng := part.part("rng"):
+        found.update(present(rng=_rng(rng)))
     if order := part.texts("boot_dev"):
         found["boot"] = {**found.get("boot", {}), "order": order}
     if features := part.part("hypervisor_features"):
@@ -147,6 +161,18 @@ def _machine(part: SaltPart) -> Guest:
         features.left()
     if clock := part.part("clock"):
         found.update(present(clock=_clock(clock)))
+    return found
+
+
+def _rng(rng: SaltPart) -> Guest:
+    """Of salt:control: what it calls the model is the kind of backend."""
+    found: Guest = {"model": "virtio", "backend": rng.text("model") or "random"}
+    source = rng.text("backend") or "/dev/urandom"
+    found.update(present(source=source if found["backend"] == "random" else None))
+    if rate := rng.part("rate"):
+        found.update(present(rate_bytes=rate.number("bytes"), rate_period_ms=rate.number("period")))
+        rate.left()
+    rng.left()
     return found
 
 
@@ -158,7 +184,7 @@ def _boot(boot: SaltPart) -> Guest:
         found["nvram"] = {"template": template}
     direct = boot.rows(texts="kernel initrd cmdline")
     for key in [key for key in ("kernel", "initrd") if "://" in direct.get(key, "")]:
-        boot.note(key, "it is not downloaded; put it on the hypervisor, and set its path in boot")
+        boot.refuse(key, "it is not downloaded; put it on the hypervisor, and name its path")
         del direct[key]
     if "kernel" in direct:
         found["boot"] = direct
@@ -198,30 +224,88 @@ def _numa(part: SaltPart, found: Guest) -> Guest:
 
 def _disks_and_interfaces(part: SaltPart, cloud: Cloud) -> Guest:
     """Profiles and what is beside them; a guest of Salt's that names neither has neither."""
-    disks = [found for one in part.parts("disks") or () if (found := _salt_devices.disk(one, cloud))]
-    if image := part.text("image"):
-        system = next((disk for disk in disks if disk["name"] == "system"), None)
-        if system is None:
-            disks.insert(0, system := {"name": "system", **present(pool=_salt_devices.pool(part, cloud))})
-        _salt_devices.from_image(part, image, cloud, system, overlay=bool(part.truth("enable_qcow")))
-    part.skip("only a disk that is created from an image is an overlay", "enable_qcow")
-    nics = [found for one in part.parts("interfaces") or () if (found := _salt_devices.interface(one))]
+    disk_profile, known = _profile(part, ("disk_profile", "disk"), cloud.disk_profiles, _disk(part, cloud))
+    nic_profile, cards = _profile(part, ("nic_profile", "nic"), cloud.nic_profiles, {"name": "eth0", "bridge": "br0"})
+    disks = [found for one in part.parts("disks") or () if (found := _salt_devices.disk(one, cloud, known))]
+    nics = [found for one in part.parts("interfaces") or () if (found := _salt_devices.interface(one, cards))]
+    if any(set(_salt_devices.PLUGS) & set(one) for one in nics if one["name"] in _salt_devices.names_of(cards)):
+        nic_profile = None  # an interface of the profile is plugged in elsewhere
+    disks = disks if disk_profile else _by_name(known, disks)
+    nics = nics if nic_profile else _by_name(cards, nics)
+    if (directory := part.text("img_dest")) is not None:
+        disks = _in_directory(part, directory, cloud, known, disks)
+    _from_one_image(part, cloud, known, disks)
     return {
-        **_from_profile(part, ("disk_profile", "disk"), cloud.disk_profiles, "disk_profile", "disks", disks),
-        **_from_profile(part, ("nic_profile", "nic"), cloud.nic_profiles, "nic_profile", "interfaces", nics),
+        **present(disk_profile=disk_profile, nic_profile=nic_profile),
+        **({"disks": disks} if disks or not disk_profile else {}),
+        **({"interfaces": nics} if nics or not nic_profile else {}),
     }
 
 
-def _from_profile(
-    part: SaltPart, keys: t.Sequence[str], known: t.Container[str], option: str, items_option: str, items: list[Guest]
-) -> Guest:
-    found: Guest = {}
-    values = [(key, value) for key in keys if (value := part.text(key)) is not None]
-    for key, name in values:
-        if name in known:
-            found[option] = name
-        elif name != "default":
-            part.note(key, f"there is no profile {name}; Salt takes its default then, and so does this")
-    if items or not values:
-        found[items_option] = items
+def _disk(part: SaltPart, cloud: Cloud) -> Guest:
+    """The disk of Salt's own default profile."""
+    where = _salt_devices.pool(SaltPart([], part.file, part.path, {}), cloud)
+    return {"name": "system", "size": "8GiB", **present(pool=where)}
+
+
+def _profile(
+    part: SaltPart, keys: t.Sequence[str], profiles: t.Mapping[str, list[Guest]], default: Guest
+) -> tuple[str | None, list[Guest]]:
+    """The profile that a guest names, and its devices; of one that is not there, those of Salt's default."""
+    found: tuple[str | None, list[Guest]] = (None, [])
+    for key in keys:
+        name = part.text(key)
+        if name in profiles:
+            found = name, profiles[name or ""]
+        elif name is not None:
+            found = None, [default]
+            if name != "default":
+                part.note(key, f"there is no profile {name}; Salt takes its default then, and so does this")
     return found
+
+
+def _by_name(below: t.Sequence[Guest], devices: list[Guest]) -> list[Guest]:
+    """Devices over those of a profile that is not named."""
+    own = {one["name"]: one for one in devices}
+    found = []
+    for one in below:
+        over = own.pop(one["name"], {})
+        gone = _salt_devices.PLUGS if set(_salt_devices.PLUGS) & set(over) else ()
+        found.append({**{key: value for key, value in one.items() if key not in gone}, **over})
+    return found + list(own.values())
+
+
+def _in_directory(
+    part: SaltPart, directory: str, cloud: Cloud, known: t.Sequence[Guest], disks: list[Guest]
+) -> list[Guest]:
+    """All disks of the profile in another directory, where their images are brought, too."""
+    where = _salt_devices.pool_of(part, "img_dest", directory, cloud)
+    if where is None:
+        return disks
+    own = {one["name"]: one for one in disks}
+    found = []
+    for one in [*known, *(one for one in disks if one["name"] not in _salt_devices.names_of(known))]:
+        disk = {**own.get(one["name"], {"name": one["name"]}), "pool": where}
+        if image := own.get(one["name"], one).get("image"):
+            cloud.bring(image, where)
+        found.append({**one, **disk} if one["name"] in own else disk)
+    return found
+
+
+def _from_one_image(part: SaltPart, cloud: Cloud, known: t.Sequence[Guest], disks: list[Guest]) -> None:
+    """`image` beside the disks is that of the first one which has none."""
+    image, overlay = part.text("image"), bool(part.truth("enable_qcow"))
+    if not image:
+        if overlay:
+            part.note("enable_qcow", "only a disk that is created from an image is an overlay")
+        return
+    names = _salt_devices.names_of([*known, *disks]) or ["system"]
+    first = next((one for one in known if one["name"] == names[0]), {})
+    disk = next((one for one in disks if one["name"] == names[0]), None)
+    if first.get("image") or (disk or {}).get("image"):
+        part.note("image", f"the disk {names[0]} has an image of its own, which Salt takes")
+        return
+    if disk is None:
+        where = first.get("pool") if first else _salt_devices.pool(part, cloud)
+        disks.insert(0, disk := {"name": names[0], **present(pool=where)})
+    _salt_devices.from_image(part, image, cloud, disk, overlay=overlay)

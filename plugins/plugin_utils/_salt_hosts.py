@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import re
 import typing as t
@@ -15,13 +16,26 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt_part import SaltPart, present
 
-__all__ = ["Variables", "bridge", "formula", "keys", "network", "pool", "profiles", "settings"]
+__all__ = [
+    "Bridge",
+    "Variables",
+    "bridge",
+    "daemons",
+    "keys",
+    "network",
+    "other_pool",
+    "pool",
+    "profiles",
+    "settings",
+    "the_bridge",
+]
 
 Variables = dict[str, t.Any]
 
 _QEMU = re.compile(r"qemu(?:\+[a-z0-9]+)?://")
 _SETTING = re.compile(r"[a-z0-9_]+")  # of libvirtd.conf
 _LOGIN = "no login of libvirt is written"
+_HERE = f"it is made on the hypervisors of the inventory, and {_LOGIN}"
 _PKI = "the role pki chooses it"
 _STORAGE = "mount the storage (ansible.posix.mount), and make its directory a pool in storage_pools"
 
@@ -45,7 +59,9 @@ def profiles(part: SaltPart, cloud: Cloud) -> Variables:
                 for one in parts
                 if (item := _salt_devices.disk(one, cloud) if key == "disk" else _salt_devices.interface(one))
             ]
-            known.add(name)
+            refused = [note for one in parts for note in one.refused]
+            part.notes += [dataclasses.replace(note, why=f"the profile lacks it: {note.why}") for note in refused]
+            known[name] = made
             found.setdefault(option, {})[name] = made
     return found
 
@@ -76,18 +92,16 @@ def _named(place: SaltPart, name: str, values: t.Any) -> SaltPart:
 
 def settings(part: SaltPart, cloud: Cloud) -> Variables:
     """`virt:` of a pillar or of a minion's configuration."""
-    if images := part.text("images"):
-        if cloud.images_path not in (None, images):
-            part.note("images", f"new disks go to {cloud.images_path} on all hypervisors")
-        elif (name := _salt_devices.pool_of(part, "images", images, cloud)) is not None:
-            cloud.images_path = images
-            part.note("images", f"new disks go to the pool {name}, which the role storage makes of {images}")
+    images = part.text("images")
+    if images and (name := _salt_devices.pool_of(part, "images", images, cloud)) is not None:
+        cloud.images_path = images
+        part.note("images", f"new disks go to the pool {name}, which the role storage makes of {images}")
     found = profiles(part, cloud)
     if connection := part.part("connection"):
-        found.update(_uri(connection, "uri"))
+        found.update(_uri(connection, "uri", cloud))
         connection.skip(_LOGIN + "; see https://libvirt.org/auth.html", "auth")
         connection.left()
-    found.update(_uri(part, "connect"))
+    found.update(_uri(part, "connect", cloud))
     if part.truth("tunnel"):
         part.note("tunnel", "migrations are encrypted by default; for one open port: -e transport=tunnelled")
     part.skip("a disk names its pool, and else has the pool default", "storagepool")
@@ -95,13 +109,14 @@ def settings(part: SaltPart, cloud: Cloud) -> Variables:
     return found
 
 
-def _uri(part: SaltPart, key: str) -> Variables:
+def _uri(part: SaltPart, key: str, cloud: Cloud) -> Variables:
     """Where libvirt is, on a host that has it elsewhere."""
     uri = part.text(key)
     if uri in (None, "", SYSTEM):
         return {}
     if not _QEMU.match(uri or ""):
         part.note(key, "it is not libvirt with QEMU or KVM, which alone is supported")
+        cloud.foreign = (uri or "").partition(":")[0]
         return {}
     if without_secrets(uri or "") != uri:
         part.note(key, _LOGIN + "; set the host's variable virt_uri")
@@ -130,8 +145,9 @@ def network(part: SaltPart, name: str, *, active: bool) -> Variables:
     if dns := part.part("dns"):
         found["dns"] = _dns(dns)
     _tags(part, found)
-    part.skip("name the devices in interfaces or pf", "addresses")
-    part.skip(_LOGIN, "connection", "username", "password")
+    if part.raw("addresses") is not None:
+        part.refuse("addresses", "no option covers it; name the devices in interfaces or pf")
+    part.skip(_HERE, "connection", "username", "password")
     return found
 
 
@@ -151,7 +167,7 @@ def _ip(part: SaltPart) -> Variables | None:
     try:
         subnet = ipaddress.ip_network(cidr or "", strict=False)
     except ValueError:
-        part.note("cidr", "it is not a subnet, and its addresses are left out")
+        part.refuse("cidr", "it is not a subnet")
         return None
     found: Variables = {"address": str(subnet[1] if subnet.num_addresses > 1 else subnet[0])}
     found["prefix"] = subnet.prefixlen
@@ -213,14 +229,15 @@ def _tags(part: SaltPart, found: Variables) -> None:
         if tag := part.part("tag"):
             tags = [one.number("id") for one in tag.parts("tags") or ()]
             found["vlan"] = [one for one in tags if one is not None]
-            tag.skip("several tags are a trunk", "trunk")
+            tag.skip("several tags are a trunk, here too", "trunk")
             tag.left()
     elif (number := part.number("tag")) is not None:
         found["vlan"] = [number]
     if part.is_mapping("vport"):
         if port := part.part("vport"):
             found.update(present(virtualport=port.text("type")))
-            port.skip("no option covers it; see the option xml", "parameters")
+            if port.raw("parameters") is not None:
+                port.refuse("parameters", "no option covers it; see the option xml")
             port.left()
     else:
         found.update(present(virtualport=part.text("vport")))
@@ -231,16 +248,39 @@ def pool(part: SaltPart, name: str, *, active: bool) -> Variables | None:
     kind, path = part.text("ptype"), part.text("target")
     found: Variables = {"name": name, **present(path=path), "state": "active" if active else "inactive"}
     found.update(part.rows(truths="autostart"))
-    if permissions := part.part("permissions"):
-        found.update(permissions.rows(texts="mode owner group"))
-        permissions.left("libvirt labels its files itself")
-    part.skip(_LOGIN, "connection", "username", "password")
-    if kind not in (None, "dir") or part.truth("transient"):
-        part.note("ptype", f"a pool of type {kind} is not made: {_STORAGE}")
+    part.skip(_HERE, "connection", "username", "password")
+    if kind not in (None, "dir"):
+        part.note("ptype", other_pool(kind, path))
         part.drop()
         return None
+    if part.truth("transient"):
+        part.note("transient", f"the pool {name} is not written: a pool is always defined here")
+        part.drop()
+        return None
+    if permissions := part.part("permissions"):
+        found.update(present(mode=_mode(permissions, "mode")))
+        found.update(permissions.rows(texts="owner group"))
+        permissions.left("libvirt labels its files itself")
     part.skip("a directory has no source", "source")
     return found
+
+
+def other_pool(kind: str | None, path: str | None) -> str:
+    """Why a pool that is no directory is not written."""
+    if kind in ("netfs", "fs", "vstorage", "gluster"):
+        return f"a pool of type {kind} is not made: {_STORAGE}" + (f" ({path})" if path else "")
+    if kind in (None, "dir"):
+        return "a pool without type and path is not written"
+    return f"a pool of type {kind} is not made; one that libvirt has is kept, and disks name its volumes (volume)"
+
+
+def _mode(part: SaltPart, key: str) -> str | None:
+    """Digits of an octal mode; Salt takes 0770 for 770."""
+    mode = part.text(key)
+    if mode is None or re.fullmatch("0?o?[0-7]{3,4}", mode):
+        return mode and mode.replace("o", "").rjust(4, "0")
+    part.note(key, f"{mode} is no octal mode, and is left out")
+    return None
 
 
 def keys(part: SaltPart) -> Variables:
@@ -249,56 +289,80 @@ def keys(part: SaltPart) -> Variables:
     return present(pki_days=part.number("expiration_days"))
 
 
-def bridge(part: SaltPart, name: str) -> Variables:
-    """`network.managed`: a bridge, or the interface on it."""
+@dataclasses.dataclass
+class Bridge:
+    """A bridge of a host, with the part that tells of it first."""
+
+    name: str
+    ports: list[str]
+    part: SaltPart
+
+
+def bridge(part: SaltPart, name: str) -> Bridge | None:
+    """`network.managed`: a bridge, or an interface on one."""
     kind, on = part.text("type"), part.text("bridge")
-    found: Variables = {}
-    if kind == "bridge":
-        found["bridge_name"] = name
-        if ports := part.texts("ports"):
-            found["bridge_port"] = ports[0]
-            for port in ports[1:]:
-                part.note("ports", f"{port}: the role bridge takes one port")
-        part.skip("the bridge takes over the addresses of its port", "proto", "ipaddr", "netmask", "gateway", "dns")
-        part.skip("the role bridge chooses it", "enabled", "delay", "stp", "bypassfirewall", "use")
-    elif on:
-        found.update(bridge_name=on, bridge_port=name)
-        part.skip("the bridge takes over the addresses of its port", "proto", "ipaddr", "netmask", "gateway", "dns")
-        part.raw("enabled")
-    else:
+    if kind != "bridge" and not on:
         part.note("", "configure an interface that is in no bridge with the system's own tools")
         part.drop()
+        return None
+    part.skip("the bridge takes over the addresses of its port", "proto", "ipaddr", "netmask", "gateway", "dns")
+    part.raw("enabled")
+    if kind != "bridge":
+        part.left()
+        return Bridge(on or "", [name], part)
+    found = Bridge(name, part.texts("ports"), part)
+    part.skip("the role bridge chooses it", "delay", "stp", "bypassfirewall", "use")
+    if part.raw("mtu") is not None:
+        part.refuse("mtu", "the role bridge sets none")
+    part.left()
     return found
 
 
-def formula(part: SaltPart) -> tuple[Variables, list[Variables]]:
-    """`libvirt:` of the well-known formulas: settings of the daemon, and pools."""
+def the_bridge(bridges: t.Mapping[str, Bridge]) -> Variables:
+    """The one bridge that the role makes: the only one, or br0. All others are reported."""
+    chosen = bridges.get("br0") or (next(iter(bridges.values())) if len(bridges) == 1 else None)
     found: Variables = {}
-    if daemon := part.part("libvirtd"):
-        settings = {}
-        for key in daemon.untaken():
-            if key.startswith(("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file")):
-                daemon.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
-            elif not _SETTING.fullmatch(key):
-                daemon.skip("it is not a setting of libvirtd.conf, and is left out", key)
-            else:
-                settings[key] = daemon.raw(key)
-        found.update(present(hypervisor_libvirtd_conf=settings))
-    pools: list[Variables] = []
+    for one in bridges.values():
+        if len(one.ports) > 1:
+            one.part.refuse("ports", f"the role bridge takes one port, and these are {', '.join(one.ports)}")
+        if one is not chosen:
+            one.part.refuse("", f"the role bridge makes one bridge, and these are {', '.join(bridges)}")
+        for note in one.part.refused:
+            why = f"the bridge {one.name} is not written: {note.why}; use the system's own tools"
+            one.part.notes.append(dataclasses.replace(note, why=why))
+        if not one.part.refused:
+            found = present(bridge_name=one.name, bridge_port=one.ports[0] if one.ports else None)
+    return found
+
+
+def daemons(part: SaltPart) -> Variables:
+    """`libvirt:libvirtd`, `libvirt:qemu` and the like of the formulas: of the daemon and its QEMU driver."""
+    found = _conf(part.part("libvirtd"), ("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file"))
     if server := part.part("server"):
-        for name, one in server.named("pool"):
-            if one.text("ensure") == "absent":
-                pools.append({"name": name, "state": "absent"})
-            elif one.text("type") == "dir" and (path := one.text("path")):
-                pools.append({"name": name, "path": path})
-            else:
-                one.note("", _STORAGE)
-            one.skip("its type and path are written", "xml")
-            one.drop()
-        for _name, one in server.named("network"):
-            one.note("", "virsh net-define it, then let virt_network_info describe it (arguments: true)")
-            one.drop()
-        server.left("the role hypervisor chooses it")
-    part.skip("the role hypervisor chooses it", "lookup", "daemon_opts", "tofs")
-    part.left()
-    return found, pools
+        found.update(_conf(server.part("config"), ("listen_", "tls_", "tcp_", "auth_t")))
+        found.update({key: _setting(server, key) for key in server.untaken() if key.startswith("unix_sock_")})
+        part.put("server", server)
+    driver = _conf(part.part("qemu"), ("default_tls_", "migrate_tls_", "vnc_tls", "spice_tls", "nbd_tls"))
+    part.skip("these are settings of libvirt's clients; the host's variable virt_uri has the URI", "libvirt")
+    part.skip("the role hypervisor enables libvirt's daemons, and the role pki their TLS", "sockets")
+    part.skip("write /etc/default/libvirt-guests with the system's own tools", "guests")
+    return present(hypervisor_libvirtd_conf=found, hypervisor_qemu_conf=driver)
+
+
+def _conf(part: SaltPart | None, of_pki: tuple[str, ...]) -> Variables:
+    found: Variables = {}
+    for key in part.untaken() if part else []:
+        if not part:
+            break
+        if key.startswith(of_pki):
+            part.skip("the role pki sets up TLS on port 16514, and nothing else listens", key)
+        elif not _SETTING.fullmatch(key):
+            part.skip("it is not a setting of libvirt, and is left out", key)
+        else:
+            found[key] = _setting(part, key)
+    return found
+
+
+def _setting(part: SaltPart, key: str) -> t.Any:
+    """A setting as libvirt reads it; permissions are a text of octal digits."""
+    return _mode(part, key) if key.endswith("_perms") else part.raw(key)

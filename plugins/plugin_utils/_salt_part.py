@@ -13,8 +13,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 
-__all__ = ["SaltNote", "SaltPart", "merged", "present"]
+__all__ = ["Placed", "SaltNote", "SaltPart", "is_about", "merged", "overlaid", "present"]
 
+_ABOUT = re.compile(
+    r"\b(libvirt|qemu|kvm|virsh|virt\b|virt_|virt(logd|lockd|qemud)|ovmf|vfio|iommu|ksm|guestfs|xen|esxi?)|"
+    r"\bvms\b|hypervisor|hugepage|hugetlb|numa_balancing|kvm\b|bridge-nf|br_netfilter",
+    re.IGNORECASE,
+)
 NO_COUNTERPART = "it has no counterpart"
 
 
@@ -25,24 +30,91 @@ class SaltNote:
     file: str
     path: str  # in the file, keys joined by `:`
     why: str
+    about: bool = True  # about virtualization; of the others the report has the number
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.file, self.path, self.why) if part)
 
 
-class SaltPart:
-    """One mapping, with the place it comes from."""
+def is_about(text: str) -> bool:
+    """Whether a text mentions virtualization."""
+    return _ABOUT.search(text) is not None
 
-    def __init__(self, notes: list[SaltNote], file: str, path: str, values: t.Mapping[str, t.Any]) -> None:
+
+class Placed(dict[str, t.Any]):
+    """A mapping of which each key may come from another place."""
+
+    def __init__(self, values: t.Mapping[str, t.Any], file: str, path: str) -> None:
+        super().__init__(values)
+        own: dict[str, tuple[str, str]] = getattr(values, "places", {})
+        self.places = {key: own.get(key, (file, path)) for key in values}  # file, and path of the mapping there
+
+
+def overlaid(
+    below: Placed, values: t.Mapping[str, t.Any], file: str, path: str, notes: list[SaltNote], why: str
+) -> Placed:
+    """`values` over `below`, as Salt merges: mappings by key, everything else as a whole. A value that another one
+    replaces is reported with `why`.
+    """
+    found = Placed(below, file, path)
+    for key, value in values.items():
+        old, (old_file, old_path) = found.get(key), found.places.get(key, (file, path))
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner = Placed(old, old_file, _path(old_path, key))
+            found[key] = overlaid(inner, value, file, _path(path, key), notes, why)
+            continue
+        if old is not None and old != value:
+            notes.append(SaltNote(old_file, _path(old_path, key), f"{why} {file}: {_path(path, key)}"))
+        found[key], found.places[key] = value, (file, path)
+    return found
+
+
+def _path(*keys: str) -> str:
+    return ":".join(key for key in keys if key)
+
+
+class SaltPart:
+    """One mapping, with the place it comes from. `refused` are reasons not to write what is made of it."""
+
+    def __init__(
+        self,
+        notes: list[SaltNote],
+        file: str,
+        path: str,
+        values: t.Mapping[str, t.Any],
+        refused: list[SaltNote] | None = None,
+    ) -> None:
         self.notes, self.file, self.path = notes, file, path
+        self.refused: list[SaltNote] = [] if refused is None else refused
         self._left = dict(values)
+        self._places = values.places if isinstance(values, Placed) else {}
 
     def __contains__(self, key: str) -> bool:
         return self._left.get(key) is not None
 
     def note(self, key: str, why: str) -> None:
         """Report a key of it; nothing for the mapping itself."""
-        self.notes.append(SaltNote(self.file, ":".join(part for part in (self.path, key) if part), why))
+        file, path = self._place(key)
+        self.notes.append(SaltNote(file, _path(path, key), why))
+
+    def refuse(self, key: str, why: str) -> None:
+        """What is made of it would not be the same: it is not written."""
+        file, path = self._place(key)
+        self.refused.append(SaltNote(file, _path(path, key), why))
+
+    def mentions(self, key: str) -> bool:
+        """Whether a key that is not taken yet is about virtualization."""
+        return is_about(f"{key} {self._left.get(key)}")
+
+    def put(self, key: str, part: SaltPart) -> None:
+        """Give back what is left of a mapping below it."""
+        self._left[key] = {one: part.raw(one) for one in part.untaken()}
+
+    def foreign(self, key: str) -> None:
+        """Take a key that is not about virtualization, and count it."""
+        if self.raw(key) is not None:
+            file, path = self._place(key)
+            self.notes.append(SaltNote(file, _path(path, key), key, about=False))
 
     def is_mapping(self, key: str) -> bool:
         """Whether there is more than one value below a key that is not taken yet."""
@@ -179,7 +251,12 @@ class SaltPart:
                 self.note(key, why)
 
     def _below(self, key: str, values: t.Mapping[str, t.Any]) -> SaltPart:
-        return SaltPart(self.notes, self.file, ":".join(part for part in (self.path, key) if part), values)
+        file, path = self._place(key)
+        return SaltPart(self.notes, file, _path(path, key), values, self.refused)
+
+    def _place(self, key: str) -> tuple[str, str]:
+        head = re.split(r"[:\[]", key, maxsplit=1)[0]
+        return self._places.get(key) or self._places.get(head) or (self.file, self.path)
 
     def _note_wrong_type(self, key: str, what: str) -> None:
         self.note(key, f"it is not {what}, and is left out")

@@ -49,6 +49,10 @@ class Top:
         """Minions that it names."""
         return set(self._known)
 
+    def patterns(self) -> list[str]:
+        """The files that it names, in its order."""
+        return [pattern for _kind, _expression, files in self._matches for pattern in files]
+
     def hosts(self, name: str) -> tuple[bool, Hosts]:
         """Whether a file is given to anybody, and to whom."""
         if not self.present:

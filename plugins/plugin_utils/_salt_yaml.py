@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
-__all__ = ["LARGEST_BYTES", "load"]
+__all__ = ["LARGEST_BYTES", "RENDER", "NotRendered", "load"]
 
 LARGEST_BYTES = 2 * 1024 * 1024
 _MOST_VALUES = 200_000  # with every alias counted as what it stands for
@@ -26,13 +26,17 @@ _DEEPEST = 60
 _MOST_MERGED = 1000  # keys that a mapping has after `<<`
 _JINJA = re.compile(r"\{\{|\{%|\{#")
 _PLAIN = ("#!yaml", "#!jinja|yaml")
-_RENDER = (
-    "render it on the minion and give the result as -e rendered=FILE: "
+RENDER = (
+    "let Salt render on each minion what is not read here, and give the result as -e rendered=FILE: "
     "salt-call --out=yaml state.show_highstate, salt-call --out=yaml pillar.items"
 )
 
 
 _BASE: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast; recurses in C, so _scan comes first
+
+
+class NotRendered(BadInput):
+    """Only Salt can make data of it."""
 
 
 class _Loader(_BASE):
@@ -55,6 +59,21 @@ class _Loader(_BASE):
             raise yaml.constructor.ConstructorError(None, None, "it merges too many keys", node.start_mark)
 
 
+def _whole(loader: t.Any, node: t.Any) -> int | str:
+    """A whole number as Salt reads one: `0770` is 770, so that a mode keeps its digits. What YAML takes for a number to
+    the base 60 is a text, such as an unquoted MAC address.
+    """
+    value: str = loader.construct_scalar(node)
+    if ":" in value:
+        return value
+    if value.startswith("0") and not value.startswith(("0b", "0x")):
+        node.value = value.lstrip("0_") or "0"
+    return t.cast("int", loader.construct_yaml_int(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
+
+
 def load(data: bytes, *, rendered: bool = False) -> dict[str, t.Any]:
     """The mapping that a file holds; raises BadInput with why it cannot be read.
 
@@ -63,10 +82,10 @@ def load(data: bytes, *, rendered: bool = False) -> dict[str, t.Any]:
     text = _text(data)
     first = text.split("\n", 1)[0].strip()
     if first.startswith("#!") and first.replace(" ", "") not in _PLAIN:
-        raise BadInput(f"the renderer {first[2:40].strip()} runs code; {_RENDER}")
+        raise NotRendered(f"the renderer {first[2:40].strip()} runs code")
     if not rendered and (found := _JINJA.search(text)):
         line = text.count("\n", 0, found.start()) + 1
-        raise BadInput(f"line {line} has Jinja, which only Salt can render; {_RENDER}")
+        raise NotRendered(f"line {line} has Jinja, which only Salt can render")
     value = _parsed(text)
     if value is None:
         return {}

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible.module_utils.common.validation import check_type_list
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.corral.virt.plugins.module_utils._model import group_tags
-from ansible_collections.corral.virt.plugins.plugin_utils import _needs
+from ansible_collections.corral.virt.plugins.plugin_utils import _image_names, _needs
+from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
 
-__all__ = ["seeded"]
+__all__ = ["RoleSettings", "seeded"]
 
 Options = t.Mapping[str, t.Any]
 
@@ -26,18 +28,32 @@ _TAGGED = {
 }
 
 
-def seeded(guest: Options, known: Options | None, *, user_data: Options | None, wait_for_ip: str) -> dict[str, t.Any]:
+@dataclasses.dataclass(frozen=True)
+class RoleSettings:
+    """What the role says of all guests of a hypervisor."""
+
+    user_data: Options | None  # of the seeds; None where it seeds no guest
+    wait_for_ip: str = "unknown"
+    user: str = ""  # that the user data creates
+    arch: str = ""  # of the hypervisor
+    catalogue: Catalogue = dataclasses.field(default_factory=Catalogue)
+
+
+def seeded(guest: Options, known: Options | None, site: RoleSettings) -> dict[str, t.Any]:
     """The options of a guest as its hypervisor gets them.
 
-    `known` is what the hypervisor reports of it, None where it does not have it. `user_data` is the role's, None where
-    it seeds no guest.
+    `known` is what the hypervisor reports of it, None where it does not have it.
     """
-    options = dict(guest)
-    if user_data is not None and _takes_user_data(options, known):
-        options["cloud_init"] = {"user_data": user_data, **(options.get("cloud_init") or {})}
+    options, takes_role_data = dict(guest), site.user_data is not None and _takes_user_data(guest, known)
+    if known is None and options.get("state") != "absent":
+        user = site.user if takes_role_data else ""
+        options = _image_names.described(options, site.catalogue, user=user, arch=site.arch)
+    options = _image_names.with_files(options, site.catalogue)
+    if takes_role_data:
+        options["cloud_init"] = {"user_data": site.user_data, **(options.get("cloud_init") or {})}
     options.update(_tags(options, known))
     if _is_awaited(options):
-        options["wait_for_ip"] = wait_for_ip
+        options["wait_for_ip"] = site.wait_for_ip
     return {key: value for key, value in options.items() if key not in _needs.OWN}
 
 

@@ -19,15 +19,26 @@ from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import p
 from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import SHOWN, HostedGuest, Hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._wording import enumerated
 
-__all__ = ["check_expected", "found", "is_pattern", "namesakes"]
+__all__ = ["check_expected", "check_name", "escaped", "found", "is_pattern", "literal", "missing", "namesakes"]
 
 _CLOCKS_APART_S = 300
+_ESCAPE = re.compile(r"\[([*?\[])\]")
 _TYPED = re.compile(r"[\w.-]+")  # what `-e guest=` takes as it is
 
 
 def is_pattern(name: str) -> bool:
     """Whether it may stand for several names."""
-    return any(sign in name for sign in "*?[")
+    return any(sign in _ESCAPE.sub("", name) for sign in "*?[")
+
+
+def escaped(name: str) -> str:
+    """A pattern that only this name matches, for a guest whose name would be read as a pattern."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", name)
+
+
+def literal(name: str) -> str:
+    """The name that is meant by one that is no pattern."""
+    return _ESCAPE.sub(r"\1", name)
 
 
 def found(
@@ -52,6 +63,25 @@ def namesakes(hit: t.Iterable[HostedGuest], there: t.Sequence[HostedGuest]) -> l
     return sorted({copy.name for copy in hit if sum(other.name == copy.name for other in there) > 1})
 
 
+def missing(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> list[str]:
+    """Names and patterns of which there is no guest."""
+    asked = arguments.get("guest") or ()
+    names = [one if is_pattern(one) else literal(one) for one in ([asked] if isinstance(asked, str) else asked)]
+    return [
+        one for one in names if not any(copy.name == one or (is_pattern(one) and _matches(copy, one)) for copy in there)
+    ]
+
+
+def check_name(action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> None:
+    """Raises BadInput when a guest has the name that a guest is to get.
+
+    It tells nothing of that guest, for users who may not view all guests.
+    """
+    name = arguments[action.new_name] if action.new_name else None
+    if any(copy.name == name for copy in there):
+        raise BadInput(printable([f"cannot {action.verb}: the name {name} is not available; choose another one"]))
+
+
 def check_expected(
     action: PlaybookAction, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]
 ) -> None:
@@ -59,8 +89,8 @@ def check_expected(
     wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
     found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
     problems = [
-        f"cannot {action.verb} {copy.name}: the guest of that name on {copy.host} has UUID {copy.uuid} and the tags "
-        f"({', '.join(sorted(copy.tags))}), and is not the one that was chosen; look again, and repeat it"
+        f"cannot {action.verb} {copy.name}: the guest of that name is not the one that was chosen, with its UUID, host "
+        "and tags; look again, and repeat it"
         for is_it, copy in found.items()
         if is_it not in wanted
     ]
@@ -75,17 +105,17 @@ def check_expected(
 
 def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
     """The guests that the arguments name, each on the one host that has it; raises BadInput with every problem."""
-    named = [name for name in arguments.get("guest") or () if not is_pattern(name)]
+    named = [literal(name) for name in arguments.get("guest") or () if not is_pattern(name)]
     patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
-    problems = [_unknown(name, there, hosts) for name in named if not any(copy.name == name for copy in there)]
-    problems += [
-        f"no guest matches {one!r}: {hosts}" for one in patterns if not any(_matches(copy, one) for copy in there)
-    ]
+    may_miss = arguments.get("missing_ok") and hosts.answered and not hosts.silent and not hosts.hidden
+    absent = [] if may_miss else missing(arguments, there)
+    problems = [_unknown(name, there, hosts) for name in named if name in absent]
+    problems += [f"no guest matches {one!r}: {hosts}" for one in patterns if one in absent]
     hit = [copy for copy in there if copy.name in named or any(_matches(copy, one) for one in patterns)]
     if tag := arguments.get("tag"):
         hit = [copy for copy in there if tag in copy.tags]
-        problems += [] if hit else [_untagged(tag, there, hosts)]
-    problems += _ambiguous(hit)
+        problems += [] if hit or may_miss else [_untagged(tag, there, hosts)]
+    problems += [*_ambiguous(hit), *_known_by_two_names(hit, there)]
     if problems:
         raise BadInput(printable(problems))
     return hit
@@ -144,7 +174,8 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
     if namesakes and not here:
         problems.append(f"{what}: it is on {enumerated([copy.host for copy in namesakes])}, and not on {host}")
     if others and not namesakes:
-        problems[0] += f"; {others[0].host} has {to}, so it may already have been renamed"
+        renamed = f"{others[0].host} has {to}, so it may already have been renamed"
+        problems = [f"cannot find {name}: {hosts}; {renamed}"]
     problems += _ambiguous(here, "-e host=HOST")
     if name == to:
         problems.append(f"{what}: that is its current name; choose another name")
@@ -181,8 +212,13 @@ def _source(
     running = [copy for copy in here if copy.state == "running"]
     if len(running) > 1:
         problems.append(f"cannot migrate {name}: {_running_twice(running)}")
-    # A running copy before a paused one: the paused one is on its way, or dead.
-    best = next(iter(running or [copy for copy in here if copy.state == "paused"] or here), None)
+    # A running copy before a paused one: the paused one is on its way, or dead. Of others, one that moves.
+    most = running or [copy for copy in here if copy.state == "paused"] or here
+    best = next(iter([copy for copy in most if copy.moving] or most), None)
+    if best and len(most) > 1 and not running and not best.moving:
+        problems += [
+            f"cannot migrate {text.replace(' is', ': it is', 1)}" for text in _ambiguous(most, is_moving=False)
+        ]
     if best and to in hosts.answered:
         problems += _clocks_apart(best, str(to), hosts)
     if problems or best is None:
@@ -212,7 +248,10 @@ def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
 def _unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
     alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
-    return f"cannot find {name}: {hosts}{f'; did you mean {alternatives}?{_as_json(near)}' if alternatives else ''}"
+    if alternatives:
+        return f"cannot find {name}: {hosts}; did you mean {alternatives}?{_as_json(near)}"
+    is_all = hosts.answered and not hosts.silent and not hosts.hidden
+    return f"cannot find {name}: {hosts}{'; to see all: ansible-playbook corral.virt.list' if is_all else ''}"
 
 
 def _as_json(names: t.Iterable[str]) -> str:
@@ -227,7 +266,7 @@ def _untagged(tag: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
     return f"no guest has the tag {tag}: {hosts}; existing tags: {', '.join(tags[:SHOWN]) or 'none'}"
 
 
-def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit") -> t.Iterator[str]:
+def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit", *, is_moving: bool = True) -> t.Iterator[str]:
     for name in dict.fromkeys(copy.name for copy in hit):
         places = [copy for copy in hit if copy.name == name]
         if len(places) > 1:
@@ -235,7 +274,21 @@ def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit") -> t.Itera
             same = "its migration is in progress or was interrupted: finish it with playbook migrate, or "
             other = "these are different guests: "
             why = same if len({copy.uuid for copy in places}) == 1 else other
+            if not is_moving and why == same:
+                why = "they have the same UUID, and no migration of it is recorded: undefine the wrong one, or "
             yield f"{name} is on {hosts_text}; {why}name the host with {remedy}"
+
+
+def _known_by_two_names(hit: t.Sequence[HostedGuest], there: t.Sequence[HostedGuest]) -> t.Iterator[str]:
+    """Guests that another host knows under another name: which of the two is meant?"""
+    for copy in hit:
+        for twin in there:
+            if twin.uuid == copy.uuid and twin.name != copy.name and twin.host != copy.host:
+                yield (
+                    f"{copy.name} is on {copy.host} ({_off(copy.state)}) and, as {twin.name}, on {twin.host} "
+                    f"({_off(twin.state)}): both have the UUID {copy.uuid}; compare them and undefine the wrong one, "
+                    "or name the host with --limit"
+                )
 
 
 def _unconfirmed(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
 from ansible_collections.corral.virt.plugins.module_utils._files.certificate import parsed, signed
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import AUTHORITIES, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan.authority import Holder
 from ansible_collections.corral.virt.plugins.plugin_utils._pairs import Pair, Pairs
@@ -90,7 +91,8 @@ class SignedCertificates:
         for one in issued:
             both = sorted({*one.names} & {*wanted.names})
             if one.holder != wanted.common_name and both and one.not_after > moment:
-                taken.append(f"{', '.join(both)} belongs to {one.holder} until {one.not_after:%Y-%m-%d} ({one.path})")
+                belong = agree(len(both), "belongs", "belong")
+                taken.append(f"{', '.join(both)} {belong} to {one.holder} until {one.not_after:%Y-%m-%d} ({one.path})")
         if taken:
             raise Refused(
                 f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could "

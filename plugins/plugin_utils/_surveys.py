@@ -1,15 +1,21 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job template asks for: the arguments of an action as a survey of AWX. Pure."""
+"""Job templates of an action, and what each asks for: arguments as a survey of AWX. Pure.
+
+A template that everybody may have asks for nothing that reaches a hypervisor, and so for no lists or dictionaries that
+can hold such options. One for admins asks for these, too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _reach
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction, Spec
 
-__all__ = ["Question", "survey"]
+__all__ = ["JobTemplate", "Question", "job_templates", "survey"]
 
 Question = dict[str, t.Any]
 
@@ -17,9 +23,29 @@ _STRUCTURED = "Write it as YAML or JSON."
 _SEVERAL = "Separate several by commas."
 
 
-def survey(action: PlaybookAction, texts: t.Mapping[str, str]) -> list[Question]:
+@dataclasses.dataclass(frozen=True)
+class JobTemplate:
+    """One of an action's templates."""
+
+    name: str
+    action: PlaybookAction
+    asks: tuple[str, ...]  # names of arguments
+    admin: bool  # whether an answer can reach a hypervisor, as root
+
+
+def job_templates(action: PlaybookAction) -> list[JobTemplate]:
+    """One template, or two: for everybody, and for admins."""
+    far = [name for name in action.survey if _reach.reaches_host(action, name)]
+    whole = JobTemplate(f"{action.name}_admin", action, action.survey, admin=True)
+    if any(action.arguments[name].required for name in far):
+        return [dataclasses.replace(whole, name=action.name)]
+    near = tuple(name for name in action.survey if name not in far)
+    return [JobTemplate(action.name, action, near, admin=False), *([whole] if far else [])]
+
+
+def survey(template: JobTemplate, texts: t.Mapping[str, str]) -> list[Question]:
     """The questions, in the order of the catalogue; `texts` describe options of modules, by name."""
-    return [_question(action.arguments[name], texts) for name in action.survey]
+    return [_question(template.action.arguments[name], texts) for name in template.asks]
 
 
 def _question(argument: Argument, texts: t.Mapping[str, str]) -> Question:

@@ -163,15 +163,41 @@ def _details(host: Report) -> list[list[_Cell]]:
             (f"pool {pool['name']}", f"{size(pool['available_bytes'])} free of {size(pool['capacity_bytes'])}")
             for pool in host["pools"]
         ),
+        *(("removed disk", note) for note in host["removed_disks"]),
     ]
     kept_free = [[_Cell("maintenance"), _Cell(host["maintenance"], "yellow")]] if host["maintenance"] else []
     return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in rows)]
+
+
+def _images(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "IMAGE", "POOL", "FETCHED", "SIZE", "CONTENTS", "USED", "VERIFIED", "FROM")
+    rows = [[_Cell(word, right=word in ("SIZE", "CONTENTS")) for word in title]]
+    for host in hosts:
+        if not host.get("images"):
+            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
+        rows += [[_Cell(host["name"]), *_image(image)] for image in host.get("images") or ()]
+    yield from _rows(rows, paint)
+
+
+def _image(image: Report) -> list[_Cell]:
+    unused = len(image["unused_contents"])
+    return [
+        _Cell(image["name"]),
+        _Cell(image["pool"]),
+        _Cell((image["fetched"] or "-")[:10]),
+        _Cell(size(image["bytes"]), right=True),
+        _Cell(f"{image['contents']}{f' ({unused} unused)' if unused else ''}", right=True),
+        _Cell("yes" if image["used"] else "no"),
+        _Cell("yes" if image["verified"] else "no", None if image["verified"] else "yellow"),
+        _Cell(image["source"] or "-"),
+    ]
 
 
 _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
     "query": _query,
     "list": _list,
     "host_info": _host_info,
+    "images": _images,
 }
 
 

@@ -7,6 +7,10 @@ program reads.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
+import sys
 import typing as t
 
 from ansible import constants
@@ -61,3 +65,51 @@ def message(result: t.Mapping[str, t.Any]) -> str:
     lines = [str(line) for line in text] if isinstance(text, (list, tuple)) else [str(text or "no message")]
     lines += [line for output in _OUTPUTS for line in str(result.get(output) or "").splitlines() if line not in lines]
     return "\n  ".join(str(printable(line, keep="\n\t")) for line in lines)
+
+
+class _Outliving:
+    """An output whose reader may end first, as `head` does: what is printed after that goes nowhere.
+
+    Ansible's thread that prints for its workers ends with the first error of an output, and the run waits for that
+    thread for ever.
+    """
+
+    def __init__(self, stream: t.TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Print, if anybody reads."""
+        try:
+            return self._stream.write(text)
+        except (BrokenPipeError, ConnectionResetError):
+            self._leave()
+            return len(text)
+
+    def flush(self) -> None:
+        """Print what is held back, if anybody reads."""
+        try:
+            self._stream.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            self._leave()
+
+    def _leave(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        self._stream.flush()
+
+
+def _outlive_readers() -> None:
+    """For pipes and sockets (of sshd) of this process, which prints for all workers."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # there is none, or it has no descriptor
+            mode = os.fstat(stream.fileno()).st_mode
+            if stream is getattr(sys, f"__{name}__") and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+                setattr(sys, name, _Outliving(stream))
+
+
+_outlive_readers()  # Ansible imports the actions before it makes workers

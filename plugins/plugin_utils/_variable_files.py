@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
 from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -24,7 +25,7 @@ def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dic
     Raises Refused before anything is written, and leaves the files as they were when one of them cannot be written.
     """
     _check_places(wanted)
-    found = {path: configuration.read(path) for path in wanted}
+    found = {path: configuration.read(path, denied=OWNER) for path in wanted}
     _check(wanted, found, replace=replace)
     changed = [WriteFile(path, text) for path, text in wanted.items() if text != found[path]]
     gate.perform(lambda: _write_all(changed, found), otherwise=lambda: None)
@@ -57,7 +58,7 @@ def _write_all(steps: t.Iterable[WriteFile], found: t.Mapping[str, str]) -> None
     try:
         for step in steps:
             os.makedirs(os.path.dirname(step.path), exist_ok=True)
-            configuration.write(step.path, step.content)
+            configuration.write(step.path, step.content, denied=OWNER)
             done.append(step.path)
     except (VirtError, OSError):
         for path in done:
@@ -67,6 +68,6 @@ def _write_all(steps: t.Iterable[WriteFile], found: t.Mapping[str, str]) -> None
 
 def _restore(path: str, text: str) -> None:
     if text:
-        configuration.write(path, text)
+        configuration.write(path, text, denied=OWNER)
     else:
         os.unlink(path)

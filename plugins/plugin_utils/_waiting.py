@@ -36,7 +36,8 @@ def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
     names = some_of([str(one.get("name")) for one in waited], _SHOWN)
     verbs = " or ".join(dict.fromkeys(verb for one in waited for verb in _verbs(one)))
     longest_s = max(_seconds(one) for one in waited)
-    return str(printable(f"{host}: waiting for {names} to {verbs}, at most {longest_s} s"))
+    of = " of CPU" if "have an address" in verbs else ""  # one that boots slowly has more time
+    return str(printable(f"{host}: waiting for {names} to {verbs}, at most {longest_s} s{of}"))
 
 
 def _verbs(guest: Guest) -> list[str]:
@@ -59,7 +60,7 @@ def lines(text: str | None) -> t.Iterator[None]:
 
     def show() -> None:
         while not ended.wait(_EVERY_S):
-            _terminal.say(f"{text}: {time.monotonic() - begun:.0f} s")
+            _terminal.say(f"{text}; {time.monotonic() - begun:.0f} s so far")
 
     thread = threading.Thread(target=show, daemon=True)
     thread.start()

@@ -8,9 +8,18 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["enumerated"]
+__all__ = ["either", "enumerated"]
 
 
 def enumerated(words: t.Sequence[str]) -> str:
     """`h1`, `h1 and h2`, `h1, h2 and h3`."""
-    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return _joined(words, "and")
+
+
+def either(words: t.Sequence[str]) -> str:
+    """`h1`, `h1 or h2`, `h1, h2 or h3`."""
+    return _joined(words, "or")
+
+
+def _joined(words: t.Sequence[str], last: str) -> str:
+    return f" {last} ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} {last} {words[-1]}"

@@ -26,6 +26,7 @@ from playwright.sync_api import Page, sync_playwright
 from ansible_collections.corral.virt.tests.bench.inventory import Cloud
 from ansible_collections.corral.virt.tests.bench.place import BUILD, ROOT, Failed, say
 from ansible_collections.corral.virt.tests.bench.row import Row
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 
 HOSTS = 0
 CLOUD_IMAGE = False
@@ -144,12 +145,12 @@ class Service:
 
     def cookie(self) -> str:
         """Of the user, once the server answers."""
-        deadline = time.monotonic() + START_S
+        patience = Patience(START_S)
         while True:
             try:
                 return self._logged_in()
             except OSError as error:
-                if time.monotonic() > deadline:
+                if patience.is_over:
                     raise Failed(f"the server does not answer: {error}") from error
                 time.sleep(0.2)
 

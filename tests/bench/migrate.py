@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.tests.bench.place import BUILD, LAB_BUILD, NAME, Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 from ansible_collections.corral.virt.tests.lab.counter import Counter
 
 HOSTS = 2
@@ -250,13 +251,13 @@ def _guest() -> list[str]:
         "--",
         f"root@{address}",
     ]
-    deadline = time.monotonic() + BOOT_S
+    patience = Patience(BOOT_S)
     while True:
         try:
             run(*ssh, "cloud-init status --wait; true")
             break
         except Failed:
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 raise
             time.sleep(3)
     run(*ssh, f"dd if=/dev/urandom of=/root/own bs=1M count={OWN_MIB} conv=fsync status=none")

@@ -22,9 +22,18 @@ ROLES: tuple[str, ...] = ()
 
 LIMIT, EXACT, HAIL = "limit", "OR-Tools, exact", "hail 3.0"
 TIMES = ((1_000, 100, 0.8, 0.5), (10_000, 1_000, 0.8, 10.0), (1_000, 100, 1.03, 1.0))  # guests, hosts, fill, seconds
-BATCHES, SMALL = 60, 20
+BATCHES, SMALL, LUMPY = 60, 20, 40
+LUMPY_FILL, LUMPY_TARGET = 0.92, 0.97
 POLICY = Policy(cpu_overcommit=1.0)
 CPUS, MEMORY_MIB = 64, 131072
+MIXED = ((32, 65536), (64, 131072), (48, 262144), (96, 196608))
+KINDS = ((1, 2048), (2, 4096), (4, 8192), (8, 16384), (2, 8192))
+# What some guests ask for: the share of those that do, and how many groups there are for a guest.
+TAGS: dict[str, dict[str, float]] = {
+    "": {},
+    ", 30 % apart": {"apart": 0.3},
+    ", tagged": {"apart": 0.2, "together": 0.1, "prefer": 0.1},
+}
 
 HOW = """
 Batches that are tried for each one that is placed whole: 1 is best. All fit, with 96 % of memory and vCPUs.
@@ -32,6 +41,9 @@ Batches that are tried for each one that is placed whole: 1 is best. All fit, wi
 - nova-like: each on the host with most free memory; proxmox-like: on the host that is loaded least by the larger share
 - exact: CP-SAT of OR-Tools, at most 20 seconds a batch, for small batches
 - hail: of Ganeti, for small batches; the largest first, shared disks, without its own checks of room for a loss
+- mixed: hosts of four sizes, and each guest has a size of its own; tagged: some of them stay apart or together, or prefer
+  hosts
+- lumpy: a host has room for few guests, and the batch takes 92 % of memory and vCPUs
 """
 
 _SPECS = ("memory-size", "cpu-count", "disk-size", "disk-count", "nic-count", "spindle-use")
@@ -71,6 +83,10 @@ def rows() -> t.Iterator[Row]:
     for guests, count, fill, limit_s in TIMES:
         name = f"place on {count} hosts, fill {fill:g}"
         yield Row(name, guests, _seconds(guests, count, fill), LIMIT, limit_s, "s", 1.0, "CPU")
+    for guests, count, limit_s in ((1_000, 100, 0.5), (10_000, 1_000, 10.0)):
+        for name, tags in TAGS.items():
+            spent = _spent(*mixed(guests, count, 0.8, tags), Policy(cpu_overcommit=8))
+            yield Row(f"place on {count} mixed hosts{name}", guests, spent, LIMIT, limit_s, "s", 1.0, "CPU")
     fits, exceeds = (min(_seconds(1_000, 100, fill) for _turn in range(3)) for fill in (0.8, 1.6))
     yield Row("refuse on 100 hosts, fill 1.6", 1_000, exceeds, "placing, fill 0.8", fits, "s", 1 / 3, "CPU")
     say(f"{BATCHES} tight batches")
@@ -83,14 +99,57 @@ def rows() -> t.Iterator[Row]:
             "place, tight batches", BATCHES, t.cast(float, mine), name, theirs, "tries", 1.0 if theirs else None, note
         )
     yield from _small()
+    yield _lumpy()
 
 
 def _seconds(guests: int, count: int, fill: float) -> float:
     """Processor seconds to place such a batch."""
-    batch, hosts = _spread(guests, count, fill)
+    return _spent(*_spread(guests, count, fill), Policy())
+
+
+def _spent(batch: t.Sequence[Guest], hosts: t.Sequence[Host], policy: Policy) -> float:
     started = time.process_time()
-    place(batch, hosts)
-    return time.process_time() - started
+    placed = place(batch, hosts, policy=policy)
+    spent = time.process_time() - started
+    say(f"{sum(one.host is None for one in placed)} of {len(batch)} are left")
+    return spent
+
+
+def mixed(count: int, hosts: int, fill: float, tags: t.Mapping[str, float]) -> tuple[list[Guest], list[Host]]:
+    """Hosts of several sizes, and guests of which none is as large as another; some of them with tags."""
+    chance = random.Random(7)
+    there = [Host(f"host{number:04d}", *chance.choice(MIXED)) for number in range(hosts)]
+    kinds = [chance.choice(KINDS) for _number in range(count)]
+    scale = sum(host.memory_mib for host in there) * fill / sum(memory for _vcpus, memory in kinds)
+
+    def tagged() -> dict[str, t.Any]:
+        words = {"apart": f"group{chance.randrange(count // 5)}", "together": f"pair{chance.randrange(count // 30)}"}
+        words["prefer"] = chance.choice(there).name
+        return {field: frozenset([words[field]]) for field, share in tags.items() if chance.random() < share}
+
+    batch = [
+        Guest(f"guest{number:05d}", vcpus, int(memory * scale * chance.uniform(0.8, 1.2)), **tagged())
+        for number, (vcpus, memory) in enumerate(kinds)
+    ]
+    return batch, there
+
+
+def lumpy(count: int, *, seed: int) -> tuple[list[Guest], list[Host]]:
+    """Hosts of several sizes, and few guests for each that fill 92 % of its memory and vCPUs."""
+    chance = random.Random(seed)
+    sizes, hosts = list[tuple[int, int]](), list[Host]()
+    for number in range(count):
+        cpus, memory = chance.choice(MIXED)
+        hosts.append(Host(f"host{number:02d}", cpus, memory))
+        left = int(cpus * LUMPY_FILL), int(memory * LUMPY_FILL)
+        while min(left) > 0:
+            one = int(cpus * chance.uniform(0.2, 0.7)), int(memory * chance.uniform(0.2, 0.7))
+            if left[0] - one[0] < 0.05 * cpus or left[1] - one[1] < 0.05 * memory:
+                one = left  # the last one takes what is left
+            sizes.append(one)
+            left = left[0] - one[0], left[1] - one[1]
+    chance.shuffle(sizes)
+    return [Guest(f"guest{number}", *each) for number, each in enumerate(sizes)], hosts
 
 
 def tight(count: int, *, seed: int) -> tuple[list[Guest], list[Host]]:
@@ -114,7 +173,7 @@ def tight(count: int, *, seed: int) -> tuple[list[Guest], list[Host]]:
 def _spread(count: int, hosts: int, fill: float) -> tuple[list[Guest], list[Host]]:
     """Guests of some kinds that take that share of all memory."""
     chance = random.Random(1)
-    kinds = [chance.choice(((1, 2048), (2, 4096), (4, 8192), (8, 16384), (2, 8192))) for _number in range(count)]
+    kinds = [chance.choice(KINDS) for _number in range(count)]
     scale = MEMORY_MIB * hosts * fill / sum(memory for _vcpus, memory in kinds)
     batch = [Guest(f"guest{n:05d}", vcpus, int(memory * scale)) for n, (vcpus, memory) in enumerate(kinds)]
     return batch, [Host(f"host{number:04d}", CPUS, MEMORY_MIB) for number in range(hosts)]
@@ -144,6 +203,16 @@ def _small() -> t.Iterator[Row]:
     """Small batches, of which a solver says whether they fit."""
     say(f"{SMALL} small batches with an exact solver, and with hail")
     clusters = [tight(4, seed=1000 + seed) for seed in range(SMALL)]
+    mine, theirs = _tries([_whole(batch, hosts) for batch, hosts in clusters]), _tries(_solved(clusters))
+    yield Row("place, small batches", SMALL, t.cast(float, mine), EXACT, theirs, "tries", 0.95)
+    hail = peers.ganeti("hail")
+    placed = _tries([_allocated(batch, hosts, hail) for batch, hosts in clusters])
+    note = "" if placed else "places none whole"
+    yield Row("place, small batches", SMALL, t.cast(float, mine), HAIL, placed, "tries", 1.0 if placed else None, note)
+
+
+def _solved(clusters: t.Sequence[tuple[t.Sequence[Guest], t.Sequence[Host]]]) -> list[bool]:
+    """Which of these batches the solver places whole."""
     given = [
         {
             "hosts": [(host.cpus, host.memory_mib) for host in hosts],
@@ -153,13 +222,16 @@ def _small() -> t.Iterator[Row]:
     ]
     file = BUILD / "batches.json"
     file.write_text(json.dumps(given))
-    solved: list[bool] = json.loads(run(peers.ortools(), "-c", SOLVER, file).output)
-    mine, theirs = _tries([_whole(batch, hosts) for batch, hosts in clusters]), _tries(solved)
-    yield Row("place, small batches", SMALL, t.cast(float, mine), EXACT, theirs, "tries", 0.95)
-    hail = peers.ganeti("hail")
-    placed = _tries([_allocated(batch, hosts, hail) for batch, hosts in clusters])
-    note = "" if placed else "places none whole"
-    yield Row("place, small batches", SMALL, t.cast(float, mine), HAIL, placed, "tries", 1.0 if placed else None, note)
+    return t.cast("list[bool]", json.loads(run(peers.ortools(), "-c", SOLVER, file).output))
+
+
+def _lumpy() -> Row:
+    """Of batches that can be placed whole, those that are."""
+    say(f"{LUMPY} batches of large guests")
+    clusters = [lumpy(5 + seed % 8, seed=seed) for seed in range(LUMPY)]
+    feasible = [cluster for cluster, solved in zip(clusters, _solved(clusters), strict=True) if solved]
+    mine = t.cast(float, _tries([_whole(batch, hosts) for batch, hosts in feasible]))
+    return Row("place, lumpy batches on mixed hosts", len(feasible), mine, EXACT, 1.0, "tries", LUMPY_TARGET)
 
 
 def _allocated(batch: t.Sequence[Guest], hosts: t.Sequence[Host], hail: t.Sequence[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 import typing as t
 from pathlib import Path
 
@@ -11,17 +12,17 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, private
 from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
 from ansible_collections.corral.virt.plugins.module_utils._front import reconcile
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, storage
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
+QCOW2 = struct.pack(">4sI", b"QFI\xfb", 3).ljust(100, b"\0") + struct.pack(">III", 104, 0, 0)
 FACTS = {
     "libvirt_version": 9_000_000,
     "qemu_version": 7_002_000,
     "memory_free_mib": 4096,
-    "networks": frozenset(),
     "links": None,
 }
 
@@ -31,6 +32,26 @@ def connection() -> t.Iterator[t.Any]:
     """A hypervisor with one pool (default), one network (lan) and no guests."""
     with opened(HOST_URI, events=True) as opened_connection:
         yield opened_connection
+
+
+@pytest.fixture(autouse=True)
+def first_bytes(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """The first bytes of volumes, by name: the test driver has no streams."""
+    known: dict[str, bytes] = {}
+
+    def read_part(_connection: object, _pool: str, name: str, _offset: int, length: int) -> bytes:
+        return known.get(name, QCOW2).ljust(length, b"\0")[:length]
+
+    monkeypatch.setattr(storage, "read_part", read_part)
+    write = storage.write
+
+    def written(connection: t.Any, pool: str, name: str, data: bytes) -> None:
+        if not data.startswith(QCOW2[:4]):
+            write(connection, pool, name, data)
+        known[name] = data
+
+    monkeypatch.setattr(storage, "write", written)
+    return known
 
 
 @pytest.fixture

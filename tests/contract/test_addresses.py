@@ -14,7 +14,8 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many, report
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
+from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.tools import payload
@@ -97,6 +98,28 @@ def test_a_lost_connection_is_no_guest_that_powered_off(
     )
 
 
+def test_a_guest_that_boots_slowly_has_more_time_and_a_search_has_not(
+    connection: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets half of a processor, and has not sent anything yet."""
+    now_s = [0.0]
+
+    def sleeps(seconds: float) -> None:
+        now_s[0] += seconds
+
+    def doing(_connection: object, guests: t.Sequence[t.Any]) -> dict[str, Doing]:
+        return {one.UUIDString(): Doing(now_s[0] / 2, 0, 0) for one in guests}
+
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "sleep", sleeps)
+    monkeypatch.setattr(states, "doing", doing)
+    [silent] = converged(connection, {"name": "silent", "wait_for_ip": "agent", "wait_timeout": 60})
+    assert silent["failed"] and 120 <= now_s[0] < 130
+    now_s[0] = 0
+    addresses.refresh(connection, ["silent"], 60, Gate(check_mode=True))
+    assert now_s[0] < 70
+
+
 def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:
     begun_s = time.monotonic()
     [result] = converged(connection, {"name": "web2", "wait_for_ip": "any", "interfaces": [], "wait_timeout": 60})
@@ -171,7 +194,7 @@ def test_guests_on_a_bridge(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
         env={"PYTHONPATH": str(payload.ROOT / ".cache"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
     )
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._front import guest, host_look
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -52,8 +52,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for name in QUESTIONS:
         counted(query, name)
     counted(storage, "path_in")
-    counted(prerequisites, "inactive_networks")
-    counted(prerequisites, "networks_without_autostart")
+    counted(host_look, "inactive_networks")
+    counted(host_look, "networks_without_autostart")
     monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
     return seen
 

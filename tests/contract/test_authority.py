@@ -230,3 +230,43 @@ def test_no_host_gets_a_name_that_stands_in_a_valid_certificate_of_another_one(h
         hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])
     hosts.cloud.revoke(ca_dir=str(hosts.first), name="h1")
     assert hosts.visit("h9", hosts.first, names=["h9", "10.0.0.1"])["changed"]
+
+
+@pytest.mark.parametrize("options", [["--check"], []], ids=["check", "run"])
+def test_all_hosts_are_asked_what_is_revoked_before_one_is_written_to(hosts: Hosts, options: list[str]) -> None:
+    """Also those that --limit leaves out; once for all hosts of a run."""
+    backup, away = hosts.place / "backup", {"ansible_connection": "ssh", "ansible_ssh_executable": "/bin/false"}
+    shutil.copytree(hosts.first, backup, symlinks=True)
+    old = (hosts.place / "h2/libvirt/clientcert.pem").read_bytes()
+    hosts.cloud.revoke(ca_dir=str(hosts.first), name="h2")
+    hosts.visit("h2", hosts.first)
+    everybody = {name: {"ansible_host": f"10.0.0.{name[1:]}", "root": str(hosts.place / name)} for name in ("h1", "h2")}
+    hosts.hosts(hyper={"h0": {"root": str(hosts.place / "h0")}, **everybody, "h3": {"root": "/nowhere", **away}})
+    for name in ("h0", "h1"):
+        shutil.rmtree(hosts.place / name, ignore_errors=True)
+        (hosts.place / name).mkdir()
+    group = "{{ groups['hyper'] }}"
+    limit = ["--limit", "h0,h1,localhost"]
+    result = hosts.certify(backup, hypervisors=group, options=[*options, *limit])
+    printed = " ".join(hosts.stdout.split())
+    assert all(result[name]["changed"] for name in ("h0", "h1")), hosts.stdout
+    assert printed.count("had forgotten revocations") == 1 and "those of h2 (" in printed and "on h2. They" in printed
+    assert printed.count("cannot read the lists of revoked certificates of h3 (") == 1
+    steps = [step for name in ("h0", "h1") for step in result[name]["steps"] if step.startswith("take over")]
+    assert len(steps) == 4
+    if options:
+        assert not hosts.files("h0") and not hosts.files("h1")
+        return
+    (hosts.place / "old.pem").write_bytes(old)
+    for name in ("h0", "h1"):
+        assert "revoked" in hosts.cloud.refused(name, "libvirt", "client", hosts.place / "old.pem")
+    again = hosts.certify(backup, hypervisors=group, options=limit)
+    assert not any(again[name]["changed"] for name in ("h0", "h1")) and "forgotten" not in hosts.stdout
+
+
+def test_a_list_that_cannot_be_read_is_told(hosts: Hosts) -> None:
+    """It is not taken for none."""
+    (hosts.place / "h2/CA/cacrl.pem").unlink()
+    (hosts.place / "h2/CA/cacrl.pem").mkdir()
+    hosts.certify(hosts.first, hosts="h1", options=["--limit", "h1,localhost"])
+    assert "cannot read the lists of revoked certificates of h2 (cat: " in " ".join(hosts.stdout.split())

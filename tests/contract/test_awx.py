@@ -46,8 +46,9 @@ WISH: dict[str, t.Any] = {
     "awx_instance_groups": ["default"],
     "awx_token": awx_server.TOKEN,
 }
-NAMES = {action.name for action in job_templates.ACTIONS}
-PLAYBOOKS = [f"playbooks/{name}.yml" for name in sorted(NAMES)]
+TEMPLATES = {template.name: template for template in job_templates.TEMPLATES}
+NAMES = set(TEMPLATES)
+PLAYBOOKS = sorted({f"playbooks/{template.action.name}.yml" for template in job_templates.TEMPLATES})
 
 
 class Setup:
@@ -65,7 +66,7 @@ class Setup:
         environment = defaults(ANSIBLE_COLLECTIONS_PATH=self.collections)
         for name in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN", "http_proxy", "HTTP_PROXY"):
             environment.pop(name, None)
-        done = preloaded.run(words, cwd=self.place, env=environment, timeout_s=300, given=None)
+        done = preloaded.run(words, cwd=self.place, env=environment, timeout_s=900, given=None)
         self.code, text = done.returncode, done.stdout + done.stderr
         found = re.search(r"changed=(\d+)", text)
         self.changed = int(found[1]) if found else -1
@@ -117,14 +118,16 @@ def everything_is_there(held: Awx) -> None:
         related = {kind: held.names(kind, held.related.get(f"job_templates/{template['id']}/{kind}", [])) for kind in
                    ("credentials", "labels", "instance_groups")}  # fmt: skip
         signs = ["corral.virt.authority"] if name in ("site", "rotate_certificates") else []
-        costs = ["destructive"] if _actions.action(name).destructive else []
+        made = TEMPLATES[name]
+        costs = ["destructive"] * made.action.destructive + ["admin"] * made.admin
         assert related == {
             "credentials": ["hypervisors", *signs],
             "labels": ["corral.virt", *costs],
             "instance_groups": ["default"],
         }, name
-        assert template["playbook"] == f"playbooks/{name}.yml" and template["ask_job_type_on_launch"]
-        assert held.surveys[template["id"]]["spec"] == job_templates.questions(_actions.action(name))
+        assert template["playbook"] == f"playbooks/{made.action.name}.yml" and template["ask_job_type_on_launch"]
+        assert template["ask_variables_on_launch"] is False
+        assert held.surveys[template["id"]]["spec"] == job_templates.questions(made)
     source = held.named("inventory_sources", "corral.virt")
     assert (source["source"], source["source_path"], source["enabled_var"]) == ("scm", "inventory", "virt_state")
     assert json.loads(source["source_vars"]) == {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
@@ -169,7 +172,8 @@ def workflows_are_there(held: Awx, templates: t.Mapping[str, dict[str, t.Any]]) 
     }
     for name, action in (("planned_rolling_update", "rolling_update"), ("new_image", "build_image")):
         workflow = held.named("workflow_job_templates", f"corral.virt.{name}")
-        assert held.surveys[workflow["id"]]["spec"] == job_templates.questions(_actions.action(action))
+        assert held.surveys[workflow["id"]]["spec"] == job_templates.questions(TEMPLATES[action])
+        assert workflow["ask_variables_on_launch"] is False
 
 
 @pytest.mark.parametrize("broken", [True, False], ids=["update fails", "files missing"])

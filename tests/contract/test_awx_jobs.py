@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.tests.contract.play import defaults
-from ansible_collections.corral.virt.tests.contract.test_commands import GUESTS, HOST
+from ansible_collections.corral.virt.tests.contract.test_commands import GUESTS, HOST, numbers
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.tools import job_templates, payload
 
@@ -38,10 +37,10 @@ class Job:
 
     def _inventory(self) -> None:
         """A program that prints it, as AWX writes one."""
-        hosts = {}
+        hosts, number_of = {}, numbers(GUESTS)
         for host, guests in GUESTS.items():
             path = self.place / f"{host}.xml"
-            there = "".join(guest(number, *each[:2], record=each[2]) for number, each in enumerate(guests))
+            there = "".join(guest(number_of[each[0]], *each[:2], record=each[2]) for each in guests)
             path.write_text(HOST.replace("</node>", f"{there}</node>"))
             hosts[host] = {"virt_uri": f"test://{path}", "ansible_connection": "local"}
         # The guests that ran before the job: AWX does not read the inventory again while it runs.
@@ -65,7 +64,7 @@ class Job:
         command = ["ansible-runner", "run", str(self.place), "-p", f"playbooks/{action}.yml"]
         environment = {name: value for name, value in defaults().items() if not name.startswith("CORRAL_")}
         environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1200)
         self.code = done.returncode
         return re.sub(r"\s+", " ", done.stdout + done.stderr)
 
@@ -82,7 +81,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 def unanswered(action: str) -> Answers:
     """Defaults of the generated survey, and an empty text for each question without one."""
-    questions = job_templates.questions(_actions.action(action))
+    template = [each for each in job_templates.TEMPLATES if each.action.name == action][-1]  # that asks for all
+    questions = job_templates.questions(template)
     return {question["variable"]: question.get("default", "") for question in questions}
 
 

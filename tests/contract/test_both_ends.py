@@ -10,13 +10,14 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import durable
+from ansible_collections.corral.virt.plugins.module_utils._files import durable, identity
 from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front.disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import LeftDisk, Observation
 from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, converge, ends
 
@@ -233,7 +234,38 @@ def test_a_disk_on_the_source_that_cannot_be_deleted_stays_recorded(
         assert recorded["moving_goes"] == (str(disk),)
         return
     assert told == "" and "moving_goes" not in recorded
-    assert storage.volume_at(source, str(disk)) is None
+    assert not disk.exists()
+
+
+@pytest.mark.parametrize("met", ["as planned", "another file", "another guest", "moved aside"])
+def test_variables_on_the_source_go_only_if_they_are_what_was_planned_and_nobody_names_them(
+    hosts: tuple[Host, Host], tmp_path: Path, met: str
+) -> None:
+    """They are in no pool; one that a killed run was removing is not either."""
+    source, dest = hosts
+    store, variables = tmp_path / "nvram/web1_VARS.fd", b"variables"
+    store.parent.mkdir()
+    store.write_bytes(variables)
+    known = identity.of_path(str(store))
+    assert known is not None
+    its = f"<loader readonly='yes' type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram>"
+    left = (str(LeftDisk(str(store), known)),)
+    dest.add("web1", UUID, "running", of_os=its, moving="hyper2", moving_from="1111", moving_goes=left)
+    if met == "another file":
+        store.rename(tmp_path / "kept")
+        store.write_bytes(variables)
+    if met == "another guest":
+        source.add("web2", OTHER, "shutdown", of_os=its)
+    if met == "moved aside":
+        with pytest.raises(KeyboardInterrupt), Disposal(source, str(store), "web1", UUID, known, pooled=False).look():
+            raise KeyboardInterrupt
+        assert not store.exists()
+    told = converge(source, dest)
+    if met == "another file":
+        assert "another file than the one that was created for web1 has this name" in told
+    else:
+        assert told == "" and "moving_goes" not in record.read(dest.lookupByUUIDString(UUID).XMLDesc())
+    assert list(store.parent.iterdir()) == ([store] if met.startswith("another") else [])
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

@@ -124,9 +124,9 @@ def test_controllers_decide_one_after_the_other(tmp_path: Path) -> None:
     controllers = [processes.Process(target=_controller, args=arguments) for _number in range(8)]
     for one in controllers:
         one.start()
-    answers = [results.get(timeout=60) for _one in controllers]
+    answers = [results.get(timeout=1200) for _one in controllers]
     for one in controllers:
-        one.join(timeout=60)
+        one.join(timeout=1200)
     assert sorted(answers) == [False] * 7 + [True]
 
 

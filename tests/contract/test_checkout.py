@@ -23,7 +23,7 @@ def test_commands_work_in_a_fresh_clone(tmp_path: Path) -> None:
         ["ansible-doc", "virt_domain", "-s"],
     ):
         done = subprocess.run(
-            command, cwd=tmp_path / "clone", env=environment, check=False, capture_output=True, text=True, timeout=60
+            command, cwd=tmp_path / "clone", env=environment, check=False, capture_output=True, text=True, timeout=1200
         )
         output = done.stdout + done.stderr
         assert done.returncode == 0 and "Failed to parse" not in output, output

@@ -87,6 +87,7 @@ def test_the_seed_is_for_the_interfaces_that_the_copy_has(
     written: list[steps.WriteSeed] = []
     monkeypatch.setattr(seeds, "do", lambda _connection, step: written.append(step))
     monkeypatch.setattr(doers, "do", lambda *_arguments: None)
+    monkeypatch.setattr(doers, "create_volume", lambda *_arguments: None)
     monkeypatch.setattr(metadata, "claimed", lambda *_arguments, **_record: contextlib.nullcontext())
     nics = [{"name": "eth0", "mac": "52:54:00:aa:bb:cc"}, {"name": "eth1", "network": "lan"}]
     run(connection, {**COPY, "interfaces": nics})

@@ -36,17 +36,21 @@ GUESTS: Guests = {
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGcTn9KpO4H0tB1aXk1jvGv7F2m0Tn3bF0fXhQkqk0aB"
 
 
+def numbers(guests_of: Guests) -> dict[str, int]:
+    """Of guests by name: those of the same name are copies of one."""
+    names = sorted({name for guests in guests_of.values() for name, _state, _record in guests})
+    return {name: number for number, name in enumerate(names)}
+
+
 class Commands:
     """Two hosts with guests, and playbooks of the collection on them."""
 
     def __init__(self, place: Path, guests_of: Guests | None = None) -> None:
         self.place, self.code, self.known = place, 0, place / "known_hosts"
-        hosts = {}
+        hosts, number_of = {}, numbers(guests_of or GUESTS)
         for host, guests in (guests_of or GUESTS).items():
             path = place / f"{host}.xml"
-            there = "".join(
-                guest(number, name, state, record=record) for number, (name, state, record) in enumerate(guests)
-            )
+            there = "".join(guest(number_of[name], name, state, record=record) for name, state, record in guests)
             path.write_text(HOST.replace("</node>", f"{there}</node>"))
             hosts[host] = {"virt_uri": f"test://{path}"}
         local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "gest": "the inventory's"}
@@ -87,6 +91,20 @@ def test_guests_are_acted_on_where_they_are(
     commands: Commands, action: str, arguments: dict[str, t.Any], told: str
 ) -> None:
     assert told in commands.do(action, **arguments) and commands.code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "flags", "waits"),
+    [({"wait_for_login": "true"}, (), True), ({"wait_for_login": "true"}, ("--check",), False), ({}, (), False)],
+    ids=["asked", "check mode", "not asked"],
+)
+def test_a_login_is_waited_for_where_it_is_asked_for(
+    commands: Commands, more: dict[str, t.Any], flags: tuple[str, ...], waits: bool
+) -> None:
+    """The test driver tells an address, and every name is this machine here."""
+    told = commands.do("start", *flags, guest="web1", **more)
+    assert commands.code == 0 and "h1 web1 is already in that state" in told
+    assert ("Reach the guests" in told) == waits and ("ok: [h1 -> web1(192.168.0." in told) == waits
 
 
 def test_check_mode_tells_the_same(commands: Commands) -> None:
@@ -244,6 +262,19 @@ def test_a_hypervisor_makes_no_other_guest_forgotten(
     assert sorted(line.split()[0] for line in known.read_text().splitlines()) == sorted(kept), play.stdout
 
 
+def test_guests_with_odd_names_are_purged_to_the_end(tmp_path: Path) -> None:
+    """They have no line of ours; one that is named as a line of the user's does not remove that."""
+    play, known = Play(tmp_path), tmp_path / "known_hosts"
+    known.write_text("".join(f"{name} {KEY}\n" for name in ("web1", "*", "web2")))
+    names = ["twin1\u200b", "*", "a b", "web1"]
+    play.hosts(hyper={"h1": {"virt_changed": {"results": [{"name": name} for name in names]}}})
+    tasks = yaml.safe_load((payload.ROOT / "playbooks/tasks/change.yml").read_text())
+    [update] = [task for task in tasks if "corral.virt.virt_known_hosts" in task]
+    chosen = {"domains": {"h1": [{"name": name, "state": "absent"} for name in names]}, "namesakes": []}
+    play.run(update, vars={"virt_chosen": chosen, "guests_known_hosts": str(known)})
+    assert [line.split()[0] for line in known.read_text().splitlines()] == ["*", "web2"], play.stdout
+
+
 def test_the_controller_is_not_become_on(commands: Commands) -> None:
     """On hosts a stand-in for sudo; on the controller none, so that a task there which goes through `become` is red."""
     sudo, asked = commands.place / "sudo", commands.place / "sudo.log"
@@ -302,7 +333,7 @@ def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, d
     ), output
     for action, what in (("migrate", {"guest": "web1"}), ("drain", {"host": "h1"})):
         output = commands.do(action, "--check", *dead, **what, gone="h9", confirm="h9")
-        assert "web1 -> h2: the only one with room" in output and "h9" not in output, output
+        assert "web1 -> h2: the only host that fits" in output and "h9" not in output, output
 
 
 def test_a_host_that_answers_is_not_gone(commands: Commands) -> None:
@@ -420,12 +451,12 @@ FULL = {"guests_memory_overcommit": 0.01}
 @pytest.mark.parametrize(
     ("action", "arguments", "told", "asked"),
     [
-        ("drain", {"host": "h2"}, "***** db1 -> h1: the only one with room ok:", ["h2"]),
+        ("drain", {"host": "h2"}, "***** db1 -> h1: the only host that fits ok:", ["h2"]),
         ("undrain", {"host": "h2"}, "skipping: [h1]", []),
         ("rebalance", {}, "imbalance 0.0: no move is worth it", []),
         ("rolling_update", {}, "h1 failed; the hosts after it are unchanged.", ["h1", "h2"]),
         ("rolling_update", {"host": "h1,h9"}, "-e host=NAME,NAME, out of h1, h2 (host: h1, h9)", ["h1"]),
-        ("migrate", {"guest": "web1"}, "***** web1 -> h2: the only one with room ok:", ["h1"]),
+        ("migrate", {"guest": "web1"}, "***** web1 -> h2: the only host that fits ok:", ["h1"]),
         ("migrate", {"guest": "web1", "to": "h2"}, "", ["h1"]),
         ("migrate", {"guest": "web1", "to": "h1"}, "", ["h2"]),
         ("migrate", {"guest": "web1", **FULL}, "Cannot migrate web1: it needs 2 vcpus and 512 MiB, and no", ["h1"]),
@@ -437,7 +468,7 @@ def test_guests_are_moved_from_where_they_are(
     """libvirt's test driver moves nothing: a host that is asked to is red."""
     output = commands.do(action, "--check", **arguments)
     assert told in output and re.findall(r"fatal: \[(\w+)\]", output) == asked, output
-    assert "to" not in arguments or "the only one with room" not in output, "it was chosen"
+    assert "to" not in arguments or "the only host that fits" not in output, "it was chosen"
     assert commands.code == (2 if asked else 0)
 
 
@@ -473,3 +504,30 @@ def test_check_mode_of_site_passes_over_hosts_without_libvirt(commands: Commands
     assert told in output and "converge.yml for h1 TASK" in output and commands.code == 0
     output = commands.do("site", "-i", "bare.yml", *GUESTS_OF_SITE)
     assert "fatal: [h2]" in output and "cannot connect to test:///nowhere.xml" in output and commands.code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "told"),
+    [
+        ({"name": "web2"}, (), "cannot log in to web2 on h1 .*it is off there; SSH: .*corral.virt.start -e guest=web2"),
+        ({"name": "nobody"}, (), "cannot log in to nobody on h1 .*it is not there; "),
+        ({"name": "web1", "timeout": 1}, (), "cannot log in to web1 on h1 .*since its start: .*corral.virt.console"),
+        ({"name": "web1", "hypervisor": "h9"}, (), "h9 is no host of this inventory"),
+        ({"name": "web1", "timeout": 0}, (), "timeout: must be at least 1 s, not 0"),
+        ({"name": "web1"}, ("--check",), "skipping"),
+    ],
+    ids=["off", "gone", "silent", "no host", "no time", "check mode"],
+)
+def test_who_waits_for_a_guest_is_told_by_its_hypervisor_why_it_does_not_come(
+    tmp_path: Path, options: dict[str, t.Any], flags: tuple[str, ...], told: str
+) -> None:
+    """The task is delegated to the guest, as `create` does."""
+    Commands(tmp_path)
+    away = {"all": {"hosts": {"away": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}}}}
+    (tmp_path / "away.yml").write_text(json.dumps(away))
+    wait = {"hypervisor": "h1", "uri": "{{ hostvars.h1.virt_uri }}", **options}
+    task = {"corral.virt.virt_ready": wait, "delegate_to": "away"}
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "h2", "gather_facts": False, "tasks": [task]}]))
+    words = ["ansible-playbook", "-i", "hosts.yml", "-i", "away.yml", "play.yml", *flags]
+    done = preloaded.run(words, cwd=tmp_path, env=defaults(), timeout_s=120, given=None)
+    assert re.search(told, re.sub(r"\s+", " ", done.stdout + done.stderr)) and (done.returncode == 0) == bool(flags)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import libvirt
@@ -17,17 +17,11 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
 from ansible_collections.corral.virt.roles.console.files.corral_console.history import History
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
 from ansible_collections.corral.virt.roles.console.files.corral_console.watch import Watcher
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 GUEST = """<domain type='test'><name>{name}</name><title>A title</title><memory unit='MiB'>512</memory><vcpu>3</vcpu>
 <os><type>hvm</type></os><metadata><c:guest xmlns:c='urn:corral:virt:guest:1'><c:tag>web</c:tag></c:guest></metadata>
 </domain>"""
-
-
-def until(condition: Callable[[], object], timeout_s: float = 5) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

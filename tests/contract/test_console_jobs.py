@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -19,9 +20,10 @@ import yaml
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.roles.console.files.corral_console import offers, order, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import PolicyConfig
-from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import ACTIVE, Busy, Job, Jobs
+from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import ACTIVE, Busy, Job, Jobs, TooMany
 from ansible_collections.corral.virt.roles.console.files.corral_console.order import Order, Seen
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 ROOT = Path(__file__).parents[2]
 TEST = Seen("6695eb01-f6a4-8304-79aa-97f2502e193f", "test", "hyper1", "running", ())  # of libvirt's test driver
@@ -52,13 +54,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PolicyConfig:
 def ordered(action: str, *guests: Seen, check: bool = False, **arguments: t.Any) -> Order:
     given = {"action": action, "arguments": arguments, "check": check, "confirm": len(guests)}
     return order.order(given, guests, ("hyper1", "hyper2"))
-
-
-def until(condition: t.Callable[[], object], timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def state(jobs: Jobs, job: Job) -> str:
@@ -113,7 +108,9 @@ def test_a_guest_that_the_page_did_not_know_is_not_converged(config: PolicyConfi
     jobs = Jobs(config, Store())
     job = jobs.add(ordered("create", guest="test", host="hyper1", domain={"title": "taken"}), "alice")
     found = ended(jobs, job)
-    assert found["state"] == "failed" and "is not the one that was chosen" in found["error"], found
+    assert found["state"] == "failed" and found["error"] == (
+        "cannot create: the name test is not available; choose another one"
+    ), found
     assert not found["changed"]
 
 
@@ -149,6 +146,9 @@ REQUIRED: dict[str, dict[str, t.Any]] = {
     "change": {"vcpus": 2},
     "drain": {"host": "hyper1"},
     "undrain": {"host": "hyper1"},
+    **{key: {"disk": "data"} for key in ("add_disk", "remove_disk")},
+    **{key: {"nic": "eth1"} for key in ("add_nic", "remove_nic")},
+    "insert_iso": {"iso": "/srv/a.iso"},
 }
 
 
@@ -380,3 +380,61 @@ def test_a_running_job_is_cancelled_as_by_ctrl_c(config: PolicyConfig) -> None:
         str(job.directory)
         not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     )
+
+
+def _guest(number: int) -> Seen:
+    return Seen(f"uuid-{number}", f"g{number}", "hyper1", "running", ())
+
+
+def test_previews_of_one_user_hold_up_neither_jobs_nor_previews_of_others(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(sleeping, Store())
+    flood = [jobs.add(ordered("start", TEST, check=True), "alice") for _each in range(60)]
+    running = [job for job in flood if job.state == "running"]
+    assert 0 < len(running) < sleeping.previews_at_once, "a place is left for others"
+    assert jobs.add(ordered("start", TEST), "alice").state == "running", "nor one's own jobs"
+    assert jobs.add(ordered("start", _guest(1)), "bob").state == "running"
+    assert jobs.add(ordered("start", _guest(1), check=True), "bob").state == "running"
+
+
+def test_users_take_turns_for_the_only_place(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(dataclasses.replace(sleeping, at_once=1), Store())
+    made = [jobs.add(ordered("start", _guest(number)), "alice") for number in range(4)]
+    made += [
+        jobs.add(ordered("start", _guest(number)), user) for number, user in ((4, "bob"), (5, "bob"), (6, "carol"))
+    ]
+    turns = []
+    for _each in made:
+        (now,) = (job for job in made if job.state == "running")
+        turns.append(now.request["user"])
+        (now.directory / "end").touch()
+        ended(jobs, now)
+        jobs.look()
+    assert turns == ["alice", "bob", "carol", "alice", "bob", "alice", "alice"]
+
+
+def test_nobody_has_more_jobs_waiting_than_the_quota(sleeping: PolicyConfig) -> None:
+    jobs = Jobs(dataclasses.replace(sleeping, jobs_of_a_user=3), Store())
+    made = [jobs.add(ordered("start", _guest(number)), "alice") for number in range(3)]
+    with pytest.raises(TooMany, match="3 jobs of alice have not ended; wait until one ends, or cancel one"):
+        jobs.add(ordered("start", _guest(3)), "alice")
+    assert jobs.add(ordered("start", _guest(3), check=True), "alice"), "previews have a quota of their own"
+    assert jobs.add(ordered("start", _guest(3)), "bob")
+    jobs.cancel(made[2])
+    (made[0].directory / "end").touch()
+    until(lambda: state(jobs, made[0]) not in ACTIVE)
+    assert jobs.add(ordered("start", _guest(4)), "alice")
+
+
+def test_a_job_that_waited_is_not_begun_when_its_user_has_lost_the_right(sleeping: PolicyConfig) -> None:
+    """A queue would carry out what was revoked; where nobody can tell, it waits."""
+    said: list[str | None] = [""]
+    jobs = Jobs(dataclasses.replace(sleeping, at_once=1), Store(), may_begin=lambda _job: said[0])
+    first, second = (jobs.add(ordered("start", _guest(number)), "alice") for number in range(2))
+    said[0] = None
+    (first.directory / "end").touch()
+    ended(jobs, first)
+    jobs.look()
+    assert second.state == "waiting"
+    said[0] = "user alice may not start"
+    found = ended(jobs, second)
+    assert (found["state"], found["error"]) == ("failed", "not begun: user alice may not start")

@@ -48,7 +48,7 @@ def begin(go: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache")}
     command = [sys.executable, "-c", MODULE, str(go), str(go.parent / "private")]
     return subprocess.run(
-        command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=60
+        command, env={**known, **environment}, capture_output=True, text=True, check=False, timeout=1200
     )
 
 
@@ -103,7 +103,7 @@ def test_the_end_of_its_terminal_does_not_end_it(go: Path) -> None:
     module = shlex.join([sys.executable, "-c", MODULE, str(go), str(go.parent / "private")])
     known = {**os.environ, "PYTHONPATH": str(ROOT / ".cache"), "CORRAL_DETACHED": "1"}
     command = ["script", "--quiet", "--return", "--command", f"{module}; true", "/dev/null"]
-    result = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=60).stdout
+    result = subprocess.run(command, env=known, capture_output=True, text=True, check=True, timeout=1200).stdout
     assert wait(json.loads(result)["answer"], 0.5).returncode == AT_WORK
 
 

@@ -17,7 +17,12 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
     Unsupported,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options
+from ansible_collections.corral.virt.plugins.module_utils._front import (
+    definitions,
+    domain_options,
+    guest_files,
+    irreversible,
+)
 from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     blockjob,
@@ -30,6 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -49,14 +55,22 @@ def definition(name: str = "web1", *, vcpus: int = 4, memory_kib: int = 1048576)
 @pytest.fixture
 def guest(connection: t.Any) -> t.Any:
     """A defined guest, shut off."""
-    domain.do(connection, UUID, steps.Define("web1", definition()))
+    do(connection, steps.Define("web1", definition()))
     return connection.lookupByName("web1")
 
 
 def do(connection: t.Any, *todo: steps.GuestStep) -> None:
     """One after the other."""
     for step in todo:
-        domain.do(connection, UUID, step)
+        if isinstance(step, (steps.Define, steps.Undefine)):
+            there = query.stored(connection, UUID)
+            definitions.do(definitions.Definition(connection, UUID, there and there.xml), step)
+        elif isinstance(step, steps.CreateVolume):
+            domain.create_volume(connection, step)
+        elif isinstance(step, steps.DeleteVolume):
+            irreversible.do(connection, UUID, step)
+        else:
+            domain.do(connection, UUID, step)
 
 
 def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
@@ -171,12 +185,14 @@ def test_live_figures(connection: t.Any, guest: t.Any) -> None:
 
 def test_metadata(connection: t.Any, guest: t.Any) -> None:
     do(connection, steps.Start("web1"))
-    mark = record.update(definition(), {"volumes": ("/a",), "seed": "0a"})
+    mark = record.update(
+        definition(), {"volumes": (OwnedVolume("/a", UUID, "h", FileIdentity(5, 6, "m")),), "seed": "0a"}
+    )
     do(connection, steps.SetMetadata("web1", "A & <b>", "two\nlines", mark))
     live = t.cast(str, query.found(guest).live_xml)
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_TITLE, None) == "A & <b>"
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, None) == "two\nlines"
-    assert record.read(live) == {"volumes": ("/a",), "seed": "0a"}
+    assert record.read(live) == {"volumes": (OwnedVolume("/a", UUID, "h", FileIdentity(5, 6, "m")),), "seed": "0a"}
     do(connection, steps.SetMetadata("web1", None, None, ""))  # silence
     assert query.found(guest).live_xml == live
     do(connection, steps.SetMetadata("web1", "", "", mark))  # an empty text takes it away
@@ -215,12 +231,17 @@ def test_a_moved_guest_is_not_forgotten_with_less_than_asked_for() -> None:
     for version, flags in ((8_008_999, nvram), (8_009_000, nvram | tpm)):
         old = Moved(version)
         with pytest.raises(Failed, match=r"^cannot undefine web1: it has snapshots"):
-            stored.undefine_moved(old)
+            stored.undefine_moved(old, keeps_state=False)
         assert old.asked == [flags]
     running = Moved(8_009_000, active=True)
     with pytest.raises(Failed, match=r"^cannot undefine web1: it was started in the meantime; run again"):
-        stored.undefine_moved(running)
+        stored.undefine_moved(running, keeps_state=False)
     assert not running.asked
+    keep = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM
+    kept = Moved(8_009_000)
+    with pytest.raises(Failed, match="it has snapshots"):
+        stored.undefine_moved(kept, keeps_state=True)
+    assert kept.asked == [keep]
 
 
 def test_volumes(connection: t.Any) -> None:
@@ -259,9 +280,10 @@ def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) ->
 
 
 def test_every_step_has_a_verb() -> None:
-    """WriteSeed and Customize are the front's: they take two rooms."""
+    """Those of the front take several rooms: they look again before they act."""
     kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.GuestStep)}
-    assert kinds - {steps.GuestStep, steps.WriteSeed, steps.Customize} == set({**domain._ON_HOST, **domain._ON_GUEST})
+    fronts = {*guest_files._DOERS, *definitions._DOERS, *irreversible._DOERS}
+    assert kinds - {steps.GuestStep, *fronts} == set({**domain._ON_HOST, **domain._ON_GUEST})
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ NEEDS_A_HOST = {
     "virt_daemon",
     "virt_firewall",
     "virt_image",
+    "virt_image_info",
     "virt_migrate",
     "virt_migrations",
     "virt_pool",

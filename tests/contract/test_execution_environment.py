@@ -82,7 +82,7 @@ def test_ansible_builder_takes_it(tmp_path: Path) -> None:
         "--output-filename",
         "Containerfile",
     ]
-    done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "Containerfile").read_text()
     assert 'ARG EE_BASE_IMAGE="almalinux:9"' in text and "FROM $EE_BASE_IMAGE" in text
@@ -114,7 +114,7 @@ def job(place: Path, programs: Path) -> tuple[int, str]:
     (data / "env/envvars").write_text(json.dumps(environment))
     words = [str(programs / "ansible-runner"), "run", str(data), "--playbook", "playbooks/list.yml", "--ident", "7"]
     clean = {"PATH": environment["PATH"], "HOME": environment["HOME"], "LANG": "C.UTF-8"}
-    done = subprocess.run(words, check=False, env=clean, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, check=False, env=clean, capture_output=True, text=True, timeout=1200)
     events = sorted((data / "artifacts/7/job_events").glob("*.json"))
     return done.returncode, "".join(
         t.cast(str, json.loads(path.read_text())["stdout"]) for path in events

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.corral.virt.plugins.module_utils._front import noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
@@ -200,22 +202,31 @@ def test_guests_that_exist_are_taken_over(tmp_path: Path) -> None:
     assert sorted(one["name"] for one in guests) == ["web1", "web2"]
 
 
-def test_the_play_of_the_guide_makes_the_networks(tmp_path: Path) -> None:
-    [block] = re.findall(r"code-block:: yaml\n\n((?: +.*\n|\n)+)", GUIDE)
-    [task] = yaml.safe_load(block)[0]["tasks"]
+def test_the_role_makes_the_networks(tmp_path: Path) -> None:
     (tmp_path / "h.xml").write_text(HOST)
     network = {"name": "lab", "mode": "nat", "ips": [{"address": "192.168.77.1", "prefix": 24}]}
+    role = {"ansible.builtin.include_role": {"name": "corral.virt.networks"}}
     play = Play(tmp_path)
-    play.hosts(hyper={"h1": {"virt_networks": [network]}})
     defaults = {"group/corral.virt.virt": {"uri": f"test://{tmp_path}/h.xml"}}
-    result = play.run({**task, "register": "told"}, module_defaults=defaults)["h1"]
-    assert result["results"][0]["changed"] and not result.get("failed"), play.stdout
+    play.hosts(hyper={"h1": {"virt_networks": [network]}})
+    assert play.ends(role, module_defaults=defaults) == 0 and "changed=1 " in play.stdout, play.stdout
+    play.hosts(hyper={"h1": {"virt_networks": [{**network, "forward": "nat"}]}})
+    assert play.ends(role, module_defaults=defaults) == 2
+    assert "network lab in virt_networks: not an option of virt_network: forward" in play.stdout
+
+
+def test_the_role_passes_on_every_option_of_a_network() -> None:
+    role = payload.ROOT / "roles/networks"
+    [task] = [one for one in yaml.safe_load((role / "tasks/main.yml").read_text()) if "corral.virt.virt_network" in one]
+    options = set(noun_options.argument_spec(NETWORK.schema))
+    assert set(task["corral.virt.virt_network"]) == options
+    assert set(yaml.safe_load((role / "vars/main.yml").read_text())["__networks_options"]) == options
 
 
 def test_salt_is_not_asked(master: Master) -> None:
     """A program in the tree is a file that is not read."""
     evil = master.place / "salt/evil.sls"
-    evil.write_text("#!py\nimport os\nos.system('touch evil')\n")
+    evil.write_text("#!py\nimport os, libvirt\nos.system('touch evil')\n")
     result = master.do(CONVERT, "-e", "replace=true")
     assert "evil.sls: not read: the renderer py runs code" in result and master.code == 0
     assert subprocess.run(["find", str(master.place), "-name", "evil"], capture_output=True, check=True).stdout == b""

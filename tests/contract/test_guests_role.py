@@ -21,6 +21,7 @@ COMMON: dict[str, t.Any] = {
     "guests_seed": True,
     "guests_user": "",
     "guests_wait_for_ip": "none",
+    "virt_images_catalogue": {},
     "__guests_keys_in": ["ssh-ed25519 AAAA me"],
 }
 
@@ -217,12 +218,18 @@ def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Pa
     there = [{"name": "default", "active": True}, {"name": "new", "active": False}]
     play.hosts(
         hyper={
-            "h1": {"virt_pools_made": {"results": results}, "virt_host": {"host": {"pools": there, "cpus": 8}}},
-            "h2": {"virt_host": {"host": {"pools": there[:1], "cpus": 8}}},
+            "h1": {"virt_pools_made": {"results": results}, "virt_host": {"host": {"pools": there, "guests": []}}},
+            "h2": {"virt_host": {"host": {"pools": there[:1], "guests": []}}},
         }
     )
     [count, *_rest] = yaml.safe_load((ROLE / "tasks/converge.yml").read_text())
     images = [{"name": "a.qcow2"}, {"name": "b.qcow2", "pool": "new"}]
+    guest = {"name": "web1", "image": "debian-13", "disks": [{"name": "system", "pool": "new"}]}
+    role = {
+        "virt_images_catalogue": {},
+        "virt_guest_defaults": {},
+        "__guests_placed": {"positions": {"h1": {"web1": 0}}},
+    }
     result = play.run(
         count,
         {
@@ -230,13 +237,14 @@ def test_pools_that_check_mode_promised_are_counted_in(check: bool, tmp_path: Pa
                 "told": {"host": "{{ virt_host.host }}", "later": "{{ __guests_images_later }}"}
             }
         },
-        vars={"virt_images": images},
+        vars={**role, "virt_images": images, "virt_guests": [guest]},
         vars_files=[str(ROLE / "vars/main.yml")],
         options=["--check"] if check else [],
     )
     active = [there[0], {"name": "new", "active": True}] if check else there
-    assert result["h1"] == {"host": {"pools": active, "cpus": 8}, "later": ["b.qcow2"] if check else []}
-    assert result["h2"] == {"host": {"pools": there[:1], "cpus": 8}, "later": []}
+    later = ["b.qcow2", "debian-13.qcow2"] if check else []
+    assert result["h1"] == {"host": {"pools": active, "guests": []}, "later": later}
+    assert result["h2"] == {"host": {"pools": there[:1], "guests": []}, "later": []}
 
 
 def test_a_hypervisor_creates_no_guest_that_it_has_no_room_for_any_more(tmp_path: Path) -> None:

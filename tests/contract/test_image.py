@@ -372,7 +372,12 @@ def server() -> t.Iterator[Server]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What would be waited between tries, in seconds."""
     asked: list[float] = []
-    monkeypatch.setattr(time, "sleep", asked.append)
+    own, slept = threading.get_ident(), time.sleep
+
+    def sleep(seconds: float) -> None:
+        asked.append(seconds) if threading.get_ident() == own else slept(seconds)
+
+    monkeypatch.setattr(time, "sleep", sleep)
     return asked
 
 

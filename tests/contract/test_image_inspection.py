@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import typing as t
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk i
 )
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import sources
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
 GUEST = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>hvm</type></os><devices>
@@ -461,6 +461,61 @@ def test_a_foreign_format_is_converted_only_where_the_source_says_so(
     assert not (pool / "new.qcow2").is_symlink()
 
 
+ARCHIVERS = {
+    "disk.tar.xz": "tar -cJf {0} disk",
+    "web.box": "tar -czf {0} disk",
+    "tar.img": "tar -cf {0} disk",
+    "tar.raw.xz": "tar -cJf {0} disk",
+    "page.tar": "echo '<!DOCTYPE html><html><body>Not found</body></html>' > {0}",
+    "disk.zip": "python3 -m zipfile -c {0} disk",
+    "disk.img": "gzip -c disk > {0}",
+    "page.img": "echo '<!DOCTYPE html><html><body>Not found</body></html>' > {0}",
+    "pointer.raw": "printf 'version https://git-lfs.github.com/spec/v1\\nsize 8\\n' > {0}",
+    "error.img": """echo '{{"error": "no such file"}}' > {0}""",
+    "disk.qcow2": "cp disk {0}",
+    # It measures how fast it derives keys, and gives up where a busy machine lets it measure nothing.
+    "luks.raw": "until qemu-img create -q --object secret,id=s,data=abc -f luks -o key-secret=s {0} 8M; do :; done",
+    "luks.qcow2": "until qemu-img create -q --object secret,id=s,data=abc -f qcow2 "
+    "-o encrypt.format=luks,encrypt.key-secret=s {0} 8M; do :; done",
+    "short.qcow2": "qemu-img convert -O qcow2 disk {0} && truncate -s 300K {0}",
+    "shorter.qcow2": "qemu-img convert -O qcow2 disk {0} && truncate -s 100K {0}",
+    "corrupt.qcow2": r"qemu-img create -q -f qcow2 {0} 8M && "
+    r"printf '\\002' | dd of={0} bs=1 seek=79 conv=notrunc status=none",
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVERS)
+def test_what_is_no_whole_disk_is_refused(connection: t.Any, pool: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "disk").write_bytes(bytes(range(256)) * 4096)
+    subprocess.run(ARCHIVERS[name].format(name), shell=True, check=True, cwd=tmp_path)
+    with pytest.raises(Refused, match=r"refusing image new\.qcow2: "):
+        fetched(connection, tmp_path / name)
+    assert not (pool / "new.qcow2").is_symlink()
+
+
+def test_a_fixed_vhd_is_imported_without_its_footer(connection: t.Any, pool: Path, tmp_path: Path) -> None:
+    (tmp_path / "d.raw").write_bytes(bytes(4096) + bytes(range(256)) * 4080)
+    options = "subformat=fixed,force_size=on"
+    source = tmp_path / "azure.vhd"
+    subprocess.run(
+        ["qemu-img", "convert", "-f", "raw", "-O", "vpc", "-o", options, str(tmp_path / "d.raw"), str(source)],
+        check=True,
+    )
+    fetched(connection, source)
+    compared = [
+        "qemu-img",
+        "compare",
+        "-s",
+        "-f",
+        "raw",
+        "-F",
+        "qcow2",
+        str(tmp_path / "d.raw"),
+        str(pool / "new.qcow2"),
+    ]
+    subprocess.run(compared, check=True)
+
+
 def test_a_source_that_names_a_pipe_is_refused_without_opening_it(connection: t.Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "evil.vmdk").write_text(f'# Disk DescriptorFile\nversion=1\nRW 8 FLAT "{tmp_path / "fifo"}" 0\n')
@@ -517,9 +572,7 @@ def test_a_disk_that_qemu_has_open_is_seen(connection: t.Any, pool: Path, monkey
     subprocess.run(["qemu-img", "create", "-qf", "qcow2", path, "1M"], check=True)
     assert not owned_disks.look(connection, [path])[path].opened
     with subprocess.Popen(["qemu-io", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as holder:
-        deadline = time.monotonic() + 20
-        while not owned_disks.look(connection, [path])[path].opened:
-            assert time.monotonic() < deadline
+        until(lambda: owned_disks.look(connection, [path])[path].opened)
         holder.communicate()
     assert not owned_disks.look(connection, [path])[path].opened
     assert not owned_disks.look(connection, [f"{pool}/none"])[f"{pool}/none"].opened

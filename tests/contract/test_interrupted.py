@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 
 GUEST: dict[str, t.Any] = {
     "name": "box1",
@@ -226,8 +227,10 @@ def test_what_was_begun_stays_the_guests_when_it_fails(connection: t.Any) -> Non
     with pytest.raises(VirtError, match="write volume"):
         guest.converge(connection, domain_options.wanted(seeded), Gate(check_mode=False))
     assert "box1-seed.iso" in [volume.name() for volume in volumes(connection)]
-    assert record.read(connection.lookupByName("box1").XMLDesc())["volumes"] == (
+    [entry] = record.read(connection.lookupByName("box1").XMLDesc())["volumes"]
+    assert (entry.path, entry.guest) == (
         "/var/lib/libvirt/images/box1-seed.iso",
+        connection.lookupByName("box1").UUIDString(),
     )
 
 
@@ -295,9 +298,9 @@ def test_a_disk_killed_while_it_is_seeded_does_not_appear(customizer: Path) -> N
             time.sleep(0.05)
         run.kill()
     work = Path("/proc") / output.read_text().strip()
-    deadline = time.monotonic() + 30
+    patience = Patience(30)
     while work.exists() and "\nState:\tZ" not in (work / "status").read_text():
-        assert time.monotonic() < deadline, "it is still at work on the disk, which the next run makes anew"
+        assert not patience.is_over, "it is still at work on the disk, which the next run makes anew"
         time.sleep(0.05)
     assert customizer.read_text() == "made\nhalf\n" and not whole.exists()
 

@@ -37,7 +37,9 @@ def guest(
     node = f'<test:runstate xmlns:test="http://libvirt.org/schemas/domain/test/1.0">{STATES[state]}</test:runstate>'
     uuid = f"00000000-0000-0000-0000-00000000000{number}"
     marks = "".join(
-        f"<corral:{kind}>{value}</corral:{kind}>" for kind, values in (record or {}).items() for value in values
+        f"<corral:login user='{value}'/>" if kind == "login" else f"<corral:{kind}>{value}</corral:{kind}>"
+        for kind, values in (record or {}).items()
+        for value in values
     )
     title = f"<title>{title}</title>" if title else ""
     return GUEST.format(number=number, name=name, uuid=uuid, title=title, record=marks, state=node)
@@ -108,6 +110,31 @@ def test_guests_below_their_hypervisors(two: Inventory) -> None:
     assert known["tag_on_line"]["hosts"] == ["web1"]
     assert known["hyper"]["hosts"] == ["hyper1", "hyper2"]
     assert known["_meta"]["hostvars"]["hyper1"]["virt_reachable"] is True
+
+
+def test_a_guest_is_entered_as_its_image_lets_in_unless_the_inventory_says_otherwise(inventory: Inventory) -> None:
+    """A hypervisor may report any text."""
+    users = {"web1": "debian", "web2": "ubuntu", "web3": "debian", "evil": "-oProxyCommand=x", "own": "debian"}
+    guests = [guest(n, name, record={"login": [user]}) for n, (name, user) in enumerate(users.items())]
+    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": inventory.host("h1", *guests)})
+    inventory.write("hosts.yml", all={"vars": {"ansible_user": "root"}})
+    inventory.write("host_vars/own.yml", ansible_user="me")
+
+    def entered(*names: str) -> list[str]:
+        return [json.loads(inventory.ask("--host", name))["ansible_user"] for name in names]
+
+    assert entered(*users, "h1") == ["debian", "ubuntu", "debian", "root", "me", "root"]
+    assert inventory.list()["guests_login_debian"]["hosts"] == ["own", "web1", "web3"]
+    inventory.write(
+        "another.virt.yml",
+        plugin="corral.virt.virt",
+        hypervisors={"h2": inventory.host("h2", guest(7, "web7", record={"login": ["debian"]}))},
+    )
+    assert entered("web7", "web1") == ["debian", "debian"]
+    inventory.write("hosts.yml", guests={"vars": {"ansible_user": "admin"}})
+    assert entered("web1", "own") == ["admin", "me"]
+    inventory.write("group_vars/guests.yml", ansible_user="ops")
+    assert entered("web1", "own") == ["ops", "me"]
 
 
 def test_variables_are_plain(two: Inventory) -> None:
@@ -412,6 +439,18 @@ def test_dead_hypervisors_hold_up_nobody(two: Inventory, silent: int) -> None:
     two.ask("--list", CORRAL_VIRT_STRICT_HOSTS="true", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true")
     assert "Completely failed to parse inventory source" in two.stderr
     assert "3 of 4 hypervisors did not answer; " in two.stderr
+
+
+def test_before_the_first_run_a_line_tells_what_makes_the_certificates(inventory: Inventory) -> None:
+    """It is no warning about hypervisors: none was asked."""
+    bare = "qemu+tls://10.0.0.1/system?pkipath={{ virt_pki_dir }}"
+    where = f"{inventory.place.parent}/none"
+    inventory.write("virt.yml", plugin="corral.virt.virt", hypervisors={"h1": bare, "h2": bare}, pki_dir=where)
+    inventory.list()
+    told = f"No guests are shown: this machine has no {where}/cacert.pem yet; the role corral.virt.pki creates it"
+    assert told in inventory.stderr and "WARNING" not in inventory.stderr and "did not answer" not in inventory.stderr
+    inventory.ask("--list", CORRAL_VIRT_STRICT_HOSTS="true", ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED="true")
+    assert "2 of 2 hypervisors did not answer; " in inventory.stderr, "where that is to be a failure"
 
 
 def test_ten_of_a_hundred_hypervisors_are_dead(inventory: Inventory, silent: int) -> None:

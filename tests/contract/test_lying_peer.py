@@ -10,6 +10,7 @@ import subprocess
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import (
@@ -22,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, opened
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
@@ -234,3 +235,29 @@ def test_a_content_without_manifest_is_recognised_by_its_bytes_alone(hosts: Host
         with pytest.raises(Unverified, match="has other content, and this collection did not import it"):
             hosts.converge(check_mode=check_mode, **output)
     assert (hosts.pool / content).read_bytes() == altered
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (libvirt.VIR_ERR_SYSTEM_ERROR, "End of file while reading data: Input/output error"),
+        (libvirt.VIR_ERR_INTERNAL_ERROR, "internal error: client socket is closed"),
+        (libvirt.VIR_ERR_SYSTEM_ERROR, "Cannot write data: Broken pipe"),
+    ],
+)
+def test_a_daemon_that_ended_is_not_told_as_a_broken_file(code: int, text: str) -> None:
+    error = libvirt.libvirtError(text)
+    error.err = (code, libvirt.VIR_FROM_RPC, text, 2, text, None, None, -1, -1)
+    told = r"cannot read guest web1: .*; its libvirt daemon was restarted or has crashed .*run again"
+    with pytest.raises(Failed, match=told), explained("read", "guest web1"):
+        raise error
+
+
+def test_a_job_that_libvirt_never_ends_is_told_with_what_ends_it() -> None:
+    """Seen with libvirt 9.0: a guest was shut down in the moment in which its migration began."""
+    held = "cannot acquire state change lock (held by monitor=remoteDispatchDomainMigratePerform3Params)"
+    error = libvirt.libvirtError(held)
+    error.err = (libvirt.VIR_ERR_OPERATION_TIMEOUT, libvirt.VIR_FROM_QEMU, held, 2, held, None, None, -1, -1)
+    told = r"cannot set metadata of web1: .*; if nobody migrates it, restart the libvirt daemon of that host"
+    with pytest.raises(Failed, match=told), explained("set metadata of", "web1"):
+        raise error

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import hashlib
 import os
+import types
 import typing as t
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, directories, reconcile
 from ansible_collections.corral.virt.plugins.module_utils._front import migration_files as made_there
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Made, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, two_hosts
 from ansible_collections.corral.virt.tests.contract.two_hosts import ends as ends_of
 
@@ -103,6 +105,39 @@ def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Endpoints) -> N
     assert storage.volume_at(ends.dest, PATH)
 
 
+COPY = "0badc0de-f6a4-8304-79aa-97f2502e193f"
+
+
+def copied(ends: Endpoints) -> None:
+    """Somebody copies the definition: dumpxml, another name and UUID, define."""
+    xml = ends.source.lookupByUUIDString(UUID).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    ends.source.defineXML(xml.replace(UUID, COPY).replace("<name>box1</name>", "<name>copy</name>"))
+
+
+def test_what_was_made_for_a_guest_does_not_go_with_a_copy_of_its_definition(ends: Endpoints) -> None:
+    copy_offline.make(ends, UUID, DISK)
+    copied(ends)
+    found = query.found(ends.source.lookupByUUIDString(COPY))
+    assert not {"moving", "moving_made"} & {*record.of(found)}
+    reconcile.clean_up(ends, COPY)
+    assert storage.volume_at(ends.dest, PATH), "it is the guest's"
+    reconcile.begin(ends.source, dataclasses.replace(MOVE, guest="copy", uuid=COPY))
+    reconcile.clean_up(ends, COPY)
+    assert storage.volume_at(ends.dest, PATH), "it is the guest's"
+
+
+def test_a_disk_of_a_guest_whose_place_is_reserved_is_in_use(ends: Endpoints) -> None:
+    copy_offline.make(ends, UUID, DISK)
+    disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
+    xml = (
+        f"<domain type='test'><name>box2</name><uuid>{COPY}</uuid><memory>1024</memory>"
+        f"<os><type>hvm</type></os><devices>{disk}</devices></domain>"
+    )
+    ends.dest.defineXML(host_bindings.reserved(xml, "arriving"))
+    assert reconcile.try_clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest arriving uses it"]
+    assert storage.volume_at(ends.dest, PATH)
+
+
 def test_a_file_that_another_guest_uses_is_not_deleted(ends: Endpoints) -> None:
     copy_offline.make(ends, UUID, DISK)
     disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
@@ -120,6 +155,7 @@ def error_of_libvirt(code: int, text: str, number: int = -1) -> libvirt.libvirtE
     return error
 
 
+NO_VOLUME = error_of_libvirt(libvirt.VIR_ERR_NO_STORAGE_VOL, "no storage vol with matching path")
 BUSY = error_of_libvirt(libvirt.VIR_ERR_RPC, "client socket is closed")
 
 
@@ -265,7 +301,7 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
 
     What a run of ours left is replaced, and removed when the move fails.
     """
-    monkeypatch.setattr(transfer, "copy", lambda *_arguments: None)  # the test driver has no streams
+    monkeypatch.setattr(transfer, "copy", lambda *_arguments: True)  # the test driver has no streams
     store = os.fspath(tmp_path / "box1_VARS.fd")
     pool = f"<pool type='dir'><name>nvram</name><target><path>{tmp_path}</path></target></pool>"
     volume = (
@@ -320,3 +356,48 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
     assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), (
         "what cannot be ours is not fetched"
     )
+
+
+def arrived(ends: Endpoints, disk: str) -> FoundGuest:
+    """It runs on the destination, with that disk; a file of the move was open there, by the name that is planned."""
+    entry = Made(Made.OPEN, VOLUME.capacity_bytes, "", PATH, "0badc0de")
+    recorded = f'<corral:guest xmlns:corral="{CORRAL}"><corral:moving-made>{entry}</corral:moving-made></corral:guest>'
+    xml = (
+        f"<domain type='test'><name>box1</name><uuid>{UUID}</uuid><metadata>{recorded}</metadata><os/><devices>"
+        f"<disk type='file' device='disk'><source file='{disk}'/><target dev='vda'/></disk></devices></domain>"
+    )
+    return FoundGuest("box1", UUID, "running", persistent=True, autostart=False, xml=xml, live_xml=xml)
+
+
+def test_a_disk_that_is_gone_from_under_a_guest_that_arrived_is_told(ends: Endpoints) -> None:
+    with pytest.raises(Failed, match=PATH):
+        made_there.check_arrived(ends.dest, arrived(ends, PATH))
+
+
+def test_a_file_that_the_owner_merged_since_the_guest_arrived_is_not_missed(ends: Endpoints) -> None:
+    made_there.check_arrived(ends.dest, arrived(ends, "/var/lib/libvirt/images/below.qcow2"))
+
+
+def test_a_volume_that_its_owner_deletes_while_volumes_are_listed_is_passed_over(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    somebody_makes_it(ends)
+    gone = types.SimpleNamespace(name=lambda: "gone", XMLDesc=raising(NO_VOLUME), info=raising(NO_VOLUME))
+    volumes = libvirt.virStoragePool.listAllVolumes
+    monkeypatch.setattr(libvirt.virStoragePool, "listAllVolumes", lambda pool: [gone, *volumes(pool)])
+    assert PATH in [host_xml.volume(xml)["path"] for xml in storage.all_volumes(ends.dest)]
+    assert VOLUME.name in [each["name"] for _pool, found in figures.volumes(ends.dest) for each in found]
+
+
+def test_a_guest_is_stored_with_the_disk_that_its_owner_gave_it_since_it_arrived(ends: Endpoints) -> None:
+    def definition(disk: str) -> str:
+        return (
+            f"<domain type='test'><name>box2</name><uuid>{COPY}</uuid><memory>1024</memory><os><type>hvm</type></os>"
+            f"<devices><disk type='file'><driver name='qemu' type='qcow2'/><source file='{disk}'/><target dev='vda'/>"
+            "</disk></devices></domain>"
+        )
+
+    ends.dest.createXML(definition("/images/box2.snapshot"))
+    stored = ends.dest.defineXML(host_bindings.reserved(definition("/images/box2.qcow2"), "box2"))
+    copy_offline.release(ends.dest, COPY, "box2")
+    assert "'/images/box2.snapshot'" in stored.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)

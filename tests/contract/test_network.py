@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing as t
 from collections.abc import Iterator
@@ -14,10 +15,10 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
+from ansible_collections.corral.virt.plugins.module_utils._front.networks import API
 from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import object_api, object_type, query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.network import API
 from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._plan import network
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
@@ -27,7 +28,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Start,
     Stop,
     Undefine,
+    Update,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.tests.contract.test_modules import run as module
 from ansible_collections.corral.virt.tests.contract.world import snapshot
@@ -44,11 +47,17 @@ def host() -> Iterator[t.Any]:
         yield connection
 
 
-def run(host: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
+def run(
+    host: t.Any,
+    *,
+    check_mode: bool = False,
+    meanwhile: t.Callable[[Step], object] = lambda _step: None,
+    **output: t.Any,
+) -> dict[str, t.Any]:
     """Converge; options as Ansible hands them over."""
     result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages, result.error_messages
-    gate = Gate(check_mode=check_mode)
+    gate = Gate(check_mode=check_mode, meanwhile=meanwhile)
     return noun.converge(host, NETWORK, API, result.validated_parameters, gate)
 
 
@@ -106,10 +115,13 @@ def test_what_runs_is_updated(host: t.Any) -> None:
 def test_an_update_that_libvirt_refuses_leaves_the_definition(host: t.Any) -> None:
     """Else it would come with the next start, unasked."""
 
-    of_the_subnet = {"start": f"{GIVEN[:-1]}0", "end": f"{GIVEN[:-1]}1"}
-    before = snapshot(host)
-    with pytest.raises(Failed, match=r"cannot add ips.* of running network default: .*is the network address"):
-        run(host, name="default", ips=[{"address": GIVEN, "dhcp": {"ranges": [of_the_subnet]}}])
+    def refused(_network: t.Any, _step: NounStep) -> None:
+        raise Failed("it takes no update")
+
+    run(host, name="default", state="active", dns={"hosts": [{"ip": GIVEN, "state": "absent"}]})
+    before, api = snapshot(host), dataclasses.replace(API, own={Update: refused})
+    with pytest.raises(Failed, match=r"^it takes no update$"):
+        converged(host, api, name="default", dns={"hosts": [{"ip": GIVEN, "hostnames": ["gateway"]}]})
     assert snapshot(host) == before
 
 
@@ -261,3 +273,73 @@ def test_ports_of_bridges_are_those_of_the_same_machine(
     monkeypatch.setattr(query, "ports", lambda _bridges: ports)
     there = types.SimpleNamespace(getURI=lambda: uri, listAllNetworks=list, getLibVersion=lambda: 9000000)
     assert API.host(there, "lan").ports == (ports if asked else {})
+
+
+@pytest.mark.parametrize(
+    "given", [{"state": "present", "mtu": 1400}, {"state": "absent"}], ids=lambda one: one["state"]
+)
+def test_a_network_that_somebody_changed_in_the_meantime_is_left_as_it_is(host: t.Any, given: dict[str, t.Any]) -> None:
+    name = f"free-{given['state']}"  # libvirt's example lives as long as any connection to it
+    host.networkDefineXML(f"<network><name>{name}</name></network>")
+
+    def changed(step: Step) -> None:
+        if str(step).startswith(("define", "undefine")):
+            there = host.networkLookupByName(name).XMLDesc(0)
+            host.networkDefineXML(there.replace("</uuid>", "</uuid><domain name='theirs'/>"))
+
+    with pytest.raises(Refused, match=f"network {name}: somebody has changed its definition in the meantime"):
+        run(host, meanwhile=changed, name=name, **given)
+    assert "theirs" in host.networkLookupByName(name).XMLDesc(0)
+
+
+def refusing(first: list[str]) -> t.Any:
+    """libvirt, which starts no network as long as there are reasons."""
+
+    def start(network: t.Any, _step: NounStep) -> None:
+        if first:
+            raise Failed(first.pop())
+        network.create()
+
+    return dataclasses.replace(API, own={**API.own, Start: start})
+
+
+def converged(host: t.Any, api: t.Any, **output: t.Any) -> dict[str, t.Any]:
+    """As `run` does, with that libvirt."""
+    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
+    return noun.converge(host, NETWORK, api, result.validated_parameters, Gate(check_mode=False))
+
+
+def test_a_new_network_that_does_not_start_is_not_left_behind(alone: t.Any) -> None:
+    before = snapshot(alone)
+    reason = "Network is already in use by interface br0"
+    with pytest.raises(
+        Failed, match=rf"{reason}; it is as before \(undefine network clash\): mend the reason"
+    ) as error:
+        converged(alone, refusing([reason]), name="clash", ips=[{"address": "10.86.2.200", "prefix": 24}])
+    assert snapshot(alone) == before
+    assert "already done" not in str(error.value), "it is not done any more"
+
+
+def test_a_network_that_does_not_start_again_goes_on_as_it_was(alone: t.Any) -> None:
+    before = snapshot(alone)
+    with pytest.raises(
+        Failed, match=r"no; it is as before \(define network default \(as it was\); .*; start network default"
+    ):
+        converged(alone, refusing(["no"]), name="default", mtu=1400, autostart=True, allow_restart=True)
+    assert snapshot(alone) == before
+    found = alone.networkLookupByName("default")
+    assert (found.isActive(), found.autostart()) == (1, 0)
+
+
+def test_what_could_not_be_brought_back_is_told(alone: t.Any) -> None:
+    with pytest.raises(
+        Failed, match=r"^first; bringing back what was there before failed as well: second.*; inspect default$"
+    ):
+        converged(alone, refusing(["second", "first"]), name="default", mtu=1400, allow_restart=True)
+
+
+def test_a_network_that_was_there_and_off_stays_so(alone: t.Any) -> None:
+    alone.networkDefineXML("<network><name>off</name></network>")
+    with pytest.raises(Failed, match=r"^no$"):
+        converged(alone, refusing(["no"]), name="off")
+    assert "off" in alone.listDefinedNetworks()

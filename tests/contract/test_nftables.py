@@ -165,3 +165,72 @@ def test_a_table_that_no_file_defines_is_refused_and_nothing_done(host: Host) ->
         host.converge(REAL, "any")
     assert host.state() == before
     assert host.converge(REAL, ports=[])["changed"] is False
+
+
+DISCOVER = """
+import socket, struct, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for option in (socket.SO_BROADCAST, socket.SO_REUSEADDR):
+    sock.setsockopt(socket.SOL_SOCKET, option, 1)
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+sock.bind(("", 68))
+sock.settimeout(1)
+head = struct.pack("!BBBBIHH16x6s202x", 1, 1, 6, 0, 7, 0, 0x8000, bytes.fromhex("525400000001"))
+for _attempt in range(8):
+    sock.sendto(head + bytes.fromhex("638253633501 01ff".replace(" ", "")), ("255.255.255.255", 67))
+    try:
+        answer = sock.recv(2000)
+    except TimeoutError:
+        continue
+    print(socket.inet_ntoa(answer[16:20]))
+    break
+"""
+
+
+@pytest.fixture
+def guest(host: Host) -> Iterator[list[str]]:
+    """A network namespace on a bridge of the host, which has a DHCP server there; how a program runs in it."""
+    server = shutil.which("dnsmasq", path="/usr/sbin:/sbin:/usr/bin")
+    if not server:
+        pytest.skip("needs dnsmasq")
+    holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"], stdout=subprocess.PIPE)
+    assert holder.stdout and holder.stdout.readline() == b"\n"
+    commands = (
+        "link set lo up",
+        "link add virbr7 type bridge",
+        "addr add 192.0.2.1/24 dev virbr7",
+        f"link add port7 type veth peer name eth0 netns {holder.pid}",
+        "link set port7 master virbr7 up",
+        "link set virbr7 up",
+    )
+    for command in commands:
+        subprocess.run([*host.prefix, "ip", *command.split()], check=True)
+    inside = ["nsenter", "--net", f"--target={holder.pid}"]
+    subprocess.run([*inside, "ip", "link", "set", "eth0", "up"], check=True)
+    options = "--keep-in-foreground --conf-file=/dev/null --interface=virbr7 --bind-interfaces --except-interface=lo"
+    options += (
+        f" --port=0 --user=root --pid-file= --dhcp-range=192.0.2.50,192.0.2.60 --dhcp-leasefile={host.place}/leases"
+    )
+    serves = subprocess.Popen([*host.prefix, server, *options.split()], stderr=subprocess.DEVNULL)
+    yield inside
+    for process in (serves, holder):
+        process.kill()
+        process.wait()
+
+
+def test_a_guest_behind_a_drop_gets_an_address_once_its_bridge_is_admitted(host: Host, guest: list[str]) -> None:
+    def offered() -> str:
+        found = subprocess.run([*guest, "python3", "-c", DISCOVER], check=True, capture_output=True, text=True)
+        return found.stdout.strip()
+
+    assert not offered(), "the firewall drops the request"
+    for gate in (CHECK, REAL):
+        assert host.converge(gate, ports=[], bridges=["virbr*"])["changed"]
+    assert offered().startswith("192.0.2.5")
+    assert not host.converge(REAL, ports=[], bridges=["virbr*"])["changed"]
+    host.boot()
+    assert offered(), "it lasts"
+    forward = host.nft("list", "chain", "inet", "filter", "forward")
+    assert 'iifname "virbr*" accept' in forward and 'oifname "virbr*" ct state established,related accept' in forward
+    assert host.converge(REAL, ports=[])["changed"]
+    assert "virbr" not in host.nft("list", "ruleset")

@@ -49,6 +49,17 @@ def test_a_report_can_be_piped_into_jq(commands: Commands) -> None:
     assert json.loads(done.stdout) == {"h1": ["web1", "web2"], "h2": ["db1"]} and done.stderr == "", done
 
 
+@pytest.mark.parametrize("reader", ["true", "head -1"])
+@pytest.mark.parametrize("action", ["query", "list"])
+def test_a_run_outlives_its_reader(commands: Commands, action: str, reader: str) -> None:
+    """Else Ansible's thread that prints ends, and the run waits for it for ever."""
+    command = f"ansible-playbook -i hosts.yml corral.virt.{action} 2>err; echo $? >rc) | {reader}"
+    done = subprocess.run(
+        ["timeout", "--kill-after=5", "90", "sh", "-c", f"({command}"], cwd=commands.place, env=defaults(), check=False
+    )
+    assert (done.returncode, (commands.place / "rc").read_text()) == (0, "0\n"), (commands.place / "err").read_text()
+
+
 def test_only_the_report_is_printed(commands: Commands) -> None:
     for action, kinds in (("list", {"guests"}), ("host_info", {"cpus", "pools"})):
         result = run(commands, action, format="json")
@@ -73,8 +84,16 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
 
 def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
     result = run(commands, "query", format="json", guest="nobody")
-    assert (result.stdout, result.returncode) == ("", 2)
-    assert result.stderr == "h1: cannot find guest nobody: none of h1, h2 has it\n"
+    told = "cannot find guest nobody: none of h1, h2 has it"
+    assert (
+        result.returncode == 2
+        and result.stderr.startswith(f"h1: {told}; to see all: ")
+        and result.stderr.count("\n") == 1
+    )
+    assert json.loads(result.stdout)["problems"] == [
+        {"host": None, "object": "nobody", "problem": told, "remedy": "to see all: ansible-playbook corral.virt.list"}
+    ]
+    assert run(commands, "query", format="table", guest="nobody").stdout == ""
     other = commands.place / "h2.xml"
     text = other.read_text()
     other.unlink()
@@ -87,6 +106,102 @@ def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> No
         result.returncode == 2
         and result.stderr.startswith("h2: cannot connect to test://")
         and result.stderr.count("\n") == 1
+    )
+
+
+PROBLEMS: list[tuple[str, dict[str, t.Any], list[tuple[str | None, str, str, str | None]]]] = [
+    ("start", {"guest": "nobody"}, [(None, "nobody", "cannot find nobody: none of ", "to see all: ansible-playbook ")]),
+    ("start", {"guest": "wbe1"}, [(None, "wbe1", "cannot find wbe1: none of ", "did you mean web1 on h1")]),
+    (
+        "start",
+        {"size": 3},
+        [
+            (None, "size", "size: start does not take it; it belongs to ", None),
+            (None, "guest", "guest: start requires a guest or a tag", "write -e guest=NAME"),
+        ],
+    ),
+    ("purge", {"guest": "web*"}, [(None, "run", "purge would affect 2 guests", "to confirm: -e confirm=2")]),
+    ("pause", {"guest": "web2"}, [(None, "web2", "cannot pause web2: it is off on h1", "start it: ansible-playbook ")]),
+    ("rename", {"guest": "web1", "to": "db1"}, [(None, "web1", "cannot rename web1 to db1: ", "choose another name")]),
+    (
+        "create",
+        {"guest": "w9", "vcpus": "many", "image": "x.qcow2"},
+        [(None, "w9", "vcpus of w9: must be a whole number", None)],
+    ),
+    ("migrate", {"guest": "web1", "to": "h9"}, [(None, "to", "to: h9 is not a host of ", "choose one of h1, h2")]),
+    ("start", {"guest": "web1", "virt_group": "none"}, [(None, "hosts", "the run ended before its end", None)]),
+    (
+        "eject",
+        {"guest": "web2"},
+        [
+            (
+                "h1",
+                "web2",
+                "cannot eject the medium of disk cd of web2: it has no drive of that name",
+                "to see its drives: ",
+            )
+        ],
+    ),
+    ("purge", {"guest": "nobody", "missing_ok": True}, []),
+    ("start", {"guest": "web1,web2"}, []),
+]
+
+
+@pytest.mark.parametrize(("action", "arguments", "problems"), PROBLEMS, ids=str)
+def test_programs_read_what_failed(
+    commands: Commands,
+    action: str,
+    arguments: dict[str, t.Any],
+    problems: list[tuple[str | None, str, str, str | None]],
+) -> None:
+    """One document whatever happens; standard error has the same for people."""
+    result = run(commands, action, "--check", format="json", **arguments)
+    told = json.loads(result.stdout)
+    assert (told["version"], told["kind"], bool(result.returncode)) == (1, action, bool(problems)), result
+    assert len(told["problems"]) == len(problems)
+    for found, (host, what, problem, remedy) in zip(told["problems"], problems, strict=True):
+        assert (found["host"], found["object"]) == (host, what) and found["problem"].startswith(problem), found
+        assert (found["remedy"] or "").startswith(remedy or "") and bool(found["remedy"]) == bool(remedy), found
+
+
+def test_programs_read_each_item_that_failed_once_and_nothing_that_a_playbook_expects(commands: Commands) -> None:
+    fails: dict[str, t.Any] = {"ansible.builtin.fail": {"msg": "cannot make {{ item | default('it') }}; wait"}}
+    tasks = [
+        {**fails, "ignore_errors": True},
+        {
+            "corral.virt.virt_state": {"domains": [{"name": "nobody", "state": "running"}], "uri": "{{ virt_uri }}"},
+            "ignore_errors": True,
+        },
+        {**fails, "ignore_errors": True, "loop": ["x"]},
+        {**fails, "loop": ["a", "b"]},
+    ]
+    (commands.place / "own.yml").write_text(json.dumps([{"hosts": "h1", "gather_facts": False, "tasks": tasks}]))
+    words = ["ansible-playbook", "-i", "hosts.yml", "own.yml", "-e", "format=json"]
+    done = preloaded.run(words, cwd=commands.place, env=defaults(**ALONE), timeout_s=120, given=None)
+    told = json.loads(done.stdout)
+    assert done.returncode == 2 and told["kind"] == "own"
+    assert [(one["host"], one["problem"], one["remedy"]) for one in told["problems"]] == [
+        ("h1", "cannot make a", "wait"),
+        ("h1", "cannot make b", "wait"),
+    ]
+
+
+def test_programs_read_what_became_of_each_guest(commands: Commands) -> None:
+    """Also of those beside one that failed; whoever reads no document is told how to get one."""
+    result = run(commands, "start", "--check", format="json", guest="web2,db1")
+    hosts = json.loads(result.stdout)["hosts"]
+    shown = {
+        guest["name"]: (host["name"], guest["changed"], guest["steps"]) for host in hosts for guest in host["guests"]
+    }
+    assert shown == {"web2": ("h1", True, ["start web2"]), "db1": ("h2", False, [])}
+    assert "text" not in json.loads(run(commands, "start", "--check", format="json", guest="web2").stdout)
+    assert (
+        "web1: it has no serial console"
+        in json.loads(run(commands, "console", format="json", guest="web1").stdout)["text"]
+    )
+    refused = run(commands, "start", "--check", env={}, format="json", guest="web2")
+    assert (
+        refused.returncode == 2 and "set ANSIBLE_STDOUT_CALLBACK=corral.virt.report" in refused.stdout + refused.stderr
     )
 
 
@@ -162,7 +277,7 @@ def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
             "ignore_errors": True,
         }
     )
-    assert result["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info"
+    assert result["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info, images"
 
 
 def test_a_report_stands_below_its_banner(commands: Commands) -> None:

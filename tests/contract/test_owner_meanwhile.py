@@ -81,7 +81,7 @@ def test_why_it_failed_is_told_although_clearing_away_fails_too(
     monkeypatch.setattr(doers, "run", lambda *_told: ("keepalive timeout", 0.0))
 
     def fail(*_told: object) -> t.NoReturn:
-        raise Failed("cannot remove the copy of web1: it is busy")
+        raise Failed("cannot remove the copy of web1: it is busy; run again")
 
     monkeypatch.setattr(reconcile, fails, fail)
     move = Move("web1", UUID, "hyper2", "there", tuning=Tuning())

@@ -39,7 +39,7 @@ def state(place: Path) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=1200,
         env=play.defaults(
             ANSIBLE_COLLECTIONS_PATH=str(place), ANSIBLE_DEBUG="1", ANSIBLE_MODULE_UTILS=str(place / "none")
         ),

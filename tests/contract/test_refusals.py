@@ -71,10 +71,43 @@ def upgraded(
     return {"virt_host": {"host": {**had, "maintenance": before}}, "__maintenance_after": {"host": has}}
 
 
-def emptied(host: str, *seen: dict[str, str], **more: t.Any) -> dict[str, t.Any]:
+def emptied(host: str, *seen: dict[str, str], mark: str = "mine", **more: t.Any) -> dict[str, t.Any]:
     """What a host knows after that one was emptied, with the guests that are seen here then."""
-    own = {"maintenance_host": host, "virt_host": {"host": {"uuid": f"{host}-uuid"}}}
-    return {**own, "__maintenance_moved": {"skipped": True}, "__maintenance_seen": {"host": {"guests": seen}}, **more}
+    return {
+        "maintenance_host": host,
+        "maintenance_running_only": False,
+        "maintenance_force": False,
+        "virt_host": {"host": {"uuid": f"{host}-uuid", "guests": seen, "maintenance": {"id": mark} if mark else None}},
+        "__maintenance_id": "mine",
+        "__maintenance_results": [],
+        "__maintenance_placed": {"stays": STAYS},
+        **more,
+    }
+
+
+def rebalanced(*seen: dict[str, str], **moved: t.Any) -> dict[str, t.Any]:
+    """What a host knows after guests moved, with those that are seen here then."""
+    return {"__maintenance_seen": {"host": {"guests": seen}}, "__maintenance_moved": moved or {"skipped": True}}
+
+
+def gate(*seen: dict[str, str], mark: str = "mine", force: bool = False) -> dict[str, t.Any]:
+    """A host right before its reboot."""
+    return {
+        "maintenance_host": "{{ inventory_hostname }}",
+        "maintenance_force": force,
+        "__maintenance_act": "rebooted",
+        "__maintenance_id": "mine",
+        "__maintenance_last": {"host": {"guests": seen, "maintenance": {"id": mark} if mark else None}},
+    }
+
+
+def rebooted(*, uuid: str = "same", boot: str = "second", **more: t.Any) -> dict[str, t.Any]:
+    """A host that was to reboot, as it was and as it is."""
+    return {
+        "virt_host": {"host": {"uuid": "same", "boot_id": "first"}},
+        "__maintenance_after": {"host": {"uuid": uuid, "boot_id": boot}},
+        "__maintenance_rebooted": {"rebooted": True, **more},
+    }
 
 
 IMAGE: dict[str, t.Any] = {
@@ -98,6 +131,8 @@ KIWI = {
 MISSING = {**IMAGE, "__image_builder_look": {"stdout_lines": ["sfdisk"]}, "facts": BUILDS}
 ONLY_H1 = {"pki_controllers": [], "pki_controller": False}
 STAYS = [{"name": "web1", "why": "no room"}]
+WEB1, WEB2, WEB3 = ({"name": f"web{number}", "state": "running"} for number in (1, 2, 3))
+OFF = {"name": "off", "state": "shutdown"}
 WAITS = {"name": "web2", "state": "paused", "moving": "other", "moving_from": "open-uuid"}
 FAILED = {"results": [{"name": "web1"}, {"name": "web2", "failed": True, "msg": "web2 is busy"}], "msg": "web2 is busy"}
 CHANGED: Hosts = {
@@ -185,14 +220,52 @@ CASES: list[tuple[str, str, Hosts]] = [
         },
     ),
     (
-        "roles/maintenance/tasks/move.yml",
+        "roles/maintenance/tasks/rebalance.yml",
+        "Report the guests that stay",
+        {
+            "good": (rebalanced(WEB1), ""),
+            "open": (rebalanced(WAITS), "web2: migrating to other, now paused on open; run the same"),
+            "bad": (rebalanced(WEB2, **FAILED), "These guests stay on bad', 'web2: web2 is busy"),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/drain.yml",
         "Report the guests that stay",
         {
             "good": (emptied("good"), ""),
-            "other": (emptied("good", WAITS, maintenance_stays=STAYS), ""),
-            "full": (emptied("full", maintenance_stays=STAYS), "These guests stay on full', 'web1: no room"),
+            "other": (emptied("good", WAITS), ""),
+            "full": (emptied("full", WEB1), "These guests stay on full', 'web1: no room"),
             "open": (emptied("open"), "web2: migrating to other, now paused on other; run the same"),
-            "bad": ({"__maintenance_moved": FAILED}, "These guests stay on bad', 'web2: web2 is busy"),
+            "bad": (emptied("bad", WEB2, __maintenance_results=FAILED["results"]), "stay on bad', 'web2: web2 is busy"),
+            "came": (emptied("came", WEB3), "stay on came', 'web3: it is running, and was started or migrated there"),
+            "off": (emptied("off", OFF, maintenance_running_only=True), ""),
+            "gone": (emptied("gone", mark=""), "gone is no longer in the maintenance that this run began with"),
+            "new": (emptied("new", mark="another"), "new is no longer in the maintenance that this run began with"),
+            "forced": (emptied("forced", WEB1, maintenance_force=True), ""),
+            "lost": (emptied("lost", mark="", maintenance_force=True), "lost is no longer in the maintenance"),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/gate.yml",
+        "Check that the host is empty",
+        {
+            "good": (gate(), ""),
+            "off": (gate(OFF), ""),
+            "runs": (gate(OFF, WEB1), "These guests run on runs, which is to be rebooted', 'web1: running', 'runs stays in"),
+            "forced": (gate(WEB1, force=True), ""),
+            "comes": (gate(WAITS, force=True), "web2: migrating to other, now paused on comes"),
+            "gone": (gate(mark="", force=True), "gone is no longer in the maintenance that this run began with"),
+            "new": (gate(mark="another"), "new is no longer in the maintenance that this run began with"),
+        },
+    ),
+    (
+        "roles/maintenance/tasks/packages.yml",
+        "Check that it is that host",
+        {
+            "good": (rebooted(), ""),
+            "stayed": (rebooted(boot="first", skipped=True), ""),
+            "same": (rebooted(boot="first"), "same was to reboot and has not"),
+            "other": (rebooted(uuid="another"), "other has host UUID another now and had same before"),
         },
     ),
     ("playbooks/tasks/change.yml", "Check that all of them", CHANGED),
@@ -359,7 +432,8 @@ def test_a_host_that_cannot_be_drained(
 def test_a_host_is_marked_only_where_its_libvirt_is(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.hosts(hyper={"h1": {"virt_host": {"host": {"bridges": None}}}, "h2": {"virt_host": {"host": {"bridges": []}}}})
-    *_before, together = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    tasks = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    [together] = [task for task in tasks if "block" in task]
     names = [task["name"] for task in together["block"]]
     check = together["block"][names.index("Mark the host") - 1]
     assert play.ends(check, vars={"maintenance_host": "h2"}) == 0
@@ -372,21 +446,24 @@ def test_only_the_host_that_is_drained_is_marked(tmp_path: Path) -> None:
     play = Play(tmp_path)
     here = {"__maintenance_mark": f"{tmp_path}/{{{{ inventory_hostname }}}}.json", "maintenance_group": "hyper"}
     pools = [{"name": "default", "active": True}, {"name": "off", "active": False}]
-    found = {"host": {"bridges": ["br0"], "pools": pools, "maintenance": None}}
+    found = {"host": {"bridges": ["br0"], "pools": pools, "maintenance": None, "boot_id": "b1"}}
     play.hosts(hyper={"h1": {"virt_host": found}, "h2": {"virt_host": found}})
-    *_before, together = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    tasks = yaml.safe_load((payload.ROOT / "roles/maintenance/tasks/drain.yml").read_text())
+    [together] = [task for task in tasks if "block" in task]
     [mark] = [task for task in together["block"] if task["name"] == "Mark the host"]
     undrain = {"ansible.builtin.import_tasks": str(payload.ROOT / "roles/maintenance/tasks/undrain.yml")}
-    files = [str(payload.ROOT / "roles/maintenance/vars/main.yml")]
+    files = [str(payload.ROOT / f"roles/maintenance/{folder}/main.yml") for folder in ("defaults", "vars")]
 
     def marks(task: dict[str, t.Any], **variables: str) -> dict[str, t.Any]:
-        assert play.ends(task, vars_files=files, options=["-e", json.dumps({**here, **variables})]) == 0, play.stdout
+        more: t.Any = {"vars_files": files, "module_defaults": {"group/corral.virt.virt": {"uri": HOST_URI}}}
+        assert play.ends(task, options=["-e", json.dumps({**here, **variables})], **more) == 0, play.stdout
         return {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("h?.json")}
 
     first = marks(mark, maintenance_host="h2", maintenance_reason="new fan")
-    assert first == {
-        "h2": {"bridges": ["br0"], "pools": ["default"], "reason": "new fan", "since": first["h2"]["since"]}
-    }
+    made = {name: first["h2"].pop(name) for name in ("since", "id")}
+    had = {"bridges": ["br0"], "pools": ["default"], "boot": "b1"}
+    assert first == {"h2": {**had, "reason": "new fan", "by": "drain", "host": "h2"}} and len(made["id"]) == 16
+    first["h2"] |= made
     assert marks(mark, maintenance_host="h2", maintenance_reason="upgrade") == first
     assert marks(undrain, maintenance_host="h1") == first
     assert not marks(undrain, maintenance_host="h2")

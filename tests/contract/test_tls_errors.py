@@ -189,15 +189,17 @@ def test_what_is_wrong_with_our_own_files(spoil: Spoil, told: str, client: Path,
         assert told.format(client) in str(failure(port, client))
 
 
-def test_a_file_that_may_not_be_read(client: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("uid", "remedy"), [(1000, "run as its owner, or .*"), (0, "root is denied, too: .*")])
+def test_a_file_that_may_not_be_read(client: Path, monkeypatch: pytest.MonkeyPatch, uid: int, remedy: str) -> None:
     def closed(path: str, **_how: object) -> t.NoReturn:
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(
         "ansible_collections.corral.virt.plugins.module_utils._files.credentials.open", closed, raising=False
     )
+    monkeypatch.setattr("os.geteuid", lambda: uid)
     assert re.fullmatch(
-        r"this user \(uid \d+\) cannot read .*/cacert.pem: Permission denied; run as its owner",
+        rf"this user \(uid {uid}\) cannot read .*/cacert.pem: Permission denied; {remedy}",
         peer.why(f"qemu+tls://here/system?pkipath={client}"),
     )
 

@@ -80,12 +80,13 @@ class Host:
         return [self._guest(domain) for domain in self.connection.listAllDomains()]
 
     def add(self, name: str, uuid: str, state: str, **memory: t.Any) -> None:
-        """A guest in that state, with what the collection remembers of it."""
+        """A guest in that state, with `of_os` in its `<os>`, and with what the collection remembers of it."""
+        of_os = memory.pop("of_os", "")
         disk = "<disk type='file'><source file='/srv/web1.qcow2.arriving'/><target dev='vda'/></disk>"
         kernel = "<kernel>/.arriving</kernel>"
         domain = self.connection.defineXML(
             f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>65536</memory><os><type "
-            f"arch='i686'>hvm</type>{kernel if state == 'reserved' else ''}</os>"
+            f"arch='i686'>hvm</type>{kernel if state == 'reserved' else ''}{of_os}</os>"
             f"<devices>{disk if state == 'reserved' else ''}</devices></domain>"
         )
         if STATES[state][0] in (libvirt.VIR_DOMAIN_RUNNING, PAUSED):

@@ -210,7 +210,7 @@ CASES = [
     ),
     Case("stale pool listing", None, found_there.stale_listing, ARRIVES),
     Case("base image on target corrupted", None, found_there.corrupt_base, ARRIVES, says="was written to"),
-    Case("target without the bridge", None, found_there.bridge_missing, says="has no bridge br7"),
+    Case("target without the bridge", None, found_there.bridge_missing, says="has no network device br7"),
     Case("name clash", None, found_there.name_clash, says="another guest with this name"),
     Case("stale inactive definition", None, found_there.stale_definition, says="already has this guest"),
     Case("host uuid clash", None, found_there.host_uuid_clash, says="the same host UUID"),

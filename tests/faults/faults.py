@@ -2,7 +2,8 @@
 OF NAMES]
 
 SOAK_MINUTES=30 SEED=1: cases put together at random instead, for so long. DRAIN_KILLS=20: so many drains whose module
-is killed at random. FAULTS_LAB=NAME: another lab, beside one that is at work.
+is killed at random. MEDDLING_MINUTES=60 SEED=1: two controllers and an owner act at random for so long, all at once
+(build/meddling.json). FAULTS_LAB=NAME: another lab, beside one that is at work.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.corral.virt.tests.faults import soak
+from ansible_collections.corral.virt.tests.faults import adversary, meddling, objects, soak
 from ansible_collections.corral.virt.tests.faults.cases import ARRIVES, CASES, FAILS, Case, drains
 from ansible_collections.corral.virt.tests.faults.foreign import Latecomers
 from ansible_collections.corral.virt.tests.faults.guest import BASE, Guest, make_base, subjects
@@ -67,6 +68,22 @@ class Place:
             detail, ok = f"{type(error).__name__}: {error}", False
             self._swept()
         return Row(case.name, ok, detail, round(time.monotonic() - started, 1))
+
+    def acted(self, act: adversary.Act | objects.ObjectAct) -> Row:
+        """The row of what somebody does between plan and act."""
+        started = time.monotonic()
+        before = {host.name: host.footprint() for host in self.hosts}
+        try:
+            if isinstance(act, objects.ObjectAct):
+                detail, ok = objects.tried(act, self.hosts[0]), True
+            else:
+                detail, ok = adversary.tried(act, self.hosts[0], self.hosts[1], self.base), True
+            for host in self.hosts:
+                self._same(host, before[host.name])
+        except (Violation, RuntimeError, ValueError, OSError) as error:
+            detail, ok = f"{type(error).__name__}: {error}", False
+            self._swept()
+        return Row(act.name, ok, detail, round(time.monotonic() - started, 1))
 
     def _case(self, case: Case, undo: contextlib.ExitStack, after: contextlib.ExitStack) -> str:
         source, dest, third = self.hosts
@@ -174,6 +191,7 @@ class Place:
         for guest in crashed:
             if not scene.run or "its QEMU process crashed" not in re.sub(r"\s+", " ", scene.run.output):
                 raise Violation(f"QEMU crashed, and nobody said it: {scene.source.story(guest.uuid)}")
+            scene.source.run(f"rm -f {MARK}")  # a drain's: no guest starts there
             scene.source.virsh(f"start {guest.uuid}")
         return "; QEMU had crashed" if crashed else ""
 
@@ -184,6 +202,7 @@ class Place:
         if not run.wait() and LEFT_IN_QEMU in re.sub(r"\s+", " ", run.output):
             for guest in scene.guests:  # as that tells
                 guest.stopped(scene.source)
+                scene.source.run(f"rm -f {MARK}")
                 scene.source.virsh(f"start {guest.uuid}")
             run, how = scene.start(), "run again, shut down and started, and run again"
         if not run.wait():
@@ -268,7 +287,12 @@ def main(part: str = "") -> int:
     """Exit code 0 when nothing was violated. `part` of a name, a regular expression, chooses cases."""
     seed = os.environ.get("SEED") or str(secrets.randbelow(10**6))
     print(f"SEED={seed}", flush=True)
-    every = [*CASES, *drains(int(os.environ.get("DRAIN_KILLS") or 3), random.Random(seed))]
+    every: list[Case | adversary.Act | objects.ObjectAct] = [
+        *CASES,
+        *drains(int(os.environ.get("DRAIN_KILLS") or 3), random.Random(seed)),
+        *adversary.ACTS,
+        *objects.OBJECTS,
+    ]
     chosen = [case for case in every if re.search(part, case.name)]
     if not chosen:
         sys.exit(f"There is no case '{part}'; there are:\n  " + "\n  ".join(case.name for case in every))
@@ -276,10 +300,14 @@ def main(part: str = "") -> int:
         signal.signal(each, _interrupt)
     rows: list[Row] = []
     minutes = float(os.environ.get("SOAK_MINUTES") or 0)
+    meddled = float(os.environ.get("MEDDLING_MINUTES") or 0)
     with hypervisors(LAB, *ROLES, hosts=3) as lab:
         where = place(lab)
-        for case in soak.cases(minutes, seed) if minutes else chosen:
-            rows.append(where.tried(case))
+        if meddled:
+            return meddling.meddled(lab, where.hosts, where.base, meddled, seed)
+        cases: t.Iterable[Case | adversary.Act | objects.ObjectAct] = soak.cases(minutes, seed) if minutes else chosen
+        for case in cases:
+            rows.append(where.tried(case) if isinstance(case, Case) else where.acted(case))
             print(table(rows[-1:]), flush=True)
             REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
     bad = [row.name for row in rows if not row.ok]

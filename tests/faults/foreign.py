@@ -11,6 +11,7 @@ import time
 import typing as t
 import uuid as uuids
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES
 from ansible_collections.corral.virt.tests.tools.beside import Beside
 
@@ -50,6 +51,9 @@ class Foreign:
 
     def __len__(self) -> int:
         return len(self._was)
+
+    def __contains__(self, what: str) -> bool:
+        return what in self._was
 
     def plant(self, disk: str, tag: str, *, runs: bool = False) -> None:
         """Beside a disk: files, a base, a guest that is off, and one that its owner suspended."""
@@ -95,7 +99,9 @@ class Foreign:
         return found
 
     def drop(self, what: str) -> list[str]:
-        """Its owner removes it; what had become of it until then."""
+        """Its owner removes it, if it has not; what had become of it until then."""
+        if what not in self._was:  # it was put there twice
+            return []
         changed = [line for line in self.changed() if line.startswith(f"{what} ")]
         del self._was[what]
         self._remove(what)
@@ -110,9 +116,9 @@ class Foreign:
 
     def _insist(self, done: t.Callable[[], bool], what: str) -> None:
         """The daemon may be dead at the moment, or stand still."""
-        deadline = time.monotonic() + _PATIENCE_S
+        patience = Patience(_PATIENCE_S)
         while not done():
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 raise RuntimeError(f"{self._host.name} does not take {what}")
             time.sleep(_EVERY_S)
 

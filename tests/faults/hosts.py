@@ -15,9 +15,11 @@ from pathlib import Path
 import libvirt
 from corral_lab import processes
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
+
 __all__ = ["IMAGES", "Host", "until"]
 
-COMMAND_S = 60
+COMMAND_S = 300  # for one that hangs
 IMAGES = "/var/lib/libvirt/images"
 _NO_GUEST = "absent"
 _PAUSED = {libvirt.VIR_DOMAIN_PAUSED_MIGRATION: "migrating", libvirt.VIR_DOMAIN_PAUSED_POSTCOPY: "post-copy"}
@@ -235,9 +237,9 @@ def _opened(pid: int, path: str) -> bool:
 
 def until(met: t.Callable[[], object], seconds: float, every_s: float = 0.2) -> bool:
     """Wait for it; whether it came about."""
-    deadline = time.monotonic() + seconds
+    patience = Patience(seconds)
     while not met():
-        if time.monotonic() > deadline:
+        if patience.is_over:
             return False
         time.sleep(every_s)
     return True

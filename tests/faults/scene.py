@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.tests.faults.foreign import Foreign
 from ansible_collections.corral.virt.tests.faults.guest import Guest
 from ansible_collections.corral.virt.tests.faults.hosts import Host, until
 from ansible_collections.corral.virt.tests.faults.phases import Phase
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors
 
 __all__ = ["RUN_S", "Missed", "Run", "Scene", "Violation"]
@@ -60,10 +61,14 @@ class Run:
 
     def wait(self) -> bool:
         """Its end; whether it ended well. One that does not end by itself is killed."""
-        try:
-            self.output, _none = self._process.communicate(timeout=RUN_S)
-        except subprocess.TimeoutExpired:
-            self.hung = True
+        patience = Patience(RUN_S)
+        while not self.hung:
+            try:
+                self.output = self._process.communicate(timeout=max(1.0, patience.left_s))[0]
+                break
+            except subprocess.TimeoutExpired:
+                self.hung = patience.is_over
+        else:
             self.signal(signal.SIGKILL)
             self.output = self._process.communicate()[0]
         return self._process.returncode == 0

@@ -19,7 +19,9 @@ WEB1: dict[str, t.Any] = {
     "vcpus": {"current": 2, "maximum": 4},
     "cpu_percent": 12.5,
     "memory": {"current_mib": 2048, "maximum_mib": 4096},
-    "graphics": [{"type": "vnc", "connect": ["ssh -L 5901:127.0.0.1:5900 hyper1", "vncviewer localhost:5901"]}],
+    "graphics": [
+        {"type": "vnc", "port": 5900, "connect": ["ssh -L 5901:127.0.0.1:5900 hyper1", "vncviewer localhost:5901"]}
+    ],
     "console_command": "ssh -t hyper1 virsh --connect qemu:///system console web1",
     "disks": [
         {"target": "vda", "capacity_bytes": 8 * GIB, "source": "/srv/web1-system.qcow2", "format": "qcow2"},
@@ -57,6 +59,7 @@ INFO: dict[str, t.Any] = {
     "hypervisor_version": "7.2.22",
     "pools": [{"name": "default", "path": "/srv", "available_bytes": 3 * GIB // 2, "capacity_bytes": 100 * GIB}],
     "bridges": ["br0"],
+    "domain_capabilities": {"platform": ["efi", "tpm"]},
     "guests": [{}, {}],
     "maintenance": {"reason": "new memory"},
 }

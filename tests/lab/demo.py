@@ -1,6 +1,6 @@
 """The whole story on two bare hosts made for it: see README.md.
 
-`demo.py up` (again: on the same hosts), `demo.py down`.
+`demo.py up` (again: on the same hosts); `lab.py down --name demo` removes them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,25 @@ import sys
 import time
 import typing as t
 
+from corral_lab.places import STATE
 from counter import Counter, Seen
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAB = [sys.executable, str(ROOT / "tests/lab/lab.py")]
 GUEST = "web1"
 CONSOLE_PORT = 8443
-LONGEST_GAP_S = 15  # on a machine that does much else; started anew, an emulated guest would be silent for a minute
 
 
 class Failed(Exception):
     """A stage did not do what it should; its own output says why."""
+
+    more = "`make {demo}` goes on from here, `make {down}` removes everything."
+
+
+class Lost(Failed):
+    """The demo cannot go on: what it needs is gone."""
+
+    more = "`make {down}` removes what is left; then `make {demo}` begins anew."
 
 
 class Demo:
@@ -54,6 +62,11 @@ class Demo:
             raise Failed(f"`{shlex.join(command)}` ended with {done.returncode}")
         return done.stdout or ""
 
+    def targets(self, text: str) -> str:
+        """A sentence with the targets of this demo."""
+        name = "" if self.name == "demo" else f" DEMO={self.name}"
+        return text.format(demo=f"demo{name}", down=f"demo-down{name}")
+
     def stage(self, title: str, body: t.Callable[[], object]) -> t.Any:
         """A stage under its title, timed."""
         print(f"\n=== {title}", flush=True)
@@ -65,8 +78,20 @@ class Demo:
 
     def hosts_up(self) -> None:
         """Bare hosts, and a configuration of Ansible for them."""
-        self.run([*LAB, "up", "--name", self.name, "--hosts", "2", "--image-later"])
+        self.run([*LAB, "up", "--name", self.name, "--hosts", "2", "--image-later", "--kvm"])
         self.configure()
+        self.refuse_lost()
+
+    def refuse_lost(self) -> None:
+        """Hosts trust one authority for ever, and its key was in this checkout."""
+        ours = [path.read_text().strip() for path in self.folder.glob("ca/qemu/*/ca-cert.pem")]
+        trusted = {path: path.read_text() for path in STATE.glob(f"{self.name}/hyper*/root/etc/pki/qemu/ca-cert.pem")}
+        lost = sorted(path.parts[-6] for path, text in trusted.items() if not any(one in text for one in ours))
+        if lost:
+            raise Lost(
+                f"the demo's hosts ({', '.join(lost)}) trust a certificate authority whose keys were in "
+                f"{self.folder / 'ca'}, and are not there any more"
+            )
 
     def configure(self) -> None:
         """An ansible.cfg that knows the lab's hosts and the demo's guests, from any folder."""
@@ -103,10 +128,6 @@ class Demo:
         print(f"\nA session in {GUEST} counted to {seen.count} meanwhile; longest gap {seen.longest_gap_s:.2f} s.")
         if not seen.in_order:
             raise Failed("the session in the guest lost numbers or ended")
-        if seen.longest_gap_s > LONGEST_GAP_S:
-            raise Failed(
-                f"the session in the guest was silent for {seen.longest_gap_s:.2f} s, more than {LONGEST_GAP_S} s"
-            )
         return seen
 
     def up(self) -> None:
@@ -120,14 +141,15 @@ class Demo:
         self.stage("The web console", self.console)
 
     def console(self) -> None:
-        """On the first host, with a login for this run of the demo alone."""
-        self.login = secrets.token_urlsafe(12)
+        """On the first host, with a login for this demo alone."""
+        settings = self.folder / "console.json"
+        known = json.loads(settings.read_text() or "{}") if settings.exists() else {}
+        self.login = known["console_users"][0]["password"] if known else secrets.token_urlsafe(12)
         host = json.loads(self.run(["ansible-inventory", "--host", "hyper1"], quiet=True))["ansible_host"]
         self.address = f"https://{host}:{CONSOLE_PORT}/"
         rule = f"tcp dport {CONSOLE_PORT} accept"
         opened = f"nft list chain inet filter input | grep -q '{rule}' || nft add rule inet filter input {rule}"
         self.run(["ansible", "hyper1", "-b", "-m", "ansible.builtin.shell", "-a", opened], quiet=True)
-        settings = self.folder / "console.json"
         user = {"name": "admin", "password": self.login, "groups": ["admins"]}
         settings.touch(mode=0o600)
         given = {
@@ -165,21 +187,18 @@ class Demo:
             "  ansible-playbook corral.virt.create -e guest=web2 -e vcpus=2 -e memory=512MiB -e image=debian-12.qcow2\n"
             "  ansible web2 -m ping\n"
             "\n"
-            "make demo-down removes everything."
+            f"{self.targets('`make {down}` removes everything.')}"
         )
 
 
 def main() -> int:
     """Exit code 0 when everything was seen."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=["up", "config", "down"])
+    parser.add_argument("command", choices=["up", "config"])
     parser.add_argument("--name", default="demo", help="name of the lab (default: %(default)s)")
     arguments = parser.parse_args()
     demo = Demo(arguments.name)
     try:
-        if arguments.command == "down":
-            demo.run([*LAB, "down", "--name", arguments.name])
-            return 0
         if arguments.command == "config":
             demo.configure()
             return 0
@@ -187,12 +206,11 @@ def main() -> int:
         demo.table()
         demo.next_steps()
     except KeyboardInterrupt:
-        print("\nStopped. `make demo` goes on from here, `make demo-down` removes everything.", file=sys.stderr)
+        print(f"\nStopped. {demo.targets(Failed.more)}", file=sys.stderr)
         return 130
     except (Failed, RuntimeError) as error:
-        print(
-            f"\nFailed: {error}. `make demo` goes on from here, `make demo-down` removes everything.", file=sys.stderr
-        )
+        more = error.more if isinstance(error, Failed) else Failed.more
+        print(f"\nFailed: {error}. {demo.targets(more)}", file=sys.stderr)
         return 1
     return 0
 

@@ -15,12 +15,13 @@ import subprocess
 import sys
 import time
 import typing as t
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import jinja2
 import yaml
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.tools import preloaded
 
 __all__ = ["HERE", "IMAGES", "ROLES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
@@ -28,7 +29,7 @@ __all__ = ["HERE", "IMAGES", "ROLES", "ROOT", "Hypervisors", "allowed_to_fault",
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 IMAGES = "/var/lib/libvirt/images"
-COMMAND_S = 400
+COMMAND_S = 1800  # for one that hangs
 ROLES = ("hypervisor", "bridge", "firewall", "pki", "storage")
 # What tests, and role bridge where it writes for ifupdown, need beyond the packages of role hypervisor.
 WITNESSES = ("bridge-utils", "glusterfs-server", "sshfs", "swtpm", "swtpm-tools", "xfsprogs")
@@ -261,11 +262,3 @@ def guide(name: str) -> list[t.Any]:
     text = (ROOT / f"docs/docsite/rst/guide_{name}.rst").read_text()
     blocks = [yaml.safe_load(block) for block in re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)]
     return [item for block in blocks for item in (block if isinstance(block, list) else [block])]
-
-
-def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)

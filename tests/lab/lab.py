@@ -55,6 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--subnet", type=int, metavar="N", help="use 10.86.N.0/24 if nobody does")
     template_help = "begin with the template in that slot, if it has that key and the same network"
     up.add_argument("--template", type=_template, metavar="SLOT=KEY", help=template_help)
+    kvm_help = "give the hosts KVM, if a guest starts with it (default: guests are emulated)"
+    up.add_argument("--kvm", action="store_true", help=kvm_help)
     up.set_defaults(run=_up)
 
     make = commands.add_parser("template", help="stop a lab and make a template of it, for others to begin with")
@@ -64,14 +66,19 @@ def _parser() -> argparse.ArgumentParser:
 
     down = commands.add_parser("down", help="remove a lab; the cache stays")
     down.add_argument("--name", default="demo", type=_name)
-    down.add_argument("--all", action="store_true", help="every lab of this machine")
+    down.add_argument("--all", action="store_true", help="every lab of this machine, also those of other checkouts")
+    down.add_argument("--of-others", action="store_true", help="also a lab that belongs to another checkout")
     down.add_argument("--purge-cache", action="store_true", help="then remove the cache as well")
     down.set_defaults(run=_down)
+
+    here = commands.add_parser("here", help="tell whether this machine can hold a lab, but for its packages")
+    here.set_defaults(run=lambda _given: needs.check_machine())
 
     commands.add_parser("status", help="show every lab of this machine").set_defaults(run=_status)
 
     build = commands.add_parser("image", help="build the cloud image and print where it is")
     build.add_argument("--mirror")
+    build.add_argument("--digest", action="store_true", help="print only its SHA-256, in hexadecimal digits")
     build.set_defaults(run=_image)
 
     small_help = "build the image of small guests for a lab and print where it is; beside it, their host key"
@@ -139,6 +146,7 @@ def _up(given: argparse.Namespace) -> None:
         packages=given.packages,
         subnet=given.subnet,
         template=given.template,
+        kvm=given.kvm,
     )
     lab = life.up(given.name, wanted)
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")
@@ -147,7 +155,7 @@ def _up(given: argparse.Namespace) -> None:
 def _down(given: argparse.Namespace) -> None:
     needs.check(image=False)
     for name in sorted(names()) if given.all else [given.name]:
-        life.down(name)
+        life.down(name, of_others=given.of_others or given.all)
     if given.purge_cache:
         life.purge_cache()
 
@@ -167,7 +175,8 @@ def _state(lab: Lab, part: str) -> str:
 
 def _image(given: argparse.Namespace) -> None:
     needs.check(image=True)
-    print(image.image(mirror_url=given.mirror, lab="image", say=life.say))
+    made = image.image(mirror_url=given.mirror, lab="image", say=(lambda _text: None) if given.digest else life.say)
+    print(made.with_name("SHA256SUMS").read_text().split()[0] if given.digest else made)
 
 
 def _small_image(given: argparse.Namespace) -> None:

@@ -24,7 +24,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    Hypervisors,
+    hypervisors,
+)
 from ansible_collections.corral.virt.tests.lab.trust import (
     HOSTS,
     Traveller,
@@ -108,8 +112,13 @@ def stranger(lab: Hypervisors, name: str, folder: Path) -> Path:
     """
     arguments = {"name": name, "names": [name], "pki_dir": f"{SETS}/{name}", "ca_dir": str(lab.folder / "ca")}
     lab.run("ansible", "hyper1", "-m", "corral.virt.virt_tls", "-a", json.dumps(arguments))
+    return copied(lab, "hyper1", f"{SETS}/{name}", folder)
+
+
+def copied(lab: Hypervisors, host: str, place: str, folder: Path) -> Path:
+    """A copy of a set of certificates and keys below `place` of a host; as a client's too."""
     folder.mkdir()
-    files = base64.b64decode(lab.on("hyper1", f"tar -C {SETS}/{name} --exclude corral -chf - . | base64"))
+    files = base64.b64decode(lab.on(host, f"tar -C {place} --exclude corral -chf - . | base64"))
     subprocess.run(["tar", "-C", folder, "-xf", "-"], input=files, check=True)
     for name, path in (("cacert.pem", "CA/cacert.pem"), ("clientcert.pem", "libvirt/clientcert.pem")):
         (folder / name).write_bytes((folder / path).read_bytes())
@@ -298,6 +307,48 @@ def test_who_is_revoked_is_refused_at_once_and_nobody_else(lab: Hypervisors, ca:
         assert "certificate revoked" in judged
     assert changes(lab.run(*ROTATE, "-e", "revoke=hyper9")) == 0
     assert everybody_reaches(lab, ca_dir=ca)
+
+
+def judged(lab: Hypervisors, host: str, files: Path) -> list[str]:
+    """What openssl says to a client's certificates, libvirt's and QEMU's, with the lists that a host has."""
+    asked = {
+        "libvirt/clientcert.pem": "-CAfile /etc/pki/CA/cacert.pem -CRLfile /etc/pki/CA/cacrl.pem",
+        "qemu/client-cert.pem": "-CAfile /etc/pki/qemu/ca-cert.pem -CRLfile /etc/pki/qemu/ca-crl.pem",
+    }
+    return [
+        lab.on(host, f"openssl verify -crl_check {lists} 2>&1 || true", given=(files / path).read_text())
+        for path, lists in asked.items()
+    ]
+
+
+def test_a_reinstalled_host_refuses_what_was_revoked_after_the_backup_of_the_ca_directory(
+    lab: Hypervisors, ca: Path, tmp_path: Path
+) -> None:
+    """Alone under `--limit`: only the lists of the other hosts tell of the revocation."""
+    files, backup = copied(lab, "hyper3", "/etc/pki", tmp_path / "hyper3"), tmp_path / "backup"
+    shutil.copytree(ca, backup, symlinks=True)
+    lab.run(*ROTATE, "-e", "revoke=hyper3")
+    shutil.rmtree(ca)
+    shutil.copytree(backup, ca, symlinks=True)
+    lab.on("hyper1", "rm -rf /etc/pki/CA /etc/pki/libvirt /etc/pki/qemu")
+
+    def limited(*flags: str) -> str:
+        words = ["ansible-playbook", str(lab.folder / "pki.json"), "--limit", "hyper1", *flags]
+        return " ".join(lab.run("sh", "-c", f"{shlex.join(words)} 2>&1").split())
+
+    before = written(ca)
+    foretold = limited("--check")
+    assert written(ca) == before
+    printed = limited()
+    assert not admitted(address(lab, "hyper1"), files)
+    assert all("certificate revoked" in one for one in judged(lab, "hyper1", files))
+    for one in (foretold, printed):
+        assert "had forgotten revocations that hypervisors hold: those of hyper3 (" in one, one
+        assert "on hyper2 and hyper3" in one
+    assert everybody_reaches(lab, ca_dir=ca)
+    again = limited()
+    assert changes(again) == 0 and "forgotten" not in again
+    assert changes(role(lab)) == 0, "the lists of the others were complete"
 
 
 @pytest.mark.deep

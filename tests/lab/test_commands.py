@@ -20,7 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    IMAGES,
+    ROOT,
+    Hypervisors,
+    hypervisors,
+)
 from ansible_collections.corral.virt.tests.lab.test_states import boot_sector
 
 pytestmark = pytest.mark.lab
@@ -193,11 +199,42 @@ def test_power_states(lab: Commands) -> None:
 def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     """web1 has no system: what is waited for is told, and then it is red, or forced."""
     output = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
-    assert "waiting for web1 to shut down, at most 7 s: 5 s" in output and "did not do so within 7 s" in output
+    assert "waiting for web1 to shut down, at most 7 s; 5 s so far" in output and "did not do so within 7 s" in output
     assert [*lab.state("web1").values()] == ["running (booted)"]
     assert "it is running on" in lab.do("rename", guest="web1", to="web9", ok=False)
     lab.cycle("force_off", guest="web1")
     assert [*lab.state("web1").values()] == ["shut off (destroyed)"]
+
+
+def test_a_guest_that_hangs_or_is_off_is_told_by_what_it_does_and_not_waited_for(lab: Commands) -> None:
+    """Nobody can log in to either; one has used CPU and sent nothing, the other one is off."""
+    (lab.folder / "away.ini").write_text("away ansible_host=127.0.0.1 ansible_port=9\n")
+    wait = (
+        "ansible",
+        "away",
+        "-i",
+        lab.folder / "inventory",
+        "-i",
+        lab.folder / "away.ini",
+        "-m",
+        "corral.virt.virt_ready",
+    )
+    lab.on("hyper1", "virsh start a")
+    hung = re.sub(r"\s+", " ", lab.run(*wait, "-a", "name=a hypervisor=hyper1 timeout=12", ok=False))
+    assert re.search(
+        r"cannot log in to a on hyper1 within \d\d s \(since its start: \d+ s of CPU, \d+ disk reads", hung
+    )
+    assert "port 9: Connection refused" in hung and "corral.virt.console -e guest=a" in hung
+    lab.on("hyper1", "virsh destroy a")
+    off = re.sub(r"\s+", " ", lab.run(*wait, "-a", "name=a hypervisor=hyper1 timeout=600", ok=False))
+    assert "it is off there" in off and "start it: ansible-playbook corral.virt.start -e guest=a" in off
+    for wrong, told in (
+        ("hypervisor=hyper9", "hyper9 is no host of this inventory"),
+        ("hypervisor=hyper1 timeout=0", "at least 1 s"),
+    ):
+        assert told in re.sub(r"\s+", " ", lab.run(*wait, "-a", f"name=a {wrong}", ok=False))
+    assert "it is not there" in re.sub(r"\s+", " ", lab.run(*wait, "-a", "name=nobody hypervisor=hyper1", ok=False))
+    assert "skipped" in lab.run(*wait, "-a", "name=a hypervisor=hyper1", "--check").lower()
 
 
 def test_a_guest_gets_another_name(lab: Commands) -> None:
@@ -281,6 +318,44 @@ def test_reports_and_maintenance(lab: Commands) -> None:
     lab.do("undrain", host="hyper1")
     assert "drain requires this argument" in lab.do("drain", ok=False)
     assert "it belongs to drain" in lab.do("rebalance", running_only=True, ok=False)
+
+
+def test_a_disk_an_interface_and_an_iso_need_no_json(lab: Commands) -> None:
+    """Each of them in check mode, done, and done again; of a guest that runs and of one that is off."""
+    iso, disks = f"{IMAGES}/tools.iso", [{"name": "system", "size": "64MiB"}]
+    lab.on("hyper1", f"truncate -s 1M {iso}; virsh -q pool-refresh default")
+    lab.do("create", guest="ev1", host="hyper1", vcpus=1, memory="64MiB", interfaces=[], disks=disks)
+
+    def has(what: str, flags: str = "") -> str:
+        return lab.on("hyper1", f"virsh {what} ev1 {flags}")
+
+    lab.cycle("add_disk", guest="ev1", disk="data", size="32MiB")
+    assert re.search(rf"vdb +{IMAGES}/ev1-data.qcow2", has("domblklist"))
+    lab.cycle("add_disk", guest="ev1", disk="data", size="64MiB")
+    assert re.search(rf"Capacity: +{64 * 1024**2}\n", has("domblkinfo", "vdb")), "it grows while the guest runs"
+    lab.cycle("add_nic", guest="ev1", nic="eth1", bridge="br0")
+    assert re.search(r"bridge +br0 +virtio", has("domiflist"))
+    assert "waits for the next start of ev1" in lab.do("insert_iso", guest="ev1", iso=iso), "a new drive"
+    lab.do("force_off", guest="ev1")
+    assert re.search(rf"sda +{iso}", has("domblklist")) and "device='cdrom'" in has("dumpxml")
+    lab.cycle("eject", guest="ev1")
+    lab.do("start", guest="ev1")
+    lab.cycle("insert_iso", guest="ev1", iso="tools.iso")
+    assert re.search(r"sda +tools.iso", has("domblklist")), "as the guest runs, and of a pool"
+    lab.cycle("eject", guest="ev1")
+    assert re.search(r"sda +-", has("domblklist")) and re.search(r"sda +-", has("domblklist", "--inactive"))
+    assert "it has no drive of that name; to see its drives: " in lab.do("eject", ok=False, guest="ev1", drive="dvd")
+
+    lab.do("force_off", guest="ev1")
+    lab.cycle("remove_nic", guest="ev1", nic="eth1")
+    lab.cycle("remove_disk", guest="ev1", disk="data")
+    assert "br0" not in has("domiflist") and "ev1-data" not in has("domblklist")
+    lab.on("hyper1", f"test -s {IMAGES}/ev1-data.qcow2 && rm {IMAGES}/ev1-data.qcow2 {iso}")
+    lab.do("purge", guest="ev1")
+    assert "to see all: ansible-playbook corral.virt.list" in lab.do("purge", ok=False, guest="ev1")
+    for flags in (["--check"], []):
+        told = lab.do("purge", *flags, guest="ev1", missing_ok=True)
+        assert "ev1 is not there" in told and not re.search(r"changed=[1-9]", told)
 
 
 def test_purge_takes_what_is_the_guests_and_nothing_else(lab: Commands) -> None:

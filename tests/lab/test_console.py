@@ -16,7 +16,6 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from ansible_collections.corral.virt.tests.lab.console import (
-    CONNECT_MS,
     LOOKS,
     PASSWORD,
     Browsing,
@@ -28,7 +27,10 @@ from ansible_collections.corral.virt.tests.lab.console import (
     connected,
     violations,
 )
-from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import stretched, until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    hypervisors,
+)
 
 __all__ = ["browser", "browsing"]
 
@@ -144,9 +146,9 @@ def test_what_virsh_does_is_seen_within_two_seconds(browsing: Browsing) -> None:
     expect(card(page, "web2")).to_be_visible()
     for command, state in (("start", "running"), ("suspend", "paused"), ("destroy", "shutdown")):
         on(f"virsh {command} web2")
-        expect(card(page, "web2")).to_have_attribute("data-state", state, timeout=2000)
+        expect(card(page, "web2")).to_have_attribute("data-state", state, timeout=stretched(2000))
     on("virsh undefine web2")
-    expect(card(page, "web2")).to_have_count(0, timeout=2000)
+    expect(card(page, "web2")).to_have_count(0, timeout=stretched(2000))
     on("virsh define /tmp/web2.xml")
     expect(card(page, "web2")).to_be_visible(timeout=2000)
 
@@ -175,7 +177,7 @@ def test_the_display_and_the_serial_console_follow_a_migration(browsing: Browsin
     serial.goto(f"{browsing.url}/#/console/{uuid('web1')}/serial")
     connected(serial, "hyper1")
     on("virsh reset web1")
-    expect(serial.locator(".screen")).to_contain_text("SeaBIOS", timeout=15000)
+    expect(serial.locator(".screen")).to_contain_text("SeaBIOS")
     assert "5900" not in on("ss -Hltn"), "nothing listens for it"
     on(f"virsh migrate --live --p2p web1 qemu+tls://{address('hyper2')}/system")
     for page in (display, serial):
@@ -209,11 +211,11 @@ def test_keys_reach_the_guest_and_what_it_writes_is_shown(browsing: Browsing, ec
     page.goto(f"{browsing.url}/#/console/{echo}/serial")
     connected(page)
     page.keyboard.type("some words", delay=60)
-    expect(page.locator(".screen")).to_contain_text("some words", timeout=15000)
+    expect(page.locator(".screen")).to_contain_text("some words")
     page.get_by_role("button", name="Paste as keys").click()
     page.get_by_label("Text").fill("pasted")
     page.get_by_role("button", name="Send").click()
-    expect(page.locator(".screen")).to_contain_text("wordspasted", timeout=15000)
+    expect(page.locator(".screen")).to_contain_text("wordspasted")
 
 
 def test_a_ticket_is_good_once_for_its_session_and_seconds(browsing: Browsing) -> None:
@@ -296,7 +298,7 @@ def test_the_session_of_another_user_is_ended(browsing: Browsing) -> None:
     while (count := row.get_by_role("listitem").count()) > 0:
         row.get_by_role("button", name="End the session of bob").first.click()
         expect(row.get_by_role("listitem")).to_have_count(count - 1)
-    expect(bob.get_by_label("Password")).to_be_visible(timeout=20000)
+    expect(bob.get_by_label("Password")).to_be_visible()
     assert bob.locator(".card").count() == 0, "nothing of what was seen stays"
     assert bob.evaluate("fetch('/api/events').then((answer) => answer.status)") == 401
     browsing.problems.clear()  # the browser reports the answers 401
@@ -313,7 +315,7 @@ def test_a_broken_stream_goes_on_where_it_was(browsing: Browsing) -> None:
     assert page.evaluate("streamed.resets") == 1
     on("nft insert rule inet filter input tcp dport 8443 reject with tcp reset")
     try:
-        expect(page.get_by_text("Not connected")).to_be_visible(timeout=30000)
+        expect(page.get_by_text("Not connected")).to_be_visible()
         on("virsh define /dev/stdin && virsh undefine web2", given=GUEST.format("web3"))
         on("virsh suspend web1")
     finally:
@@ -321,7 +323,7 @@ def test_a_broken_stream_goes_on_where_it_was(browsing: Browsing) -> None:
             "nft delete rule inet filter input handle "
             "$(nft -a list chain inet filter input | awk '/8443 reject/ {print $NF}')"
         )
-    expect(card(page, "web3")).to_be_visible(timeout=30000)
+    expect(card(page, "web3")).to_be_visible()
     expect(card(page, "web2")).to_have_count(0)
     expect(card(page, "web1")).to_have_attribute("data-state", "paused")
     assert page.evaluate("streamed.resets") == 1, "only what was missed is sent"
@@ -336,10 +338,10 @@ def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsin
     connected(page)
     other = browsing.page(page.context)
     other.goto(where)
-    expect(other.locator("#console-status")).to_have_text("the console is in use", timeout=CONNECT_MS)
+    expect(other.locator("#console-status")).to_have_text("the console is in use")
     other.get_by_role("button", name="Take over").click()
     connected(other)
-    expect(page.locator("#console-status")).to_have_text("the console is in use", timeout=CONNECT_MS)
+    expect(page.locator("#console-status")).to_have_text("the console is in use")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,7 @@ def test_a_part_of_the_page_that_does_not_arrive_is_loaded_again(browsing: Brows
 
     page.route(f"**/{part}", fail_once)
     page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
-    with page.expect_response(f"**/{part}", timeout=CONNECT_MS):  # what was aborted has none
+    with page.expect_response(f"**/{part}"):  # what was aborted has none
         page.reload()
     connected(page)
     assert page.evaluate("getComputedStyle(document.querySelector('header.top')).display") == "flex"
@@ -369,7 +371,7 @@ def test_a_display_that_says_nothing_is_tried_again(browsing: Browsing) -> None:
     page.evaluate(SILENT)
     page.goto(f"{browsing.url}/#/console/{uuid('web1')}/vnc")
     status = page.locator("#console-status")
-    expect(status).to_have_text("the display does not answer; connecting again …", timeout=CONNECT_MS)
+    expect(status).to_have_text("the display does not answer; connecting again …")
 
 
 def test_who_may_not_open_consoles_is_offered_none(browsing: Browsing) -> None:
@@ -389,7 +391,7 @@ def test_logout_ends_streams_and_consoles(browsing: Browsing) -> None:
     connected(console)
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_label("Password")).to_be_visible()
-    expect(console.get_by_label("Password")).to_be_visible(timeout=20000)
+    expect(console.get_by_label("Password")).to_be_visible()
     until(
         lambda: "corral-console-relay@" not in on("systemctl list-units --plain --no-legend 'corral-console-relay@*'")
     )
@@ -431,7 +433,7 @@ def test_a_host_shows_when_its_certificates_end(browsing: Browsing) -> None:
     ):
         ends[name] = on2(f'date -d "$(openssl x509 -noout -enddate -in /etc/pki/{path}.pem | cut -d= -f2)" +%s')
         words = page.evaluate("seconds => new Date(seconds * 1000).toLocaleString()", int(ends[name]))
-        expect(shown.get_by_role("row", name=name)).to_contain_text(words, timeout=30000)
+        expect(shown.get_by_role("row", name=name)).to_contain_text(words)
     made = (
         "openssl req -x509 -newkey ed25519 -nodes -subj /CN=x -keyout /dev/null -days {} -out /tmp/soon.pem 2>/dev/null"
     )
@@ -442,7 +444,7 @@ def test_a_host_shows_when_its_certificates_end(browsing: Browsing) -> None:
             on2(f"{made.format(days)} && chmod 644 /tmp/soon.pem && ln -sfn /tmp/soon.pem {place}")
             on("systemctl restart corral-console")  # which reads anew at once
             cell = shown.get_by_role("row", name="QEMU client").locator(".expiry")
-            expect(cell).to_have_class(f"expiry {how}", timeout=30000)
+            expect(cell).to_have_class(f"expiry {how}")
             expect(page.get_by_role("status").filter(has_text="rotate_certificates").first).to_be_visible()
     finally:
         on2(f"ln -sfn {target} {place}")
@@ -456,9 +458,9 @@ def test_an_unreachable_host_is_shown_and_comes_back(browsing: Browsing) -> None
         "systemctl stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd libvirtd-tls.socket 2>&1",
     )
     place = page.locator("section[data-group=hyper2]")
-    expect(place).to_contain_text("Unreachable since", timeout=20000)
+    expect(place).to_contain_text("Unreachable since")
     LAB.on("hyper2", "systemctl start libvirtd.socket libvirtd-ro.socket libvirtd-tls.socket")
-    expect(place).not_to_contain_text("Unreachable since", timeout=40000)
+    expect(place).not_to_contain_text("Unreachable since")
 
 
 def test_a_restart_of_the_server_is_survived(browsing: Browsing) -> None:
@@ -468,7 +470,7 @@ def test_a_restart_of_the_server_is_survived(browsing: Browsing) -> None:
     on("systemctl restart corral-console")
     assert time.monotonic() - begun < 8, "open streams do not hold it back"
     on("virsh suspend web1")
-    expect(card(page, "web1")).to_have_attribute("data-state", "paused", timeout=15000)
+    expect(card(page, "web1")).to_have_attribute("data-state", "paused")
     on("virsh resume web1")
     expect(card(page, "web1")).to_have_attribute("data-state", "running")
     browsing.problems.clear()  # the browser reports that the server was away

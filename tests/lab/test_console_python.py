@@ -16,7 +16,11 @@ import pytest
 
 from ansible_collections.corral.virt.roles.console.files import wheels
 from ansible_collections.corral.virt.tests.lab.console import PACKAGES, PASSWORD, Site, changes
-from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    ROOT,
+    hypervisors,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]  # each installs dozens of packages, or builds one
 
@@ -109,3 +113,37 @@ def test_the_binding_of_libvirt_is_built_for_another_python() -> None:
     assert where.startswith(f"{LIB}/python/") and "libvirt-python" in versions()
     runs_a_job()
     assert changes(LAB.install(**GIVEN, __console_systems={"Debian": BUILT_HERE})) == 0
+
+
+def commands(title: str, number: int) -> str:
+    """Those of root on the console's machine that a section of the guide shows, as one script."""
+    section = (ROOT / "docs/docsite/rst/guide_console.rst").read_text().partition(f"\n{title}\n---")[2]
+    block = section.split(".. code-block:: console\n\n")[number].partition("\n\n")[0]
+    return "set -e\n" + "\n".join(line.strip().removeprefix("# ") for line in block.splitlines())
+
+
+def test_a_backup_is_restored_by_the_commands_of_the_guide_and_brings_back_no_access() -> None:
+    """All that was decided is there; what was ended since the backup is not valid again, and hosts let it in."""
+    title = "Back it up and restore it"
+    _answer, cookie = asked("/api/login", body={"user": "alice", "password": PASSWORD})
+    runs_a_job()
+    before, authority = asked("/api/jobs", cookie)[0], on("cat /etc/corral-console/tls/ca.crt")
+    lines = len(asked("/api/audit", cookie)[0])
+    on(commands(title, 1))
+    until(lambda: "8443" in on("ss -Hltn"))
+    assert asked("/api/me", cookie)[0].get("user") == "alice", "users stay logged in"
+    # Another machine, on which the console was just installed.
+    on(
+        "systemctl stop corral-console.service corral-console-jobs.socket corral-console-jobs.service; "
+        "rm -r /var/lib/corral-console-jobs /etc/corral-console/ssh /etc/corral-console/tls"
+    )
+    LAB.install(**GIVEN)
+    assert asked("/api/me", cookie)[0] == {} and on("cat /etc/corral-console/tls/ca.crt") != authority
+    on(commands(title, 2))
+    assert changes(LAB.install(**GIVEN)) > 0, "the hypervisors get the restored keys"
+    assert changes(LAB.install(**GIVEN)) == 0
+    assert on("cat /etc/corral-console/tls/ca.crt") == authority
+    assert asked("/api/me", cookie)[0] == {}, "its session was ended by the restoration"
+    _answer, cookie = asked("/api/login", body={"user": "alice", "password": PASSWORD})
+    assert asked("/api/jobs", cookie)[0] == before and len(asked("/api/audit", cookie)[0]) >= lines
+    runs_a_job()

@@ -21,7 +21,14 @@ import pytest
 import yaml
 from lxml import etree
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors, guide, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    HERE,
+    IMAGES,
+    Hypervisors,
+    guide,
+    hypervisors,
+)
 
 pytestmark = pytest.mark.lab
 

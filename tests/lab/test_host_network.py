@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 import typing as t
 from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, Hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    HERE,
+    Hypervisors,
+)
 
 pytestmark = pytest.mark.lab
 
 NAME, HOST = "hostnet", "hyper1"
 BRIDGE: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "corral.virt.bridge"}}
 FILES = "find /etc /run/systemd/network /run/netplan -xdev -newer /etc/machine-id -type f 2>/dev/null"
+MULTIPATH = "203.0.113.0/24"  # a route over two next hops
 SUMS = f"{FILES} | grep -v -e /etc/apt -e ld.so.cache | sort | xargs -r md5sum"
 
 
@@ -53,7 +59,8 @@ def changed(printed: str) -> int:
 
 def network(lab: Hypervisors) -> str:
     """Addresses and routes."""
-    return lab.on(HOST, "ip -o -4 addr show | awk '{print $2, $4}'; ip route show default")
+    routes = f"ip route show default; ip -o route show {MULTIPATH}"
+    return lab.on(HOST, f"ip -o -4 addr show | awk '{{print $2, $4}}' | sort; {routes}; ip rule")
 
 
 def check_a_bridge(lab: Hypervisors) -> None:
@@ -73,7 +80,7 @@ def check_a_bridge(lab: Hypervisors) -> None:
     begun = lab.module("corral.virt.virt_bridge", name="br0", timeout=5)
     assert "switches: true" in begun
     result = "/run/corral-bridge/result.json"
-    until(lambda: lab.on(HOST, f"cat {result} 2>/dev/null || true"), timeout_s=60)
+    until(lambda: lab.on(HOST, f"cat {result} 2>/dev/null || true"), timeout_s=120)
     assert json.loads(lab.on(HOST, f"cat {result}"))["why"] == "no connection came back over the bridge"
     until(lambda: network(lab) == before)
     assert lab.on(HOST, f"{SUMS} | grep -v 80-corral-bridge") == files
@@ -109,8 +116,24 @@ def changed_tasks(printed: str) -> str:
     return "\n".join(block.splitlines()[0] for block in blocks if "\nchanged: " in block)
 
 
+ALIAS = r"""
+auto host0:0
+iface host0:0 inet static
+\taddress 192.0.2.6/24
+"""
+
+
 def test_a_bridge_where_ifupdown_configures(ifupdown: Hypervisors) -> None:
+    """With an address of an alias, and one with a rule and a route over two next hops that somebody has added by hand."""
+    ifupdown.on(HOST, f"printf {shlex.quote(ALIAS)} >> /etc/network/interfaces && ifup host0:0")
+    ifupdown.on(
+        HOST, "ip addr add 198.51.100.9/24 dev host0; ip rule add prio 99 from 198.51.100.9 oif host0 lookup main"
+    )
+    hops = "nexthop via 198.51.100.1 dev host0 weight 1 nexthop via 198.51.100.2 dev host0 weight 2"
+    ifupdown.on(HOST, f"ip route add {MULTIPATH} {hops}")
     check_a_bridge(ifupdown)
+    assert ifupdown.on(HOST, f"ip -o route show {MULTIPATH}").count(" dev br0 weight ") == 2
+    assert "inet 192.0.2.6/24 " in ifupdown.on(HOST, "ip addr show br0 | grep 'br0:0$'")
     text = ifupdown.on(HOST, "cat /etc/network/interfaces")
     assert "auto br0" in text and "iface br0 inet static" in text and "iface host0 inet manual" in text
     # What is loaded at boot, read by its own program.
@@ -145,6 +168,49 @@ def check_a_firewall(lab: Hypervisors, manager: str, rules: str) -> str:
     return opened
 
 
+DISCOVER = """
+import socket, struct
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for option in (socket.SO_BROADCAST, socket.SO_REUSEADDR):
+    sock.setsockopt(socket.SOL_SOCKET, option, 1)
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+sock.bind(("", 68))
+sock.settimeout(2)
+head = struct.pack("!BBBBIHH16x6s202x", 1, 1, 6, 0, 7, 0, 0x8000, bytes.fromhex("525400000001"))
+for attempt in range(5):
+    sock.sendto(head + bytes.fromhex("63825363350101ff"), ("255.255.255.255", 67))
+    try:
+        print(socket.inet_ntoa(sock.recv(2000)[16:20]))
+        break
+    except TimeoutError:
+        pass
+"""
+
+
+def check_a_lease(lab: Hypervisors) -> None:
+    """A guest on a bridge of libvirt's gets an address once its bridge is admitted, and not before."""
+    install(lab, "dnsmasq-base")
+    lab.on(
+        HOST,
+        "ip netns del guest 2>/dev/null; ip link del virbr7 2>/dev/null; kill $(cat /run/leases.pid 2>/dev/null); true",
+    )
+    lab.on(HOST, "ip netns add guest && ip link add virbr7 type bridge && ip addr add 198.51.100.1/24 dev virbr7")
+    lab.on(HOST, "ip link add port7 type veth peer name eth0 netns guest && ip link set port7 master virbr7 up")
+    lab.on(HOST, "ip link set virbr7 up && ip netns exec guest ip link set eth0 up")
+    options = "--conf-file=/dev/null --interface=virbr7 --bind-interfaces --except-interface=lo --port=0 --user=root"
+    options += " --pid-file=/run/leases.pid --dhcp-leasefile=/run/leases --dhcp-range=198.51.100.50,198.51.100.60"
+    lab.on(HOST, f"dnsmasq {options}")
+    offer = f"ip netns exec guest python3 -c {shlex.quote(DISCOVER)}"
+    assert lab.on(HOST, offer) == "", "the firewall drops the request"
+    served: dict[str, t.Any] = {"ports": [], "sources": [], "bridges": ["virbr*"]}
+    for flags in (["--check"], []):
+        assert "changed: true" in lab.module("corral.virt.virt_firewall", *flags, **served)
+    assert lab.on(HOST, offer).startswith("198.51.100.")
+    for flags in (["--check"], []):
+        assert "changed: false" in lab.module("corral.virt.virt_firewall", *flags, **served)
+    lab.module("corral.virt.virt_firewall", sources=[])
+
+
 def install(lab: Hypervisors, *packages: str) -> None:
     words = f"apt-get install -qq -y --no-install-recommends {' '.join(packages)}"
     lab.on(HOST, f"DEBIAN_FRONTEND=noninteractive {words}")
@@ -153,6 +219,7 @@ def install(lab: Hypervisors, *packages: str) -> None:
 def test_nftables(ifupdown: Hypervisors) -> None:
     opened = check_a_firewall(ifupdown, "nftables", "nft list ruleset; cat /etc/corral-virt/* | grep -v '^#'; true")
     assert opened.count("16514") == 4, "two families, running and in the file"
+    check_a_lease(ifupdown)
 
 
 @pytest.mark.deep
@@ -161,6 +228,7 @@ def test_iptables(ifupdown: Hypervisors) -> None:
     ifupdown.on(HOST, "systemctl disable --now nftables; nft flush ruleset")
     for tool, path in (("iptables", "rules.v4"), ("ip6tables", "rules.v6")):
         ifupdown.on(HOST, f"{tool} -A INPUT -p tcp --dport 22 -j ACCEPT")
+        ifupdown.on(HOST, f"{tool} -A INPUT -p udp --dport 67 -j DROP")
         ifupdown.on(HOST, f"{tool}-save > /etc/iptables/{path}")
     rules = "iptables -S; ip6tables -S; grep -v '^#' /etc/iptables/rules.v4 /etc/iptables/rules.v6 | sed 's/\\[.*\\]//'"
     opened = check_a_firewall(ifupdown, "iptables", rules)
@@ -170,25 +238,34 @@ def test_iptables(ifupdown: Hypervisors) -> None:
     running = ifupdown.on(HOST, "iptables -S; ip6tables -S")
     ifupdown.on(HOST, "iptables -F; ip6tables -F; netfilter-persistent start")
     assert ifupdown.on(HOST, "iptables -S; ip6tables -S") == running
+    check_a_lease(ifupdown)
 
 
 @pytest.mark.deep
 def test_ufw(ifupdown: Hypervisors) -> None:
-    ifupdown.on(HOST, "systemctl disable --now netfilter-persistent; iptables -F; ip6tables -F")
+    off = "systemctl disable --now nftables netfilter-persistent; nft flush ruleset; iptables -F; ip6tables -F"
+    ifupdown.on(HOST, f"({off}) 2>/dev/null; true")  # whichever of the others ran before
     install(ifupdown, "ufw")
     ifupdown.on(HOST, "ufw allow 22/tcp && ufw --force enable")
     opened = check_a_firewall(ifupdown, "ufw", "ufw show added; iptables -S; ip6tables -S")
     assert opened.count("16514") == 4
+    check_a_lease(ifupdown)
 
 
 @pytest.mark.deep
 def test_firewalld(ifupdown: Hypervisors) -> None:
-    ifupdown.on(HOST, "ufw --force disable")
+    off = "ufw --force disable; systemctl disable --now nftables netfilter-persistent; nft flush ruleset"
+    ifupdown.on(HOST, f"({off}) 2>/dev/null; true")
     install(ifupdown, "firewalld")
     ifupdown.on(HOST, "systemctl enable --now firewalld")
     rules = " ; ".join(f"firewall-cmd {lasting} --list-rich-rules" for lasting in ("", "--permanent"))
     opened = check_a_firewall(ifupdown, "firewalld", rules)
     assert opened.count("16514") == 4
+    zone = "usr/lib/firewalld/zones/libvirt.xml"
+    download = "apt-get -o Acquire::Retries=5 download -qq libvirt-daemon-system"
+    unpack = f"cd /tmp && {download} && dpkg-deb -x libvirt-daemon-system*.deb zone"
+    ifupdown.on(HOST, f"{unpack} && cp zone/{zone} /{zone}")  # firewalld ran before libvirt was installed
+    check_a_lease(ifupdown)
 
 
 def test_a_bridge_where_networkd_configures(networkd: Hypervisors) -> None:

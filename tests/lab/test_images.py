@@ -23,7 +23,13 @@ import pytest
 
 from ansible_collections.corral.virt.tests.contract.signing import Gpg, signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    IMAGES,
+    Hypervisors,
+    guide,
+    hypervisors,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -371,6 +377,10 @@ def published(work: Path, gpg: Gpg) -> dict[str, bytes]:
     bookworm, trixie, noble = (small_image(work, number) for number in range(3))
     sums = f"{digest(noble)} *ubuntu-24.04-server-cloudimg-amd64.img\n".encode()
     archive = lzma.compress(small_image(work, 7))
+    (work / "box.img").write_bytes(small_image(work, 8))
+    (work / "metadata.json").write_text('{"provider": "libvirt", "format": "qcow2", "virtual_size": 1}')
+    subprocess.run(["tar", "-czf", "box", "./metadata.json", "./box.img"], cwd=work, check=True)
+    box = (work / "box").read_bytes()
     return {
         DEBIAN.format("bookworm", "debian-12-genericcloud-amd64.qcow2"): bookworm,
         DEBIAN.format("bookworm", "SHA512SUMS"): sha512sums("debian-12-genericcloud-amd64.qcow2", bookworm),
@@ -380,6 +390,8 @@ def published(work: Path, gpg: Gpg) -> dict[str, bytes]:
         UBUNTU.format("SHA256SUMS"): sums,
         UBUNTU.format("SHA256SUMS.gpg"): gpg("--detach-sign", given=sums),
         "https://images.example.org/app-1.4.vmdk.xz": lzma.compress(small_image(work, 3, "vmdk")),
+        "https://images.example.org/box-1.4.libvirt.box": box,
+        "https://images.example.org/SHA256SUMS": f"{digest(box)}  box-1.4.libvirt.box\n".encode(),
         "http://ci.example.org/nightly.qcow2": small_image(work, 4),
         "https://ci.example.org/archive.qcow2.xz": archive,
         "https://ci.example.org/SHA256SUMS": f"{digest(archive)}  archive.qcow2.xz\n".encode(),
@@ -424,8 +436,9 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
     Before `prune`, Debian publishes a newer image.
     """
     output = guide("images")
-    tasks, variables = [one for one in output if "name" in one], [one for one in output if "name" not in one]
-    assert len(tasks) >= 10 and [*variables[0]] == ["virt_images"]
+    tasks = [one for one in output if "name" in one]
+    (variables,) = (one for one in output if [*one] == ["virt_images"])
+    assert len(tasks) >= 10
     first = next(index for index, task in enumerate(tasks) if "prune" in task["corral.virt.virt_image"])
     proxy = "http://proxy.example.org:3128"
     around: dict[str, t.Any] = {
@@ -439,7 +452,7 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
     lab.play(*tasks[:first], **around)
     for host in HOSTS:
         names = {name for name in in_pool(lab, host) if not re.search(r"[.][0-9a-f]{12}[.]qcow2$", name)}
-        brought = ("debian-12", "debian-13", "ubuntu-24.04", "app", "archive", "centos", "legacy", "nightly")
+        brought = ("debian-12", "debian-13", "ubuntu-24.04", "app", "box", "archive", "centos", "legacy", "nightly")
         assert names == {f"{name}.qcow2" for name in brought}
         formats = lab.on(
             host, f"cd {IMAGES} && for image in *.qcow2; do qemu-img info $image | grep 'file format'; done"
@@ -454,7 +467,7 @@ def test_tasks_of_the_guide_work(lab: Hypervisors, internet: Server, tmp_path: P
         there = {name: found for name, found in in_pool(lab, host).items() if name.startswith("debian-13.")}
         assert set(there.values()) == {digest(newer)} and len(there) == 2
     assert len(internet.ranges_asked(trixie)) == 2
-    role = {"ansible.builtin.include_role": {"name": "corral.virt.guests"}, "vars": {**variables[0], "virt_guests": []}}
+    role = {"ansible.builtin.include_role": {"name": "corral.virt.guests"}, "vars": {**variables, "virt_guests": []}}
     assert "changed=0" in lab.play(role, **around)
     lab.play(*tasks[first + 1 :], **around)
     assert [lab.on(host, f"find {IMAGES} -mindepth 1 ! -name .corral") for host in HOSTS] == ["", ""]

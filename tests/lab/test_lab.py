@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -12,18 +13,21 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
+
 pytestmark = pytest.mark.lab
 
 LAB = Path(__file__).with_name("lab.py")
 BUILD = LAB.parents[2] / "build" / "lab"
 NAMES = ("tlaba", "tlabb")
-UP_TIMEOUT_S = 600
+UP_TIMEOUT_S = 1800  # for one that hangs
 FIRST = {(signal.SIGKILL, 0.4), (signal.SIGINT, 0.8)}
 
 
@@ -156,7 +160,7 @@ def test_killed_up_is_mended_by_the_next(end: signal.Signals, after_s: float) ->
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(after_s)
     process.send_signal(end)
-    process.wait(timeout=30)
+    process.wait(timeout=300)
     lab("up", "--name", NAMES[0], "--hosts", "2", "--no-image")
     for host in ("hyper1", "hyper2"):
         assert ssh(NAMES[0], host, "hostname").strip() == host
@@ -175,7 +179,7 @@ def test_killed_up_is_removed_by_down() -> None:
 def asked(port: int) -> int:
     """The answer's status of who asks a lab's web server for the list of sums."""
     with contextlib.suppress(ConnectionRefusedError):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
         connection.request("GET", "/SHA256SUMS")
         return connection.getresponse().status
     return 0
@@ -193,13 +197,13 @@ def test_who_asks_for_an_image_that_is_being_built_waits_for_it(tmp_path: Path) 
         )
     builder: subprocess.Popen[bytes] | None = None
     try:
-        until = time.monotonic() + 20
-        while not (status := asked(port)) and time.monotonic() < until:
+        patience = Patience(20)
+        while not (status := asked(port)) and not patience.is_over:
             time.sleep(0.1)
         assert status == http.HTTPStatus.NOT_FOUND, "nobody builds it"
         assert f"the image was not built: see /var/lib/corral-lab/{NAMES[0]}/logs/image.log" in log.read_text()
         builder = subprocess.Popen(
-            ("sleep", "60"), env={"PATH": os.defpath, "CORRAL_LAB_PROCESS": f"{NAMES[0]}/{image.name}"}
+            ("sleep", "600"), env={"PATH": os.defpath, "CORRAL_LAB_PROCESS": f"{NAMES[0]}/{image.name}"}
         )
         with concurrent.futures.ThreadPoolExecutor() as pool:
             waits = pool.submit(asked, port)
@@ -208,7 +212,7 @@ def test_who_asks_for_an_image_that_is_being_built_waits_for_it(tmp_path: Path) 
             (tmp_path / "new").mkdir()
             (tmp_path / "new/SHA256SUMS").write_text("0  image\n")
             (tmp_path / "new").rename(image)
-            assert waits.result(timeout=20) == http.HTTPStatus.OK
+            assert waits.result(timeout=300) == http.HTTPStatus.OK
     finally:
         for process in filter(None, (server, builder)):
             process.kill()
@@ -240,3 +244,51 @@ def test_without_root_it_says_all_that_is_missing() -> None:
     assert done.returncode == 1
     assert "need root" in done.stderr
     assert "apt-get install --no-install-recommends" in done.stderr
+
+
+def probed(call: str) -> str:
+    code = f"from corral_lab import kvm; print(kvm.{call})"
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=LAB.parent, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_kvm_that_starts_no_guest_is_not_given_to_hosts() -> None:
+    """What is emulated starts here; whether KVM is given is what it did, not that its device is there."""
+    assert probed("boots('tcg', 60)") == "True"
+    lab("up", "--name", NAMES[0], "--hosts", "1", "--no-image", "--kvm")
+    given = "ls /dev/kvm" in ssh(NAMES[0], "hyper1", "ls /dev/kvm 2>/dev/null && echo ls /dev/kvm; true")
+    inventory = BUILD / NAMES[0] / "inventory/group_vars/all/lab.yml"
+    assert f"virt_lab_kvm: {str(given).lower()}" in inventory.read_text()
+
+
+def test_a_lab_of_another_checkout_is_not_removed(tmp_path: Path) -> None:
+    lab("up", "--name", NAMES[0], "--hosts", "1", "--no-image")
+    record = Path("/var/lib/corral-lab") / NAMES[0] / "lab.json"
+    kept = json.loads(record.read_text())
+    record.write_text(json.dumps({**kept, "checkout": str(tmp_path)}))
+    for command in ("down", "up"):
+        refused = subprocess.run(
+            [sys.executable, LAB, command, "--name", NAMES[0]], check=False, capture_output=True, text=True
+        )
+        assert refused.returncode == 1 and f"lab {NAMES[0]} belongs to {tmp_path}: " in refused.stderr, refused.stderr
+    assert ssh(NAMES[0], "hyper1", "hostname").strip() == "hyper1", "it goes on"
+    record.write_text(json.dumps({**kept, "checkout": str(tmp_path / "gone")}))
+    lab("down", "--name", NAMES[0])
+    shutil.rmtree(BUILD / NAMES[0])  # where that checkout would have had its own
+    assert traces() == nothing()
+
+
+def test_who_is_not_root_is_told_before_anything_is_made() -> None:
+    """By each target of `make` that makes a lab."""
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place)
+        copy.chmod(0o755)
+        for part in ("Makefile", "tests/lab/lab.py"):
+            (copy / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(LAB.parents[2] / part, copy / part)
+        shutil.copytree(LAB.with_name("corral_lab"), copy / "tests/lab/corral_lab")
+        nobody = ("setpriv", "--reuid=65534", "--clear-groups", "make", "--no-print-directory", "-C", place)
+        for target in ("demo", "demo-down", "test-lab", "faults"):
+            told = subprocess.run([*nobody, target], check=False, capture_output=True, text=True)
+            assert told.returncode and "run it with sudo" in told.stderr and not told.stdout, told

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.counter import Counter
 from ansible_collections.corral.virt.tests.lab.hypervisors import (
     HERE,
@@ -28,7 +29,6 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import (
     Hypervisors,
     allowed_to_fault,
     hypervisors,
-    until,
 )
 
 pytestmark = pytest.mark.lab
@@ -385,9 +385,14 @@ def test_everything_that_speaks_against_it_is_said_at_once(lab: Hypervisors, gue
     assert "no migration of this guest created it" in printed
     lab.on(there(here), f"rm {IMAGES}/odd-system.qcow2")
     printed = lab.run("ansible-playbook", "corral.virt.migrate", "-e", arguments, ok=False)
-    assert "has no bridge br9; create it there with role corral.virt.bridge" in printed
+    assert "has no network device br9; create the bridge with role corral.virt.bridge" in printed
     options = json.dumps({"name": "odd", "dest": there(here), "dest_links": ["br0", "lo"]})
-    assert "has no bridge br9" in lab.run("ansible", here, "-m", "corral.virt.virt_migrate", "-a", options, ok=False)
+    assert "has no network device br9" in lab.run(
+        "ansible", here, "-m", "corral.virt.virt_migrate", "-a", options, ok=False
+    )
+    options = json.dumps({"name": "odd", "dest": there(here), "dest_maintenance": "new fan"})
+    printed = lab.run("ansible", here, "-m", "corral.virt.virt_migrate", "-a", options, "--check", ok=False)
+    assert f"{there(here)} is in maintenance (new fan) and takes no guests" in printed
     assert "odd" not in lab.on(there(here), f"ls {IMAGES}; virsh list --all --name")
 
 
@@ -413,6 +418,27 @@ def test_uefi_variables_and_tpm_state_travel_with_a_guest_that_is_off(lab: Hyper
     assert lab.on("hyper1", look) == ""
     lab.on("hyper2", "virsh start uefi && virsh destroy uefi && virsh undefine uefi --nvram")
     assert "corral-" not in lab.on("hyper1", "virsh pool-list --all") + lab.on("hyper2", "virsh pool-list --all")
+
+
+@pytest.mark.parametrize("store", ["/var/lib/libvirt/qemu/nvram/live_VARS.fd", f"{SHARED}/live_VARS.fd"])
+def test_the_variables_of_a_running_guest_are_on_its_host_or_on_shared_storage(lab: Hypervisors, store: str) -> None:
+    """libvirt leaves them on the source; the guest on the destination goes on with a file that both hosts see."""
+    wish = {"name": "live", "state": "running", "vcpus": 1, "memory": "256MiB", "disks": [], "interfaces": []}
+    nvram = {"nvram": {"path": store}} if store.startswith(SHARED) else {}
+    lab.play({"corral.virt.virt_domain": {**wish, "firmware": "efi", **nvram}}, hosts="hyper1")
+    guest, inode = Guest(lab, "live", ""), lab.on("hyper1", f"stat -c %i {store}")
+    try:
+        told = guest.move("hyper2")
+        assert guest.on() == {"hyper2": "running"}
+        assert f">{store}</nvram>" in lab.on("hyper2", f"test -s {store} && virsh dumpxml live")
+        if nvram:
+            assert f"the UEFI variables in {store} stay on the source: it is on shared storage (fuse.glusterfs)" in told
+            assert lab.on("hyper2", f"stat -c %i {store}") == inode
+        else:
+            assert f"remove {store} from the source" in told
+            assert lab.on("hyper1", f"ls -A {Path(store).parent}") == ""
+    finally:
+        lab.on("hyper2", "virsh destroy live && virsh undefine live --nvram")
 
 
 NAMED, SERVED = f"{IMAGES}/named.qcow2", "/srv/served.img"

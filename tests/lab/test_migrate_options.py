@@ -21,12 +21,12 @@ import yaml
 from _pytest.mark.structures import ParameterSet
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import COUNTER, SPAN_MIB, boot_sector, count
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.hypervisors import (
     IMAGES,
     Hypervisors,
     allowed_to_fault,
     hypervisors,
-    until,
 )
 from ansible_collections.corral.virt.tests.lab.test_migrate import there
 

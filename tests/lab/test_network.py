@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
 
 pytestmark = pytest.mark.lab
@@ -205,7 +206,9 @@ def test_what_is_there_is_described(lab: Hypervisors) -> None:
     found = lab.tell(
         {"corral.virt.virt_network_info": {"name": "lab", "arguments": True}, "register": "told"}, hosts="hyper1"
     )["hyper1"]["networks"][0]
-    assert found["uuid"] == lab.on("hyper1", "virsh net-uuid lab") and found["leases"] == []
+    assert found["uuid"] == lab.on("hyper1", "virsh net-uuid lab")
+    leases = lab.on("hyper1", "virsh -q net-dhcp-leases lab")  # firmware asks, and the host's firewall lets it
+    assert {lease["mac"] for lease in found["leases"]} == set(re.findall(r"52:54:00(?::[0-9a-f]{2}){3}", leases))
     assert "txts" not in found["dns"] and found["mtu"] == 1400
     output = json.loads(json.dumps(found["arguments"]))
     assert not network(lab, **output)["changed"]
@@ -235,3 +238,41 @@ def test_it_goes_without_its_guest(lab: Hypervisors) -> None:
     assert "virbr-lab" not in lab.on("hyper1", "ls /sys/class/net")
     assert not network(lab, name="lab", state="absent")["changed"]
     assert "box" in lab.on("hyper1", "virsh list --all --name")
+
+
+HOLDS_DHCP = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 67)); time.sleep(3600)"
+
+
+@pytest.fixture
+def no_dhcp(lab: Hypervisors) -> Iterator[None]:
+    """Another program serves DHCP on all interfaces, which no check sees: libvirt's dnsmasq ends at once."""
+    lab.on("hyper1", f'systemd-run --unit=other-dhcp python3 -c "{HOLDS_DHCP}"')
+    until(lambda: lab.on("hyper1", "ss -Hlun 'sport = :67'"))
+    yield
+    lab.on("hyper1", "systemctl stop other-dhcp")
+
+
+def test_a_network_that_cannot_start_leaves_what_was_there(lab: Hypervisors, no_dhcp: None) -> None:
+    """Nothing of a new one; of one that is there its former definition, off and without autostart."""
+    places = "/etc/libvirt/qemu/networks /etc/libvirt/qemu/networks/autostart /sys/class/net"
+    there = f"virsh -q net-list --all; ls {places}"
+    dhcp = {"ranges": [{"start": "192.168.151.100", "end": "192.168.151.199"}]}
+    late: dict[str, t.Any] = {
+        "name": "late",
+        "bridge": "virbr-late",
+        "ips": [{"address": "192.168.151.1", "prefix": 24, "dhcp": dhcp}],
+    }
+    before = lab.on("hyper1", there)
+    assert network(lab, check=True, **late)["changed"]
+    refused = lab.module("corral.virt.virt_network", ok=False, **late)
+    assert "cannot start network late" in refused and "Address already in use" in refused
+    assert lab.on("hyper1", there) == before
+
+    network(lab, **late, state="inactive")
+    before = lab.on("hyper1", f"{there}; virsh net-info late; virsh net-dumpxml --inactive late")
+    assert "virbr-late" not in lab.on("hyper1", "ls /sys/class/net") and "Autostart:      no" in before
+    wish: dict[str, t.Any] = {**late, "domain": {"name": "late.example"}, "autostart": True, "state": "active"}
+    refused = lab.module("corral.virt.virt_network", ok=False, **wish)
+    assert "Address already in use" in refused
+    assert lab.on("hyper1", f"{there}; virsh net-info late; virsh net-dumpxml --inactive late") == before
+    network(lab, name="late", state="absent")

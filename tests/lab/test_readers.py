@@ -19,7 +19,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, guide, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    ROOT,
+    Hypervisors,
+    guide,
+    hypervisors,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -31,7 +37,7 @@ MACS = {"web1": "52:54:00:00:00:01", "web2": "52:54:00:00:00:02"}
 ADDRESS = "192.168.122.77"
 STATUS = "/var/lib/libvirt/dnsmasq/virbr0.status"
 GUEST = """<domain type='qemu'><name>{}</name><memory unit='MiB'>32</memory><os><type arch='x86_64' machine='q35'>hvm</type></os>
-<devices><interface type='network'><mac address='{}'/><source network='default'/></interface><serial type='pty'/>
+<devices><serial type='pty'/><interface type='network'><mac address='{}'/><source network='default'/><link state='down'/></interface>
 <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
 <graphics type='vnc' port='-1' passwd='{}'/></devices></domain>"""
 REFUSED = (

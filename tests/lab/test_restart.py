@@ -18,7 +18,14 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    IMAGES,
+    ROOT,
+    Hypervisors,
+    guide,
+    hypervisors,
+)
 
 pytestmark = pytest.mark.lab
 

@@ -19,6 +19,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.bench import peers
 from ansible_collections.corral.virt.tests.bench.place import CACHE
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = pytest.mark.lab
@@ -61,8 +62,8 @@ def inside(name: str, user: str, number: int, command: str, *, until: str) -> st
         "ConnectTimeout=5",
     )
     ssh = ["ssh", "-n", "-i", str(LAB.folder / "id_ed25519"), *(word for option in options for word in ("-o", option))]
-    deadline, seen = time.monotonic() + BOOT_S, ""
-    while time.monotonic() < deadline:
+    patience, seen = Patience(BOOT_S), ""
+    while not patience.is_over:
         words = [*ssh, "--", f"{user}@{prefix}.{number}", command]
         done = subprocess.run(words, capture_output=True, text=True, timeout=BOOT_S, check=False)
         seen = done.stdout + done.stderr

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import re
 import typing as t
+import uuid as uuids
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.lab
 LAB = Hypervisors("states")
 on = functools.partial(LAB.on, "hyper1")
 EVENTS = "/var/tmp/events"
-COMMAND_S = 120
+COMMAND_S = 600
 
 NETWORK = "<interface type='network'><source network='default'/><model type='virtio'/></interface>"
 # Its firmware would ask the lab's DHCP server for an address.
@@ -89,8 +91,11 @@ def define(
         on(f"qemu-img convert -f raw -O qcow2 /tmp/code {path}")
         devices += disk(path, "vda")
     attribute, os_more = (" firmware='efi'", "") if firmware == "efi" else ("", os_more or "<boot dev='hd'/>")
-    xml = f"""<domain type='qemu'><name>{name}</name><metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'>
-      <corral:volume>{path}</corral:volume></corral:guest></metadata><memory unit='MiB'>64</memory><vcpu>1</vcpu>
+    uuid, host = uuids.uuid4(), on("virsh capabilities | sed -n 's:.*<uuid>\\(.*\\)</uuid>.*:\\1:p'")
+    seal = hashlib.sha256(f"{path}\n{uuid}\n{host}".encode()).hexdigest()[:16]
+    xml = f"""<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid><metadata><corral:guest
+      xmlns:corral='urn:corral:virt:guest:1'><corral:volume guest='{uuid}' host='{host}' seal='{seal}'>{path}</corral:volume>
+      </corral:guest></metadata><memory unit='MiB'>64</memory><vcpu>1</vcpu>
       <os{attribute}><type arch='x86_64' machine='q35'>hvm</type>{os_more}</os><features><acpi/></features><cpu mode='maximum'/>
       <devices>{devices}</devices></domain>"""
     on(f"virsh -q pool-refresh default; cat > /tmp/{name}.xml <<'X'\n{xml}\nX\nvirsh -q define /tmp/{name}.xml")

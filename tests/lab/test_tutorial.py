@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, hypervisors, until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import (
+    IMAGES,
+    hypervisors,
+)
 from ansible_collections.corral.virt.tests.lab.test_commands import HOSTS, Commands, greeting
 
 # What each command does is asked by itself in test_commands.
@@ -77,7 +81,8 @@ def test_the_tutorial_from_its_first_command_to_its_last(lab: Commands) -> None:
     result = lab.run(
         "ansible-playbook", "corral.virt.query", *lab.ask_nobody, "-e", f"guest={GUEST}", "-e", "format=seed"
     )
-    tunnel, port = re.findall(r"Graphics: vnc - (ssh -L .*); vncviewer localhost:(\d+)", result)[0]
+    assert re.search(rf"Graphics: vnc - {here}:59\d\d\n", result)
+    tunnel, port = re.findall(r"Open: (ssh -L .*); vncviewer localhost:(\d+)", result)[0]
     with subprocess.Popen([*shlex.split(tunnel), "sleep 20"], stdin=subprocess.DEVNULL) as ssh:
         try:
             until(lambda: greeting(int(port)) == b"RFB 003.008\n")

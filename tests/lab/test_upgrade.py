@@ -18,6 +18,11 @@ pytestmark = pytest.mark.lab
 HOSTS = ("hyper1", "hyper2")
 GUESTS = {"web1", "web2", "kept"}  # the last one is off, and starts with its host
 MARK = "/var/lib/libvirt/corral-maintenance.json"
+HOOK = "/etc/libvirt/hooks/qemu.d/50-corral"
+RUNNING_ONLY = (
+    *("ansible-playbook", "corral.virt.rolling_update", "-e", "host=hyper1"),
+    *("-e", "reboot=always", "-e", "running_only=true"),
+)
 GUIDE = (ROOT / "docs/docsite/rst/guide_maintenance.rst").read_text()
 BOOT = "cat /proc/sys/kernel/random/boot_id"
 # A repository of the host's own: `publish NAME VERSION MORE` puts a package there, MORE being lines of its control
@@ -173,3 +178,54 @@ def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
     assert packages(lab, "hyper1")["dummy"] == "4"
     lab.on("hyper1", f"test ! -e {MARK}")
     assert guests(lab, "--state-running") == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
+
+
+def test_a_host_is_not_rebooted_under_a_guest_that_appears_during_its_upgrade(lab: Hypervisors) -> None:
+    """A package starts it, where libvirt runs no hook that would refuse that."""
+    lab.on(
+        "hyper1", f"virsh destroy kept 2>/dev/null; chmod -x {HOOK}; {PUBLISH} publish dummy 5 '' 'virsh start kept'"
+    )
+    booted = boots(lab)
+    output = re.sub(r"\s+", " ", lab.run(*RUNNING_ONLY, ok=False))
+    assert "hyper1 does not run the hook of role corral.virt.hypervisor" in output
+    assert "These guests run on hyper1, which is to be rebooted kept: running" in output and "-e force=true" in output
+    assert "hyper1 failed and stays in maintenance" in output
+    assert boots(lab) == booted and packages(lab, "hyper1")["dummy"] == "5"
+    assert guests(lab, "--state-running") == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
+    lab.on("hyper1", f"test -e {MARK}; chmod +x {HOOK}; systemctl restart libvirtd.service")
+
+
+def test_forced_it_shuts_guests_down_that_cannot_leave_and_starts_them_again(lab: Hypervisors) -> None:
+    booted = boots(lab)
+    lab.on("hyper1", "virsh snapshot-create-as kept before; virsh autostart --disable kept")
+    assert "kept: cannot migrate kept to hyper2" in re.sub(r"\s+", " ", lab.run(*RUNNING_ONLY, ok=False))
+    # It has no operating system that would shut it down.
+    ends = f'until grep -q \'"stopped": \\["\' {MARK}; do sleep 0.2; done; sleep 2; virsh destroy kept'
+    ending = lab.start("ssh", "-F", lab.folder / "ssh_config", "--", "hyper1", ends)
+    output = re.sub(r"\s+", " ", lab.run(*RUNNING_ONLY, "-e", "force=true"))
+    assert "Domain 'kept' destroyed" in ending.communicate(timeout=60)[0]
+    assert "kept: running" in output and "These guests start on hyper1: kept" in output
+    now = boots(lab)
+    assert now["hyper1"] != booted["hyper1"] and now["hyper2"] == booted["hyper2"]
+    lab.on("hyper1", f"test ! -e {MARK}")
+    assert guests(lab, "--state-running") == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
+    lab.on("hyper1", "virsh snapshot-delete kept before; virsh autostart kept")
+
+
+def test_a_guest_that_starts_with_its_host_starts_when_the_maintenance_ends(lab: Hypervisors) -> None:
+    """Not before, and not from a package either. A host that was drained before stays in maintenance."""
+    lab.on("hyper1", f"virsh destroy kept; {PUBLISH} publish dummy 6 '' 'virsh start kept || true'")
+    lab.run("ansible-playbook", "corral.virt.drain", "-e", "host=hyper1", "-e", "reason=fan", "-e", "running_only=true")
+    booted = boots(lab)
+    output = re.sub(r"\s+", " ", lab.run(*RUNNING_ONLY))
+    assert "hyper1 was in maintenance before (fan) and stays in maintenance" in output
+    assert boots(lab)["hyper1"] != booted["hyper1"] and packages(lab, "hyper1")["dummy"] == "6"
+    assert guests(lab, "--state-running")["hyper1"] == set() and "kept" in guests(lab)["hyper1"]
+    undrain = ("ansible-playbook", "corral.virt.undrain", "-e", "host=hyper1")
+    output = lab.run(*undrain, "--check")
+    assert "These guests start on hyper1: kept" in output and guests(lab, "--state-running")["hyper1"] == set()
+    lab.on("hyper1", f"test -e {MARK}")
+    assert "start kept" in lab.run(*undrain, "-v") and guests(lab, "--state-running")["hyper1"] == {"kept"}
+    lab.on("hyper1", f"test ! -e {MARK}; virsh destroy kept")
+    assert "These guests start" not in lab.run(*undrain), "it is off because somebody wants that"
+    assert guests(lab, "--state-running")["hyper1"] == set()

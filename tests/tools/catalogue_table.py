@@ -20,16 +20,18 @@ def rows() -> list[tuple[str, ...]]:
             (
                 f"``{name}``",
                 ", ".join(entry["arch"]),
-                f"``{entry['user']}``",
+                f"``{entry['user']}``" if "user" in entry else "(an ISO)",
                 urlsplit(image["url"]).netloc,
-                entry["algorithm"],
+                entry.get("algorithm", "none"),
                 signed,
+                f"``{entry['osinfo']}``" if "osinfo" in entry else "",
+                *(entry.get("least", {}).get(key, "") for key in ("memory", "disk")),
             )
         )
     return found
 
 
-HEAD = ("Name", "Architectures", "User", "From", "Checksums", "Signed")
+HEAD = ("Name", "Architectures", "User", "From", "Checksums", "Signed", "osinfo", "Memory", "Disk")
 TABLE = Table("catalogue_table", GUIDES / "guide_images.rst", HEAD, rows)
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ WHEELS = (
     "argon2-cffi",
     "cryptography",
     "jinja2",
+    "jsonschema",
     "lxml",
     "pyotp",
     "pyyaml",

@@ -19,13 +19,14 @@ from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleD
 from ansible_collections.corral.virt.plugins.modules import virt_migrate
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _surveys
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._surveys import Question
+from ansible_collections.corral.virt.plugins.plugin_utils._surveys import JobTemplate, Question
 
-__all__ = ["ACTIONS", "PATTERN", "awx", "files", "pattern", "playbook", "rundeck", "semaphore", "stale"]
+__all__ = ["ACTIONS", "PATTERN", "TEMPLATES", "awx", "files", "pattern", "playbook", "rundeck", "semaphore", "stale"]
 
 ROOT = Path(__file__).parents[2]
 PATTERN = "private_cloud"
 ACTIONS = [action for action in map(_actions.action, _actions.names()) if action.template]
+TEMPLATES = [template for action in ACTIONS for template in _surveys.job_templates(action)]
 PLAYBOOKS = (ROOT / "extensions/patterns" / PATTERN / "playbooks", ROOT / "examples/project/playbooks")
 MADE = "Made by tests/tools/job_templates.py from the action catalogue."
 VIEWS = {"guest": "Guests", "host": "Hypervisors", "image": "Images"}
@@ -47,14 +48,15 @@ def _texts() -> dict[str, str]:
 TEXTS = _texts()
 
 
-def questions(action: PlaybookAction) -> list[Question]:
-    """The survey of an action."""
-    return _surveys.survey(action, TEXTS)
+def questions(template: JobTemplate) -> list[Question]:
+    """The survey of a template."""
+    return _surveys.survey(template, TEXTS)
 
 
-def description(action: PlaybookAction) -> str:
-    """What it does, and whether a mistake costs something."""
-    return action.description + (" (destructive)" if action.destructive else "")
+def description(template: JobTemplate) -> str:
+    """What it does, whether a mistake costs something, and whether it is as good as root."""
+    marks = ["destructive"] * template.action.destructive + ["for admins"] * template.admin
+    return template.action.description + (f" ({', '.join(marks)})" if marks else "")
 
 
 def playbook(action: PlaybookAction) -> str:
@@ -66,36 +68,39 @@ def awx() -> dict[str, t.Any]:
     """Variables of the role awx."""
     templates = [
         {
-            "name": action.name,
-            "description": description(action),
-            "destructive": action.destructive,
-            "authority": action.authority,
-            "survey": questions(action),
+            "name": template.name,
+            "playbook": template.action.name,
+            "description": description(template),
+            "destructive": template.action.destructive,
+            "admin": template.admin,
+            "authority": template.action.authority,
+            "survey": questions(template),
         }
-        for action in ACTIONS
+        for template in TEMPLATES
     ]
     return {"__awx_templates": templates}
 
 
 def pattern() -> dict[str, t.Any]:
     """The pattern of Ansible Automation Platform; it knows only defaults that are texts."""
-    labels = ["corral.virt"]
+    labels = ["corral.virt", "admin"]
     templates = [
         {
-            "name": f"corral.virt.{action.name}",
-            "description": description(action),
-            "playbook": f"{action.name}.yml",
-            "primary": action.name == "create",
+            "name": f"corral.virt.{template.name}",
+            "description": description(template),
+            "playbook": f"{template.action.name}.yml",
+            "primary": template.name == "create",
             "ask_credential_on_launch": True,
             "ask_inventory_on_launch": True,
-            "labels": labels,
+            "ask_variables_on_launch": False,
+            "labels": labels if template.admin else labels[:1],
             "survey": {
-                "name": f"corral.virt.{action.name}",
-                "description": description(action),
-                "spec": [_with_text(question) for question in questions(action)],
+                "name": f"corral.virt.{template.name}",
+                "description": description(template),
+                "spec": [_with_text(question) for question in questions(template)],
             },
         }
-        for action in ACTIONS
+        for template in TEMPLATES
     ]
     text = "Job templates for everyday work with KVM hypervisors and their guests"
     return {
@@ -123,11 +128,11 @@ def semaphore() -> dict[str, t.Any]:
     own, none = "corral.virt", "None"
     templates = [
         {
-            "name": action.name,
-            "description": description(action),
+            "name": template.name,
+            "description": description(template),
             "app": "ansible",
             "type": "",
-            "playbook": f"playbooks/{action.name}.yml",
+            "playbook": f"playbooks/{template.action.name}.yml",
             "arguments": "[]",
             "allow_override_args_in_task": False,
             "suppress_success_alerts": False,
@@ -135,11 +140,11 @@ def semaphore() -> dict[str, t.Any]:
             "inventory": own,
             "repository": own,
             "environment": own,
-            "view": VIEWS[action.kind],
+            "view": VIEWS[template.action.kind],
             "vaults": [],
-            "survey_vars": [_survey_variable(question) for question in questions(action)],
+            "survey_vars": [_survey_variable(question) for question in questions(template)],
         }
-        for action in ACTIONS
+        for template in TEMPLATES
     ]
     return {
         "meta": {"name": own, "alert": False, "max_parallel_tasks": 0, "type": ""},
@@ -183,7 +188,8 @@ project = os.environ.get("CORRAL_PROJECT") or os.path.expanduser("~/cloud")
 with tempfile.NamedTemporaryFile("w", suffix=".yml") as answers:
     answers.write("".join(lines) or "{}")
     answers.flush()
-    command = ["ansible-playbook", f"playbooks/{os.environ['RD_JOB_NAME']}.yml", "-e", f"@{answers.name}"]
+    playbook = os.environ["RD_JOB_NAME"].removesuffix("_admin")
+    command = ["ansible-playbook", f"playbooks/{playbook}.yml", "-e", f"@{answers.name}"]
     sys.exit(subprocess.run(command, cwd=project).returncode)
 """
 
@@ -192,20 +198,20 @@ def rundeck() -> list[dict[str, t.Any]]:
     """Jobs of Rundeck."""
     return [
         {
-            "uuid": str(uuid.uuid5(NAMESPACE, action.name)),
-            "name": action.name,
-            "group": f"corral.virt/{VIEWS[action.kind]}",
-            "description": description(action),
+            "uuid": str(uuid.uuid5(NAMESPACE, template.name)),
+            "name": template.name,
+            "group": f"corral.virt/{VIEWS[template.action.kind]}",
+            "description": description(template),
             "loglevel": "INFO",
-            "multipleExecutions": action.kind == "guest",
-            "options": [_option(question) for question in questions(action)],
+            "multipleExecutions": template.action.kind == "guest",
+            "options": [_option(question) for question in questions(template)],
             "sequence": {
                 "keepgoing": False,
                 "strategy": "node-first",
                 "commands": [{"script": RUN, "scriptInterpreter": "python3", "interpreterArgsQuoted": False}],
             },
         }
-        for action in ACTIONS
+        for template in TEMPLATES
     ]
 
 

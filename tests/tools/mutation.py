@@ -11,8 +11,8 @@ of the process, in which the changed statement replaces the original in place, a
 cases of tables first, and those first that run the fewest lines, as these are about little else. What BUDGET_S of tests
 do not notice is tried again with AGAIN_S of others: those first that noticed another mutant of its file, then one of
 each function. What survives that, or is run by no test, survives. A test that takes longer than SLOW_S does not count.
-Seconds are those of the processor, so that a busy machine finds the same. No mutant is sampled or left out; survivors
-that are listed in equivalents.yml count as equivalent, and are not tried again. Leaves build/mutation.json.
+Seconds are those of the processor, so that a busy machine finds the same. No mutant is sampled or left out. Some do what
+the original does, and survive any test. Leaves build/mutation.json.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ import typing as t
 from pathlib import Path
 
 import coverage
-import equivalents
 import pytest
 from _pytest.runner import runtestprotocol
 from mutants import Mutant, mutants
@@ -107,7 +106,7 @@ class Outcome:
     """What became of one mutant."""
 
     mutant: Mutant
-    status: str  # killed, timeout, survived, untested, equivalent; untried when the run was ended before
+    status: str  # killed, timeout, survived, untested; untried when the run was ended before
     test: str = ""  # that noticed it
 
 
@@ -481,24 +480,20 @@ class Mutation:
             return [mutant for found in pool.starmap(mutants, arguments, chunksize=1) for mutant in found]
 
     def _try_all(self, tests: Tests, chosen: t.Sequence[Mutant]) -> None:
-        """With the tests of the first try; what survives them, with others. What is listed as equivalent is not tried
-        again, and nothing is after the run was ended.
-        """
+        """With the tests of the first try; what survives them, with others. Nothing is after the run was ended."""
         self.outcomes = [Outcome(mutant, "untested") for mutant in chosen]
         tried = [(outcome, names) for outcome in self.outcomes if (names := tests.of(outcome.mutant))]
         for outcome, _names in tried:
             outcome.status = "untried"
         self._try_each(tests, tried, "tried")
-        listed = equivalents.read()
         if not any(outcome.status == "untried" for outcome in self.outcomes):
             noticed = {(outcome.mutant.file, outcome.test) for outcome in self.outcomes}
             again = [
                 (outcome, tests.others(outcome.mutant, {test for file, test in noticed if file == outcome.mutant.file}))
                 for outcome in self.outcomes
-                if outcome.status == "survived" and equivalents.key(outcome.mutant) not in listed
+                if outcome.status == "survived"
             ]
             self._try_each(tests, [(outcome, names) for outcome, names in again if names], "tried again")
-        self._excuse(listed)
 
     def _try_each(self, tests: Tests, tried: t.Sequence[tuple[Outcome, list[str]]], label: str) -> None:
         # by file: tests that noticed others, the last first
@@ -520,16 +515,8 @@ class Mutation:
 
         _forked([functools.partial(job, *each) for each in tried], label=label, done=done)
 
-    def _excuse(self, listed: t.Container[equivalents.Key]) -> None:
-        """Survivors that do what the original does; who is listed and does not survive is told."""
-        for outcome in [one for one in self.outcomes if equivalents.key(one.mutant) in listed]:
-            if outcome.status in ("survived", "untested"):
-                outcome.status = "equivalent"
-            elif outcome.status != "untried":
-                print(f"{outcome.mutant} is listed as equivalent, and {outcome.test or 'time'} notices it: remove it")
 
-
-_COUNTED = ("mutants", "killed", "timeouts", "survived", "untested", "equivalent")  # the last is not among the first
+_COUNTED = ("mutants", "killed", "timeouts", "survived", "untested")
 
 
 def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[str, t.Any]:
@@ -542,9 +529,6 @@ def report(outcomes: t.Sequence[Outcome], scope: str, seconds: float) -> dict[st
     for outcome in outcomes:
         fresh: dict[str, t.Any] = {**dict.fromkeys(_COUNTED, 0), "score": 100.0, "survivors": []}
         row = files.setdefault(outcome.mutant.file, fresh)
-        if outcome.status == "equivalent":
-            row["equivalent"] += 1
-            continue
         alive = outcome.status in ("survived", "untested")
         row["mutants"] += 1
         row["killed"] += not alive
@@ -567,11 +551,11 @@ def show(result: dict[str, t.Any]) -> None:
         for each in row["survivors"]:
             answer = " (no test runs this line)" if each["status"] == "untested" else ""
             print(f"{each['file']}:{each['line']}: {each['before']} -> {each['after']}{answer}")
-    print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'equivalent':>10} {'score':>6}")
+    print(f"\n{'file':48} {'mutants':>7} {'killed':>7} {'survived':>8} {'score':>6}")
     for file, row in [*result["files"].items(), ("total", result["total"])]:
         name = file.removeprefix("plugins/module_utils/")
         print(
-            f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} {row['equivalent']:10} "
+            f"{name:48} {row['mutants']:7} {row['killed']:7} {row['survived']:8} "
             f"{'-' if row['score'] is None else row['score']:>6}"
         )
     print(f"{result['scope']}; {result['seconds']} s; {REPORT.relative_to(ROOT)}")

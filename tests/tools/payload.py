@@ -27,6 +27,7 @@ ON_THE_CONTROLLER = frozenset(
         "virt_import",
         "virt_known_hosts",
         "virt_place",
+        "virt_ready",
         "virt_report",
         "virt_simulate",
     }

@@ -21,7 +21,9 @@ from ansible_collections.corral.virt.tests.tools import (
     catalogue_table,
     commands_table,
     live_table,
+    looks_table,
     payload,
+    reach_table,
     salt_table,
 )
 from ansible_collections.corral.virt.tests.tools.guide_table import Table
@@ -29,7 +31,15 @@ from ansible_collections.corral.virt.tests.tools.guide_table import Table
 
 @pytest.mark.parametrize(
     "table",
-    [live_table.TABLE, catalogue_table.TABLE, commands_table.TABLE, arguments_table.TABLE, *salt_table.TABLES.values()],
+    [
+        live_table.TABLE,
+        catalogue_table.TABLE,
+        commands_table.TABLE,
+        arguments_table.TABLE,
+        looks_table.TABLE,
+        reach_table.TABLE,
+        *salt_table.TABLES.values(),
+    ],
     ids=lambda table: table.tool + table.part,
 )
 def test_a_table_is_as_what_it_is_made_from(table: Table) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._run import Looked
 from ansible_collections.corral.virt.tests.tools import payload
 
 PLUGINS = payload.ROOT / "plugins"
@@ -34,10 +35,10 @@ WITH_THEIR_DOER = {
     "_authorities.MakeAuthority": "the CA's directory is the state of the object that does it",
     "_authorities.ProtectKey": "the same",
     "_records.Revoke": "the same",
+    "_records.TakeOver": "the same",
     "_plan.migrate.Abort": "it is done beside the run that it ends, which has the table",
     "_plan.migrate.Clear": "it needs what was seen before it",
     "_plan.migrate.Reconcile": "the same",
-    "_plan.noun.Define": "the doers after it know the object by the UUID that it returns",
 }
 
 # Steps with several doers: each entry stands in as many tables.
@@ -104,6 +105,19 @@ def test_a_step_has_one_doer(step: type[Step]) -> None:
         expected = SEVERAL[name(step)][0]
     found = len(doers().get(step, set()))
     assert found == expected, f"{name(step)} has {found} doers: give it a line in the table of its room"
+
+
+def test_a_step_that_destroys_looks_again() -> None:
+    """And only such a step: what a look is for stands with the step, where the guide's table is made from."""
+    found = doers()
+    careless = [
+        name(step) for step in STEPS if step.look and not all(isinstance(doer, Looked) for doer in found.get(step, ()))
+    ]
+    assert careless == [], "give their doers a look: Looked(look, act)"
+    idle = [
+        name(step) for step in STEPS if not step.look and any(isinstance(doer, Looked) for doer in found.get(step, ()))
+    ]
+    assert idle == [], "say with the step what its doer looks at: look = Look(...)"
 
 
 def test_a_base_is_no_step_of_its_own() -> None:

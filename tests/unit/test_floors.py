@@ -21,7 +21,7 @@ def test_the_matrix_installs_the_floor_of_each_requirement() -> None:
     assert floors.stdout.split() == [
         f"{name}=={version}" for name, version in re.findall(r"^([a-z-]+)>=([\d.]+)$", REQUIREMENTS, re.M)
     ]
-    assert len(floors.stdout.split()) == 3
+    assert len(floors.stdout.split()) == 4
 
 
 def test_the_ca_asks_for_the_floor() -> None:

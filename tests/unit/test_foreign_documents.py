@@ -189,8 +189,12 @@ class Nowhere:
 
     uri = "qemu:///embed"
 
-    def __init__(self, capabilities: str) -> None:
-        self._capabilities = host_xml.host(capabilities)
+    def __init__(self, capabilities: str, version: int) -> None:
+        self._capabilities, self._version = host_xml.host(capabilities), version
+
+    def libvirt_version(self) -> int:
+        """Of the libvirt that makes the guest."""
+        return self._version
 
     def capabilities(self) -> dict[str, t.Any]:
         """As libvirt tells them."""
@@ -209,9 +213,7 @@ class Nowhere:
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 EMULATOR = "/usr/bin/qemu-system-x86_64"
 # What another guest has, or libvirt chooses for it.
-OTHERS = re.compile(
-    r"^/domain/(uuid|name|@type|metadata/[^/]*corral)|/alias/@name$|^/domain/devices/emulator$|/address/"
-)
+OTHERS = re.compile(r"^/domain/(uuid|name|@type|metadata/[^/]*corral)|/alias/@name$|^/domain/devices/emulator$")
 # With which libvirt 9 writes beyond its memory, or reads nowhere.
 DEADLY = (
     "cpu/numa/cell/distances/sibling[@id >= count(../../../cell)]",
@@ -281,7 +283,7 @@ def definitions(connection: t.Any) -> dict[str, str]:
 def made(connection: t.Any, said: t.Mapping[str, t.Any]) -> str | Exception:
     """What a host without the guest makes of arguments, or why it refuses them."""
     result = ArgumentSpecValidator(GUEST_OPTIONS).validate({**said, "name": "any"})
-    host = t.cast("t.Any", Nowhere(connection.getCapabilities()))
+    host = t.cast("t.Any", Nowhere(connection.getCapabilities(), connection.getLibVersion()))
     try:
         planned = plan(wanted(result.validated_parameters), host).steps
     except VirtError as error:

@@ -13,12 +13,13 @@ import jsonschema
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _reach
 from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._surveys import JobTemplate
 from ansible_collections.corral.virt.tests.contract.awx_server import survey_problem
 from ansible_collections.corral.virt.tests.tools import job_templates, payload
 
-SURVEYS = {action.name: job_templates.questions(action) for action in job_templates.ACTIONS}
+SURVEYS = {template.name: job_templates.questions(template) for template in job_templates.TEMPLATES}
 NAMED = pytest.mark.parametrize("action", job_templates.ACTIONS, ids=lambda action: action.name)
 
 
@@ -27,12 +28,32 @@ def test_the_files_are_as_the_catalogue() -> None:
 
 
 def test_every_action_that_is_a_job_has_a_job_template() -> None:
-    assert set(_actions.names()) - set(SURVEYS) == {"awx_setup", "console_server", "from_salt", "import", "simulate"}
+    there = {template.action.name for template in job_templates.TEMPLATES}
+    assert set(_actions.names()) - there == {"awx_setup", "console_server", "from_salt", "import", "simulate"}
 
 
-@NAMED
-def test_awx_takes_the_survey(action: PlaybookAction) -> None:
-    assert survey_problem({"name": "", "description": "", "spec": SURVEYS[action.name]}) is None
+@pytest.mark.parametrize("name", SURVEYS)
+def test_awx_takes_the_survey(name: str) -> None:
+    assert survey_problem({"name": "", "description": "", "spec": SURVEYS[name]}) is None
+
+
+@pytest.mark.parametrize("template", job_templates.TEMPLATES, ids=lambda template: template.name)
+def test_no_answer_reaches_a_hypervisor_but_that_of_an_admin(template: JobTemplate) -> None:
+    """Free YAML could hold any option, such as the file of the host that is a disk."""
+    far = {name for name in template.asks if _reach.reaches_host(template.action, name)}
+    assert bool(far) == template.admin
+    assert template.admin or "textarea" not in {question["type"] for question in SURVEYS[template.name]}
+    assert template.admin == ("for admins" in job_templates.description(template))
+
+
+def test_a_template_keeps_its_name() -> None:
+    """Who may run it, and schedules, are bound to it."""
+    assert {action.name for action in job_templates.ACTIONS} <= set(SURVEYS)
+    admins = {template.name for template in job_templates.TEMPLATES if template.admin}
+    assert admins == {
+        *("build_image", "insert_iso"),
+        *(f"{name}_admin" for name in ("add_disk", "create", "drain", "migrate", "rebalance", "rolling_update")),
+    }
 
 
 WRONG: list[dict[str, t.Any]] = [
@@ -72,15 +93,16 @@ def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
 
 
 SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", "dest": "/srv", "out": "a.yml"}
+SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso"}
 
 
 @NAMED
 def test_a_survey_whose_optional_questions_nobody_answers_is_good(action: PlaybookAction) -> None:
     """AWX gives defaults of their types, Semaphore and Rundeck as texts, and each of them may give ''."""
-    survey = SURVEYS[action.name]
+    survey = SURVEYS[f"{action.name}_admin"] if f"{action.name}_admin" in SURVEYS else SURVEYS[action.name]
     needed = {name: SAMPLES[name] for name in ("guest",) if name in action.survey}
     needed |= {question["variable"]: SAMPLES[question["variable"]] for question in survey if question["required"]}
-    needed |= {"memory": "4GiB"} if action.partial else {}
+    needed |= {"memory": "4GiB"} if action.partial and not action.entry else {}
     unsaid = _arguments.asked(action, needed)
     defaults = {question["variable"]: question["default"] for question in survey if "default" in question}
     for given in (defaults, {name: str(value) for name, value in defaults.items()}, dict.fromkeys(action.survey, "")):
@@ -253,7 +275,7 @@ def test_a_job_of_rundeck_gives_answers_as_data(tmp_path: Path) -> None:
     answers = {"RD_OPTION_GUEST": "{{ lookup('pipe', 'id') }}", "RD_OPTION_REASON": 'a "b"\n\N{SNOWMAN}: c'}
     environment = {**os.environ, **answers, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     environment |= {"RD_JOB_NAME": "drain", "CORRAL_PROJECT": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", job_templates.RUN], env=environment, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", job_templates.RUN], env=environment, check=False, timeout=1200)
     first, *lines = kept.read_text().splitlines()
     assert done.returncode == 7 and first == f"playbooks/drain.yml {tmp_path}"
     assert lines == [
@@ -265,7 +287,7 @@ def test_a_job_of_rundeck_gives_answers_as_data(tmp_path: Path) -> None:
 def test_a_project_gets_its_playbooks(tmp_path: Path) -> None:
     tool = payload.ROOT / "tests/tools/job_templates.py"
     environment = {**os.environ, "PYTHONPATH": str(payload.ROOT / ".cache")}
-    subprocess.run([sys.executable, tool, "--playbooks", tmp_path], env=environment, check=True, timeout=60)
-    assert {path.stem for path in tmp_path.iterdir()} == set(SURVEYS)
+    subprocess.run([sys.executable, tool, "--playbooks", tmp_path], env=environment, check=True, timeout=1200)
+    assert {path.stem for path in tmp_path.iterdir()} == {action.name for action in job_templates.ACTIONS}
     (play,) = yaml.safe_load((tmp_path / "start.yml").read_text())
     assert play["ansible.builtin.import_playbook"] == "corral.virt.start"

@@ -27,12 +27,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     UNIT,
     Document,
     NetworkChange,
+    rolled_back,
 )
 
 __all__ = ["confirm", "require", "set_sysctl", "start", "switch_off"]
 
 _PROGRAMS = {"bridge-utils": "brctl"}  # of a package that may be required
-_ANSWER_S = 60
+_ANSWER_S = 120
 _POLL_S = 0.1
 
 
@@ -87,10 +88,7 @@ def confirm(bridge: str) -> None:
         time.sleep(_POLL_S)
     result = json.loads(configuration.read(RESULT))
     if not result["ok"]:
-        raise Failed(
-            f"cannot confirm bridge {bridge}: it was rolled back and the host is as before: {result['why']}; see "
-            f"{RESULT}"
-        )
+        raise Failed(f"cannot confirm bridge {bridge}: {rolled_back(result)}; see {RESULT}")
 
 
 def _rendered(text: str | Document) -> str:

@@ -23,12 +23,18 @@ __all__ = ["main", "rollback", "switch"]
 STATE = "/run/corral-bridge"
 COMMAND_S = 60
 AFTER_RELOAD_S = 20
+GRACE_S = 3  # for the configuration to bring what it has
+RESTORE_S = 45  # what configures links may take long on a busy host, and may take back what was added meanwhile
 POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
 Change = t.Mapping[str, t.Any]
 Log = list[dict[str, str]]
 Texts = dict[str, t.Optional[str]]
+Settings = dict[str, list[str]]  # by what they are, each with the command that adds it; LINK is the link's name
+LINK = "@link@"
+RESOLV_CONF = "/etc/resolv.conf"
+OTHERS = ("kernel", "dhcp", "ra")  # who bring their routes again
 
 
 class SwitchFailed(Exception):
@@ -40,18 +46,21 @@ def main() -> None:
     change = json.loads(read(f"{STATE}/change.json") or "{}")
     log: Log = []
     replaced: Texts = {}
+    before: Settings = {}
     result: dict[str, t.Any] = {"ok": True}
     try:
-        switch(change, log, replaced)
+        switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
-        rollback(change, log, replaced)
-        result = {"ok": False, "why": str(problem) or repr(problem)}
+        rollback(change, log, replaced, before)
+        differs = restore(change["port"], before, log)
+        result = {"ok": False, "why": str(problem) or repr(problem), "differs": differs}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
 
-def switch(change: Change, log: Log, replaced: Texts) -> None:
-    """Raises whatever speaks against the bridge; `replaced` gets the texts of before."""
+def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
+    """Raises whatever speaks against the bridge; `replaced` and `settings` get what was there before."""
     before = static_addresses(change["port"])
+    settings.update(settings_of(change["port"]))
     time.sleep(DELAY_S)
     deadline = time.monotonic() + change["timeout_s"]
     attempt(change["down"], log)
@@ -59,10 +68,17 @@ def switch(change: Change, log: Log, replaced: Texts) -> None:
         write(path, text)
     attempt(change["up"], log, must=True)
 
+    bridge = change["bridge"]
+    grace = time.monotonic() + min(GRACE_S, change["timeout_s"] / 3)
+
     def taken_over() -> bool:
+        """What no configuration knows was added by hand, and moves too."""
+        if lacking(bridge, settings):
+            if time.monotonic() < grace:
+                return False
+            add(bridge, settings, log)
         return has_taken_over(change, before)
 
-    bridge = change["bridge"]
     wait_for(taken_over, deadline, f"{bridge} did not take over the addresses")
     wait_for(is_confirmed, deadline, "no connection came back over the bridge")
     for path, text in change["lasting"].items():
@@ -72,11 +88,14 @@ def switch(change: Change, log: Log, replaced: Texts) -> None:
         remove(path)
     attempt(change["reload"], log)
     deadline = time.monotonic() + AFTER_RELOAD_S
+    grace = time.monotonic() + GRACE_S
     wait_for(taken_over, deadline, f"{bridge} lost its addresses again")
+    drop_rules(change["port"], settings, log)
 
 
-def rollback(change: Change, log: Log, replaced: Texts) -> None:
+def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
     """Leave the host as it was before; goes on whatever fails."""
+    drop_rules(change["bridge"], settings, log)
     for path, text in replaced.items():
         with contextlib.suppress(OSError):
             write(path, text) if text is not None else remove(path)
@@ -89,6 +108,134 @@ def rollback(change: Change, log: Log, replaced: Texts) -> None:
         with contextlib.suppress(OSError):
             remove(path)
     attempt(change["undo"], log)
+
+
+def drop_rules(link: str, settings: Settings, log: Log) -> None:
+    """Rules that name a link stay without it: these are another link's now."""
+    there = settings_of(link)
+    for what in there.keys() & settings.keys():
+        if what.startswith("rule "):
+            words = ["del" if word == "add" else word for word in there[what]]
+            attempt([named(words, link)], log)
+
+
+def restore(link: str, settings: Settings, log: Log) -> list[str]:
+    """Add what the rollback has not brought back; what is missing after that, each with the command that adds it."""
+    began = time.monotonic()
+    while lacking(link, settings) and time.monotonic() < began + RESTORE_S:
+        if time.monotonic() >= began + GRACE_S:
+            add(link, settings, log)
+        time.sleep(POLL_S)
+    return [f"{what} is not on {link} (`{' '.join(named(settings[what], link))}`)" for what in lacking(link, settings)]
+
+
+def add(link: str, settings: Settings, log: Log) -> None:
+    """Give a link what it lacks. A route may need another one first."""
+    for _each in range(2):
+        attempt([named(settings[what], link) for what in lacking(link, settings)], log)
+
+
+def lacking(link: str, settings: Settings) -> list[str]:
+    """What of these settings a link does not have."""
+    if not settings:
+        return []
+    now = settings_of(link)
+    return [what for what in settings if what not in now]
+
+
+def named(words: t.Sequence[str], link: str) -> list[str]:
+    """A command for a link of that name."""
+    return [word.replace(LINK, link) for word in words]
+
+
+def settings_of(link: str) -> Settings:
+    """Addresses, routes, rules and DNS servers of a link that nobody else brings again, whoever made them."""
+    found: Settings = {}
+    for row in addresses(link):
+        if row.get("scope") == "global" and not row.get("dynamic"):
+            found.update(address_of(row))
+    for family in ("-4", "-6"):
+        for line in lines_of("ip", family, "route", "show", "table", "all", "dev", link):
+            found.update(route_of(line.split(), family))
+        for line in lines_of("ip", "-o", family, "route", "show", "table", "all"):  # `dev` leaves out several next hops
+            found.update(multipath_of(line.replace("\\", " ").split(), family, link))
+        for line in lines_of("ip", family, "rule", "show"):
+            found.update(rule_of(line.split(), family, link))
+    for setting in ("dns", "domain"):
+        for line in lines_of("resolvectl", setting, link):
+            values = line.partition("): ")[2].split()
+            if values:
+                found[f"{setting} {' '.join(values)}"] = ["resolvectl", setting, LINK, *values]
+    for words in map(str.split, (read(RESOLV_CONF) or "").splitlines()):
+        if words[:1] == ["nameserver"] and words[1:] and not set(words[1]) - set("0123456789abcdefABCDEF:."):
+            adds = f"echo nameserver {words[1]} >> {RESOLV_CONF}"
+            found[f"nameserver {words[1]} of {RESOLV_CONF}"] = ["sh", "-c", adds]
+    return found
+
+
+def address_of(row: t.Mapping[str, t.Any]) -> Settings:
+    """One address, as `ip -j` shows it."""
+    place = f"{row['local']}/{row['prefixlen']}"
+    words = [row["local"], "peer", f"{row['address']}/{row['prefixlen']}"] if row.get("address") else [place]
+    words += ["broadcast", row["broadcast"]] if row.get("broadcast") else []
+    alias = str(row.get("label") or "").partition(":")[2]
+    words += ["label", f"{LINK}:{alias}"] if alias else []
+    return {f"address {place}": ["ip", "addr", "add", *words, "dev", LINK]}
+
+
+def route_of(words: t.Sequence[str], family: str) -> Settings:
+    """One route, as `ip` shows it without its device; nothing of one that comes again by itself."""
+    special = ("local", "broadcast", "multicast", "anycast", "nexthop", "expires")
+    if not words or is_of_others(words) or any(word in special for word in words):
+        return {}
+    plain = plain_route(words)
+    keys = [plain[at : at + 2] for at, word in enumerate(plain) if word in ("via", "table")]
+    what = " ".join([plain[0], *(word for key in keys for word in key)])
+    return {f"route {what}": ["ip", family, "route", "add", *plain, "dev", LINK]}
+
+
+def multipath_of(words: t.Sequence[str], family: str, link: str) -> Settings:
+    """A route over several next hops, of which one is on the link. What is left of it without the link is replaced."""
+    if "nexthop" not in words or is_of_others(words):
+        return {}
+    hops = [at for at, word in enumerate(words) if word == "dev"]
+    if all(words[at + 1 : at + 2] != [link] for at in hops):
+        return {}
+    moved = [LINK if at - 1 in hops and word == link else word for at, word in enumerate(words)]
+    plain = plain_route(moved)
+    keys = [plain[at : at + 2] for at, word in enumerate(plain) if word in ("via", "dev", "table")]
+    what = " ".join([plain[0], *(word for key in keys for word in key)]).replace(LINK, "it")
+    return {f"route {what}": ["ip", family, "route", "replace", *plain]}
+
+
+def is_of_others(words: t.Sequence[str]) -> bool:
+    """Whether somebody brings a route again."""
+    return "proto" in words and words[words.index("proto") + 1] in OTHERS
+
+
+def plain_route(words: t.Sequence[str]) -> list[str]:
+    """A route as it is added: without its state, and without the number of a next hop, which goes with the link."""
+    numbers = [at for at, word in enumerate(words) if word == "nhid"]
+    numbered = {*numbers, *(at + 1 for at in numbers)}
+    return [word for at, word in enumerate(words) if word not in ("linkdown", "dead") and at not in numbered]
+
+
+def rule_of(words: t.Sequence[str], family: str, link: str) -> Settings:
+    """One rule that names the link."""
+    ends = [at for at, word in enumerate(words) if word in ("iif", "oif") and words[at + 1 : at + 2] == [link]]
+    if not ends:
+        return {}
+    plain = [LINK if at - 1 in ends else word for at, word in enumerate(words) if word != "[detached]"]
+    what = " ".join(plain[1:]).replace(LINK, "it")
+    return {f"rule {family} {what}": ["ip", family, "rule", "add", "prio", plain[0].rstrip(":"), *plain[1:]]}
+
+
+def lines_of(*command: str) -> list[str]:
+    """What a program printed; nothing where it is not there, or fails."""
+    try:
+        return run(command).splitlines()
+    except SwitchFailed:
+        return []
 
 
 def is_confirmed() -> bool:

@@ -16,7 +16,17 @@ try:
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
 
-__all__ = ["CAN_READ", "authority_key", "extension", "parsed", "parsed_text", "signed", "spelled", "validity"]
+__all__ = [
+    "CAN_READ",
+    "authority_key",
+    "extension",
+    "is_authority",
+    "parsed",
+    "parsed_text",
+    "signed",
+    "spelled",
+    "validity",
+]
 
 CAN_READ = x509 is not None
 
@@ -61,6 +71,12 @@ def extension(certificate: t.Any, kind: t.Any) -> t.Any:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
         return None
+
+
+def is_authority(certificate: t.Any) -> bool:
+    """Whether it is that of a CA."""
+    constraints = extension(certificate, x509.BasicConstraints)
+    return bool(constraints and constraints.ca)
 
 
 def spelled(name: t.Any) -> str:

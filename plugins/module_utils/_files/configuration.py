@@ -7,29 +7,28 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import BECOME, remedy
 
 __all__ = ["read", "write"]
 
 _ENCODING: t.Any = {"encoding": "utf-8", "errors": "surrogateescape"}  # a stranger's bytes stay
 _NEW_MODE = 0o644
-_REMEDY = "run as root (become: true)"
 
 
-def read(path: str) -> str:
-    """The text of a file; empty where there is none."""
+def read(path: str, *, denied: str = BECOME) -> str:
+    """The text of a file; empty where there is none. `denied`: what a user can do who may not read it."""
     try:
         with open(path, **_ENCODING) as stream:
             return str(stream.read())
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {_REMEDY}") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
 
 
 def write(
@@ -38,6 +37,7 @@ def write(
     *,
     mode: int | None = None,
     check: t.Callable[[str], object] | None = None,
+    denied: str = BECOME,
 ) -> None:
     """Replace a file when `check`, which is given the path of the new one, accepts it.
 
@@ -48,9 +48,7 @@ def write(
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         _replace(path, text, mode, check)
     except OSError as error:
-        raise Failed(
-            f"cannot write {path}: {error.strerror}; {_REMEDY}, and see `df {shlex.quote(os.path.dirname(path))}`"
-        ) from error
+        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
 
 
 def _target(path: str) -> str:

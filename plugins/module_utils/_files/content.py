@@ -16,6 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = ["claim", "hold", "is_managed", "manifest_name"]
@@ -46,8 +47,7 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
                 pass
             except OSError as error:
                 raise Failed(
-                    f"cannot keep image {content} from being pruned: {error.strerror}; run as a user who can read its "
-                    "pool"
+                    f"cannot keep image {content} from being pruned: {error.strerror}; {remedy(error, content)}"
                 ) from error
             except Refused as error:
                 raise Failed(f"cannot keep image {content} from being pruned: {error}; then run again") from error

@@ -21,10 +21,12 @@ from ansible_collections.corral.virt.plugins.module_utils._files.certificate imp
     spelled,
     validity,
 )
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER, remedy
 
-__all__ = ["Credentials", "fault", "load", "missing", "of"]
+__all__ = ["Credentials", "fault", "is_missing", "load", "missing", "of"]
 
 _ISSUE = "the role corral.virt.pki issues a new one"
+_MAKES_IT = "the role corral.virt.pki creates it"
 _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
@@ -67,10 +69,15 @@ def missing(own: Credentials) -> str:
         try:
             os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return f"this machine has no {path} yet; the role corral.virt.pki creates it"
+            return f"this machine has no {path} yet; {_MAKES_IT}"
         except OSError:
             break  # it is there, or nobody can tell
     return ""
+
+
+def is_missing(reason: str) -> bool:
+    """Whether that is why there is no connection."""
+    return reason.endswith(_MAKES_IT)
 
 
 def fault(own: Credentials) -> str:
@@ -80,7 +87,8 @@ def fault(own: Credentials) -> str:
     except OSError as error:
         return (
             missing(own)
-            or f"this user (uid {os.geteuid()}) cannot read {error.filename}: {error.strerror}; run as its owner"
+            or f"this user (uid {os.geteuid()}) cannot read {error.filename}: {error.strerror}; "
+            f"{remedy(error, denied=OWNER)}"
         )
     if not CAN_READ:
         return ""

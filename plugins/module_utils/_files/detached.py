@@ -22,6 +22,7 @@ import time
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
 __all__ = ["detach"]
 
@@ -41,8 +42,12 @@ def detach(name: str) -> None:
         folder = private.folder()
         _clear_away(folder)
         answer, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=folder)
-    except (OSError, Failed) as error:
-        raise Failed(f"cannot start {name}: cannot create a file for its answer ({error}); make room there") from error
+    except OSError as error:
+        raise Failed(
+            f"cannot start {name}: cannot create a file for its answer: {error.strerror}; {remedy(error)}"
+        ) from error
+    except Failed as error:
+        raise Failed(f"cannot start {name}: cannot create a file for its answer: {error}; then run again") from error
     locked = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # apart from `answer`, which programs that are run inherit
     fcntl.flock(locked, fcntl.LOCK_EX)
     ready, tell = os.pipe()

@@ -11,7 +11,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import shlex
 import socket
 import stat
 import struct
@@ -19,8 +18,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
-__all__ = ["hidden", "is_opened", "keep_unwritten", "kind", "locked", "new", "publish", "reflink"]
+__all__ = [
+    "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new", "publish",
+    "reflink", "renamed",
+]  # fmt: skip
 
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
@@ -41,7 +44,7 @@ def kind(path: str) -> str:
     except FileNotFoundError:
         return "nothing"
     except OSError as error:
-        raise Failed(f"cannot inspect {path}: {error.strerror}; run as root (become: true)") from error
+        raise Failed(f"cannot inspect {path}: {error.strerror}; {remedy(error, path)}") from error
     if stat.S_ISLNK(mode):
         return "link"
     return "file" if stat.S_ISREG(mode) else "other"
@@ -50,7 +53,12 @@ def kind(path: str) -> str:
 def locked(path: str) -> bool:
     """Whether a QEMU process, a guest or a tool, has the image open. It only asks: no lock is taken."""
     with open(path, "rb") as image:
-        return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
+        return is_locked(image.fileno(), path)
+
+
+def is_locked(image: int, path: str) -> bool:
+    """The same of a descriptor, with the path for messages."""
+    return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
 
 
 def is_opened(path: str) -> bool:
@@ -62,41 +70,48 @@ def is_opened(path: str) -> bool:
 
 
 def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
-    """Let no QEMU process write to the image until the stack is closed or this process ends.
+    """Let no QEMU process write to the image until the stack is closed or this process ends, where its filesystem has
+    locks.
 
     False where one does now.
+    """
+    return locked_against_writers(path, stack) != "taken"
+
+
+def locked_against_writers(path: str, stack: contextlib.ExitStack) -> str:
+    """Let no QEMU process write to the image until the stack is closed or this process ends: it fails to open it.
+
+    `held`; `taken` where one writes now; `none` where the filesystem has no locks.
     """
     try:
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; run as a user who can read its pool") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
     try:
         for byte in _LETS_NOBODY_WRITE:
             fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
+            return "taken"
         if error.errno not in _NO_LOCKS:
-            raise Failed(f"cannot protect {path} from being written to: {error.strerror}; {_findmnt(path)}") from error
-        return True
-    return not _is_locked(image, path, _WRITES, 1)
-
-
-def _findmnt(path: str) -> str:
-    return f"see its filesystem (`{shlex.join(['findmnt', '-T', path])}`) and the kernel's log (`journalctl -k`)"
+            raise Failed(
+                f"cannot protect {path} from being written to: {error.strerror}; {remedy(error, path)}"
+            ) from error
+        return "none"
+    return "taken" if _is_locked(image.fileno(), path, _WRITES, 1) else "held"
 
 
 def _lock(kind: int, start: int, length: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
 
 
-def _is_locked(image: t.BinaryIO, path: str, start: int, length: int) -> bool:
+def _is_locked(image: int, path: str, start: int, length: int) -> bool:
     try:
         answer = fcntl.fcntl(image, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, start, length))
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return False
-        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {_findmnt(path)}") from error
+        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {remedy(error, path)}") from error
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 
 
@@ -125,24 +140,29 @@ def new(path: str) -> t.Iterator[str]:
             f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it"
         ) from error
     except OSError as error:
-        raise Failed(
-            f"cannot create disk {path}: {error.strerror}; `df {shlex.quote(os.path.dirname(path))}` shows its "
-            "room; run as root (become: true)"
-        ) from error
+        raise Failed(f"cannot create disk {path}: {error.strerror}; {remedy(error, path)}") from error
     finally:
         remove(unfinished)
 
 
 def publish(unfinished: str, path: str) -> None:
     """Give a file a name that nothing has, in one step; raises FileExistsError."""
+    if not renamed(unfinished, path):
+        _publish_by_link(unfinished, path)
+
+
+def renamed(path: str, to: str, *, inside: int = _HERE, to_inside: int = _HERE) -> bool:
+    """Give a file a name that nothing has, in one step; False where the filesystem cannot.
+
+    Names are those in directories of which there are descriptors. Raises FileExistsError, or another OSError.
+    """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
-    arguments = (_HERE, os.fsencode(unfinished), _HERE, os.fsencode(path), _RENAME_NOREPLACE)
-    if rename is not None and rename(*arguments) == 0:
-        return
+    if rename is not None and rename(inside, os.fsencode(path), to_inside, os.fsencode(to), _RENAME_NOREPLACE) == 0:
+        return True
     code = ctypes.get_errno() if rename is not None else errno.ENOSYS
     if code not in _NO_RENAME:
-        raise OSError(code, os.strerror(code), path)
-    _publish_by_link(unfinished, path)
+        raise OSError(code, os.strerror(code), to)
+    return False
 
 
 def _publish_by_link(unfinished: str, path: str) -> None:

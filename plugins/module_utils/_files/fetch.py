@@ -2,47 +2,39 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring a file here, piece by piece: from a web server, from this host, and out of its packing.
+"""Bring a file here, piece by piece: from a web server, and from this host.
 
 What was interrupted goes on.
 """
 
 from __future__ import annotations
 
-import bz2
 import contextlib
 import errno
-import gzip
 import http.client
-import lzma
 import os
 import re
 import ssl
 import stat
-import subprocess
 import time
 import typing as t
 import urllib.error
-import zlib
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._files.part import Part
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 
-__all__ = ["Opener", "check", "copy", "download", "read_bytes", "unpack"]
+__all__ = ["Opener", "check", "copy", "download", "read_bytes"]
 
 Opener = t.Callable[[str, t.Mapping[str, str]], t.Any]  # URL, headers -> an answer: headers, status, read(), read1()
 
 _LONGEST_PAUSE_S = 30
 _SMALL_BYTES = 4 * 1024**2
-_SOURCE = "check the path on this host, or run as root (become: true)"
-_PACKED = "the file is damaged, or packed in another way than its name says; use another source"
 _WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
-_UNPACK: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}
 
 
 class _TryAgain(Exception):
@@ -85,7 +77,7 @@ def check(path: str) -> None:
         with _reading(path):
             pass
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {_SOURCE}") from error
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
 
 
 def _reading(path: str) -> t.BinaryIO:
@@ -112,50 +104,7 @@ def copy(path: str, part: Part, tell: Tell) -> None:
                 part.write(chunk)
                 tell("copying", part.size, total)
     except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {_SOURCE}") from error
-
-
-def unpack(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
-    """Unpack beside the packed file; returns the new path."""
-    unpacked = f"{path}.unpacked"
-    remove(unpacked)
-    with (
-        Part(unpacked, bounds=bounds) as out,
-        open(path, "rb") as packed,
-        _unpacking(packed, path, compression) as stream,
-    ):
-        total = os.fstat(packed.fileno()).st_size
-        while True:
-            try:
-                chunk = stream.read(CHUNK)
-            except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-                remove(unpacked)
-                raise Failed(f"cannot unpack {path} as {compression}: {error}; {_PACKED}") from error
-            if not chunk:
-                break
-            out.write(chunk)
-            tell("unpacking", os.lseek(packed.fileno(), 0, os.SEEK_CUR), total)
-        out.finish()
-    return unpacked
-
-
-@contextlib.contextmanager
-def _unpacking(packed: t.Any, path: str, compression: str) -> t.Iterator[t.Any]:
-    if compression != "zst":  # Python's own library has it from 3.14 on
-        with _UNPACK[compression](packed, "rb") as stream:
-            yield stream
-        return
-    try:
-        process = subprocess.Popen(["zstd", "-dcq"], stdin=packed, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    except FileNotFoundError as error:
-        raise Unsupported(f"cannot unpack {path}: zstd is not installed; install zstd on this host") from error
-    with process:
-        yield process.stdout
-        stderr = process.stderr.read() if process.stderr else b""
-    if process.returncode:
-        remove(f"{path}.unpacked")
-        reason = stderr.decode(errors="replace").strip() or process.returncode
-        raise Failed(f"cannot unpack {path} as zst: {reason}; {_PACKED}")
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
 
 
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:

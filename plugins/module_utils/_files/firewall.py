@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fnmatch
 import functools
 import glob
-import json
 import os
 import re
 import socket
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import configuration
 from ansible_collections.corral.virt.plugins.module_utils._files.command import (
     active,
@@ -22,8 +22,10 @@ from ansible_collections.corral.virt.plugins.module_utils._files.command import 
     enabled,
     run,
 )
+from ansible_collections.corral.virt.plugins.module_utils._files.ruleset import ruleset
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
     DROP_IN,
+    GUEST_ZONE,
     IPTABLES,
     Facts,
     Firewalld,
@@ -39,8 +41,10 @@ __all__ = [
     "delete_ufw",
     "firewalld",
     "iptables",
+    "move_to_zone",
     "nftables",
     "read",
+    "reload_firewalld",
     "services",
     "ufw",
     "with_includes",
@@ -73,9 +77,10 @@ def services() -> Services:
     )
 
 
-def read(manager: str) -> Facts:
-    """What a firewall has; raises Failed where it does not answer."""
-    return _READERS[manager]()
+def read(manager: str, bridges: t.Sequence[str] = ()) -> Facts:
+    """What a firewall has, with what it knows of bridges of these names; raises Failed where it does not answer."""
+    facts = _READERS[manager]()
+    return _with_zones(facts, bridges) if isinstance(facts, Firewalld) and bridges else facts
 
 
 def nftables(commands: t.Sequence[str]) -> None:
@@ -89,6 +94,16 @@ def firewalld(zone: str, kind: str, rule: str, *, permanent: bool) -> None:
     run("firewall-cmd", *lasting, f"--zone={zone}", f"--add-{kind}={rule}")
 
 
+def reload_firewalld() -> None:
+    """Have it read its files again."""
+    run("firewall-cmd", "--reload")
+
+
+def move_to_zone(zone: str, device: str) -> None:
+    """Put a network device into a zone, as libvirt does with a new bridge."""
+    run("firewall-cmd", f"--zone={zone}", f"--change-interface={device}")
+
+
 def ufw(rule: str) -> None:
     """Add a rule."""
     run("ufw", *rule.split(" "))
@@ -96,15 +111,23 @@ def ufw(rule: str) -> None:
 
 def delete_ufw(rule: str) -> None:
     """Delete a rule."""
-    run("ufw", "delete", *rule.split(" "))
+    words = rule.split(" ")
+    run("ufw", *(("route", "delete", *words[1:]) if words[0] == "route" else ("delete", *words)))
 
 
-def iptables(tool: str, *, delete: t.Sequence[t.Sequence[str]], insert: t.Sequence[t.Sequence[str]]) -> None:
-    """Insert and delete rules of INPUT. In this order nobody is shut out in between."""
+def iptables(
+    tool: str,
+    chain: str = "INPUT",
+    at: int = 1,
+    *,
+    delete: t.Sequence[t.Sequence[str]],
+    insert: t.Sequence[t.Sequence[str]],
+) -> None:
+    """Insert rules at a place of a chain, and delete others. In this order nobody is shut out in between."""
     for rule in insert:
-        run(tool, "-w", "-I", "INPUT", *rule)
+        run(tool, "-w", "-I", chain, *([str(at)] if at > 1 else []), *rule)
     for rule in delete:
-        run(tool, "-w", "-D", "INPUT", *rule)
+        run(tool, "-w", "-D", chain, *rule)
 
 
 def write(path: str, text: str, checked_by: str | None) -> None:
@@ -138,12 +161,8 @@ def _read_nftables() -> Nftables:
     match = re.search(r"-f (\S+)", unit)
     config = match.group(1) if match else "/etc/nftables.conf"
     folders = (*re.findall(r" -I (\S+)", unit), "/etc")
-    try:
-        ruleset = json.loads(run("nft", "-j", "list", "ruleset"))["nftables"]
-    except (ValueError, KeyError) as error:
-        raise Failed("cannot read the ruleset: nft -j did not return JSON; update nftables") from error
     return Nftables(
-        ruleset=ruleset,
+        ruleset=ruleset(),
         config=config,
         config_text=configuration.read(config),
         all_text=with_includes(config, folders),
@@ -157,6 +176,16 @@ def _read_firewalld() -> Firewalld:
     zone = answer("firewall-cmd", query).strip() if query else ""
     zone = zone or run("firewall-cmd", "--get-default-zone").strip()
     return Firewalld(zone, _zone_rules(zone), _zone_rules(zone, "--permanent"))
+
+
+def _with_zones(facts: Firewalld, patterns: t.Sequence[str]) -> Firewalld:
+    bridges = [path.split("/")[4] for path in glob.glob("/sys/class/net/*/bridge")]
+    named = [bridge for bridge in bridges if any(fnmatch.fnmatchcase(bridge, one) for one in patterns)]
+    zones = {bridge: answer("firewall-cmd", f"--get-zone-of-interface={bridge}").strip() for bridge in named}
+    known, stored = (
+        GUEST_ZONE in run("firewall-cmd", *lasting, "--get-zones").split() for lasting in ((), ("--permanent",))
+    )
+    return dataclasses.replace(facts, zones=zones if known or stored else {}, has_guest_zone=known or not stored)
 
 
 def _zone_rules(zone: str, *lasting: str) -> frozenset[str]:
@@ -174,8 +203,8 @@ def _read_iptables() -> Iptables:
     for version, tool in IPTABLES.items():
         path = next(filter(os.path.exists, _RULE_FILES[version]), None)
         text = configuration.read(path) if path else ""
-        running = run(tool, "-S", "INPUT").splitlines()
-        families.append(IptablesFamily(version, tuple(running), path, text))
+        running, forward = (tuple(run(tool, "-S", chain).splitlines()) for chain in ("INPUT", "FORWARD"))
+        families.append(IptablesFamily(version, running, path, text, forward))
     return Iptables(tuple(families))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
 
 __all__ = ["allocated", "measure"]
@@ -20,7 +21,7 @@ def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
         found = os.statvfs(directory)
     except OSError as error:
         raise Failed(
-            f"cannot read the free space in {directory}: {error.strerror}; start its pool, or mount its filesystem"
+            f"cannot read the free space in {directory}: {error.strerror}; {remedy(error, os.path.join(directory, ''))}"
         ) from error
     return FreeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
 

@@ -13,7 +13,6 @@ debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -24,14 +23,15 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._files import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import fsync, remove
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import explained, remedy
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest, Present
 
 __all__ = [
     "CHUNK",
     "digest_of",
-    "explained",
     "look",
     "manifest_of",
+    "names",
     "point",
     "publish",
     "read_manifest",
@@ -43,17 +43,6 @@ __all__ = [
 CHUNK = 1024 * 1024
 
 
-@contextlib.contextmanager
-def explained(what: str) -> t.Iterator[None]:
-    """Translate the system's exception: what was tried, why it failed."""
-    try:
-        yield
-    except OSError as error:
-        raise Failed(
-            f"cannot {what}: {error.strerror}: {error.filename}; `df` shows its room; run as root (become: true)"
-        ) from error
-
-
 def look(image: Image) -> Present:
     """What is there; reads only."""
     path = os.path.join(image.directory, image.name)
@@ -61,8 +50,7 @@ def look(image: Image) -> Present:
         files = frozenset(os.listdir(image.directory))
     except OSError as error:
         raise Failed(
-            f"cannot read the pool's directory {image.directory}: {error.strerror}; start the pool, or run as root "
-            "(become: true)"
+            f"cannot read the pool's directory {image.directory}: {error.strerror}; {remedy(error, path)}"
         ) from error
     strangers = frozenset(file for file in files if image.owns(file) and manifest_name(file) not in files)
     if not os.path.islink(path):
@@ -71,6 +59,15 @@ def look(image: Image) -> Present:
     manifest = os.path.join(image.directory, manifest_name(image.name))
     complete = target in files and os.path.islink(manifest) and os.readlink(manifest) == manifest_name(target)
     return Present(target=target if complete else None, files=files, strangers=strangers)
+
+
+def names(directory: str) -> list[str]:
+    """The stable names in a pool's directory."""
+    with explained(f"read the pool's directory {directory}"):
+        files = frozenset(os.listdir(directory))
+    return sorted(
+        name for name in files if manifest_name(name) in files and os.path.islink(os.path.join(directory, name))
+    )
 
 
 def read_manifest(text: str, what: str) -> Manifest:

@@ -14,11 +14,24 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
-__all__ = ["LOCK", "bridge_calls", "digest", "exists", "flocked", "held", "locked", "shared_filesystem", "written_s"]
+__all__ = [
+    "DISKS",
+    "LOCK",
+    "bridge_calls",
+    "digest",
+    "exists",
+    "flocked",
+    "held",
+    "locked",
+    "shared_filesystem",
+    "written_s",
+]
 
 _PIECE = 1024 * 1024
 LOCK = ".lock"
+DISKS = "disks in use"  # a lock: exclusive while a disk is deleted, shared while existing ones are taken into use
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
 _SHARED = (
     "nfs",
@@ -57,7 +70,7 @@ def exists(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise Failed(f"cannot inspect {path}: {error.strerror}; run as root (become: true)") from error
+        raise Failed(f"cannot inspect {path}: {error.strerror}; {remedy(error, path)}") from error
     return True
 
 

@@ -11,26 +11,29 @@ import json
 __all__ = ["PATH", "read"]
 
 PATH = "/var/lib/libvirt/corral-maintenance.json"
+_LISTS = ("bridges", "pools", "stopped")
 
 
 def read(path: str = PATH) -> dict[str, str | list[str]] | None:
-    """`reason` and `since`, `bridges` and `pools` that the host had then, or None.
+    """`reason` and `since`, who set it (`by`), its `id`, and what the host had then; or None.
 
-    A mark that cannot be read counts: somebody set it.
+    That is its `boot`, `bridges` and `pools`; `stopped` are UUIDs of guests that run again afterwards. A mark that
+    cannot be read counts: somebody set it.
     """
     try:
         with open(path) as stream:
             found = json.load(stream)
         return {
             **{k: str(found[k]) for k in ("reason", "since")},
-            **{k: [*map(str, found.get(k, []))] for k in ("bridges", "pools")},
+            **{k: str(found.get(k, "")) for k in ("by", "boot")},
+            "id": str(found.get("id", found["since"])),
+            **{k: [*map(str, found.get(k, []))] for k in _LISTS},
         }
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return {
             "reason": f"{path} cannot be read ({error}); fix or remove it",
-            "since": "",
-            "bridges": [],
-            "pools": [],
+            **dict.fromkeys(("since", "by", "boot", "id"), ""),
+            **{k: [] for k in _LISTS},
         }

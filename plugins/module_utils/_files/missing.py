@@ -12,15 +12,16 @@ import os
 import socket
 import typing as t
 
-__all__ = ["has_hook", "missing_links", "missing_paths", "obstacle"]
+__all__ = ["has_hook", "missing_links", "missing_paths", "names_in"]
 
 _HOOKS = "/etc/libvirt/hooks"
+_OURS = f"{_HOOKS}/qemu.d/50-corral"  # it refuses guests, and sets up nothing
 
 
 def has_hook(of: str = "qemu") -> bool:
     """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
     scripts = [f"{_HOOKS}/{of}", *glob.glob(f"{_HOOKS}/{of}.d/*")]
-    return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts)
+    return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts if one != _OURS)
 
 
 def missing_paths(paths: t.Iterable[str]) -> frozenset[str]:
@@ -28,19 +29,19 @@ def missing_paths(paths: t.Iterable[str]) -> frozenset[str]:
     return frozenset(path for path in paths if os.path.isabs(path) and _is_missing(path))
 
 
+def names_in(directory: str) -> list[str] | None:
+    """What a directory holds, nothing where there is none; None where that may not be seen."""
+    try:
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError:
+        return None
+
+
 def missing_links(names: t.Iterable[str]) -> frozenset[str]:
     """Network devices of these names that there are not. One that is there may have names that only a call knows."""
     return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}") and not _is_alternative(name))
-
-
-def obstacle(path: str) -> str | None:
-    """The first part of a path that is there and no directory, a link that leads nowhere for one; None without any."""
-    at = ""
-    for part in os.path.normpath(path).split("/")[1:]:
-        at = f"{at}/{part}"
-        if not os.path.isdir(at):
-            return at if os.path.lexists(at) else None
-    return None
 
 
 def _is_alternative(name: str) -> bool:

@@ -10,9 +10,14 @@ import ipaddress
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files.iproute import ip
-from ansible_collections.corral.virt.plugins.module_utils._model.address import HostLinks, Interface, host_address
+from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+    HostLinks,
+    HostSubnet,
+    Interface,
+    host_address,
+)
 
-__all__ = ["links"]
+__all__ = ["links", "subnets"]
 
 _LIVE = {"REACHABLE", "PERMANENT"}
 _DEAD = {"FAILED", "INCOMPLETE", "NOARP"}
@@ -31,6 +36,20 @@ def links() -> HostLinks:
         neighbours={place: _lladdr(entry) for place, entry in known.items()},
         live=frozenset(place for place, entry in known.items() if _LIVE & {*entry.get("state", ())}),
     )
+
+
+def subnets() -> list[HostSubnet]:
+    """Where this host has addresses, and where its routes lead; without link-local addresses and default routes."""
+    found = [
+        HostSubnet(str(device["ifname"]), str(one.network))
+        for device in ip("addr", "show")
+        for one in _interfaces(device)
+        if not one.is_link_local
+    ]
+    for route in ip("route", "show") + ip("-6", "route", "show"):
+        if route.get("protocol") != "kernel" and route["dst"] != "default":
+            found.append(HostSubnet(str(route.get("dev") or ""), str(route["dst"]), is_connected=False))
+    return found
 
 
 def _interfaces(device: t.Mapping[str, t.Any]) -> t.Iterator[Interface]:

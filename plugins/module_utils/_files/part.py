@@ -10,13 +10,13 @@ import concurrent.futures
 import contextlib
 import hashlib
 import os
-import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import free_space
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.image import CHUNK
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
@@ -39,10 +39,7 @@ class Part:
         try:
             self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
         except OSError as error:
-            raise Failed(
-                f"cannot write {path}: {error.strerror}; `df {shlex.quote(os.path.dirname(path))}` shows its "
-                "room; run as root (become: true)"
-            ) from error
+            raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
         self._worker = concurrent.futures.ThreadPoolExecutor(1)
         self._begin()
         for chunk in iter(lambda: self._file.read(CHUNK), b""):
@@ -150,5 +147,5 @@ class Part:
             free = os.statvfs(os.path.dirname(self.path))
             raise Failed(
                 f"cannot write {self.path}: {error.strerror} ({bytes_text(free.f_bavail * free.f_frsize)} are free "
-                "there without it); it was removed; make room, or use another pool"
+                f"there without it); it was removed; {remedy(error, self.path)}, or use another pool"
             ) from error

@@ -15,6 +15,7 @@ import pwd
 import stat
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
 __all__ = ["IN_SHELL", "check", "folder", "make", "opened", "place"]
 
@@ -41,7 +42,8 @@ def folder() -> str:
         make(path)
     except OSError as error:
         raise Failed(
-            f"cannot keep work files in {path}: {error.strerror}; set XDG_RUNTIME_DIR to a directory of your own"
+            f"cannot keep work files in {path}: {error.strerror}; "
+            f"{remedy(error, path, denied='set XDG_RUNTIME_DIR to a directory of your own')}"
         ) from error
     return path
 
@@ -83,13 +85,14 @@ def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
         )
 
 
-def opened(path: str, flags: int, mode: int = 0o600) -> int:
-    """Descriptor of a regular file; no link is followed, no pipe waited for.
+def opened(path: str, flags: int, mode: int = 0o600, *, inside: int | None = None) -> int:
+    """Descriptor of a regular file, by its name `inside` a directory if there is a descriptor of one; no link is
+    followed, no pipe waited for.
 
     Raises OSError, or Refused for another kind.
     """
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=inside)
     except OSError as error:
         if error.errno in _NOT_A_FILE:
             raise _no_file(path) from error

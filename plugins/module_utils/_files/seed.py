@@ -20,6 +20,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotMade, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import disk, durable, private
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
 try:
     import pycdlib
@@ -173,4 +174,4 @@ def _publish(path: str, to: str, *, replace: bool) -> None:
             f"cannot customize disk {to}: a file with this name appeared in the meantime; inspect it"
         ) from error
     except OSError as error:
-        raise Failed(f"cannot customize disk {to}: {error.strerror}; run again") from error
+        raise Failed(f"cannot customize disk {to}: {error.strerror}; {remedy(error, to)}, and run again") from error

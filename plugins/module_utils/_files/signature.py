@@ -14,6 +14,7 @@ import tempfile
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
 __all__ = ["signed"]
 
@@ -65,7 +66,7 @@ def _keys(keyring: str) -> bytes:
             with open(keyring, "rb") as stream:
                 raw = stream.read()
         except OSError as error:
-            raise BadInput(f"keyring: cannot read {keyring}: {error.strerror}") from error
+            raise BadInput(f"keyring: cannot read {keyring}: {error.strerror}; {remedy(error, keyring)}") from error
         if b"BEGIN PGP" not in raw:
             return raw
         text = raw.decode(errors="replace")

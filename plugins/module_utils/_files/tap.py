@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import struct
 import typing as t
@@ -77,7 +78,8 @@ def listening(*, bytes_each: int) -> t.Iterator[Listener]:
     try:
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
     except PermissionError as error:
-        raise Unsupported("cannot capture packets of guests: this requires root; set ansible_become") from error
+        how = "set ansible_become" if os.geteuid() else "root lacks it here: give this container or service CAP_NET_RAW"
+        raise Unsupported(f"cannot capture packets of guests: this requires root with CAP_NET_RAW; {how}") from error
     listener = Listener(bytes_each=bytes_each)
     try:
         yield listener

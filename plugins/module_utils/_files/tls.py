@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import grp
 import hashlib
@@ -70,6 +71,8 @@ __all__ = [
     "gather",
     "general",
     "group",
+    "held",
+    "in_place",
     "install",
     "me",
     "name",
@@ -78,7 +81,7 @@ __all__ = [
     "public_bytes",
     "public_of",
 ]
-__all__ += ["explained", "read", "request", "set_mode", "user", "write"]
+__all__ += ["read", "request", "set_mode", "user", "write"]
 
 LOADED = "loaded"
 
@@ -136,13 +139,25 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
     """Make a private key, keep it aside, and return a request (PEM) for its certificates."""
     need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
-    store = Path(root, identity.store)
-    _make_directory(store)
-    write(store / "pending.pem", pem(key), mode=0o600)
+    with held(identity, root):
+        write(Path(root, identity.store, "pending.pem"), pem(key), mode=0o600)
     draft = x509.CertificateSigningRequestBuilder().subject_name(name(subject))
     if names:
         draft = draft.add_extension(x509.SubjectAlternativeName(list(map(general, names))), critical=False)
     return draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+@contextlib.contextmanager
+def held(identity: Identity, root: str) -> t.Iterator[None]:
+    """One run at a time looks at the sets of an identity and exchanges them."""
+    store = Path(root, identity.store)
+    _make_directory(store)
+    descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> NewSet:
@@ -156,7 +171,8 @@ def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> New
     signed = _signed(identity, Path(root, identity.store), certificate) if certificate else {}
     texts = {"ca": trust.text, "crl": trust.crl}
     says = {place.path: text.encode() for place in identity.places if (text := texts.get(place.kind))}
-    contents = {**_in_place(identity, root), **signed, **says}
+    before = _in_place(identity, root)
+    contents = {**before, **signed, **says}
     places, ours = [place for place in identity.places if place.path in contents], _own_authorities(trust)
     return NewSet(
         contents=contents,
@@ -171,17 +187,44 @@ def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> New
         ),
         validity=tuple(validity(one) for one in map(parsed, signed.values()) if one),
         is_signed=bool(certificate),
+        forgotten=_forgotten(identity, before, trust),
+        strangers=_strangers(identity, before, ours),
+    )
+
+
+def _forgotten(identity: Identity, before: t.Mapping[str, bytes], trust: Trust) -> tuple[str, ...]:
+    """Serials in the CRL in place that a CA has revoked which stays trusted, and that the new CRL lacks."""
+    text = _text_of(identity, before, "crl")
+    return tuple(sorted({*(refused(text, by=each(trust.text)) or ())} - {*trust.refuses})) if trust.crl else ()
+
+
+def _strangers(identity: Identity, before: t.Mapping[str, bytes], ours: t.Container[str]) -> tuple[str, ...]:
+    """CAs in place that this authority does not know."""
+    cas = [parsed_text(text) for text in each(_text_of(identity, before, "ca"))]
+    return tuple(called(one) for one in cas if one and fingerprint(one) not in ours)
+
+
+def in_place(identity: Identity, root: str, kind: str) -> str:
+    """The text of what is in place of a kind; empty where nothing is."""
+    return _text_of(identity, _in_place(identity, root), kind)
+
+
+def _text_of(identity: Identity, contents: t.Mapping[str, bytes], kind: str) -> str:
+    return "".join(
+        contents.get(place.path, b"").decode(errors="replace") for place in identity.places if place.kind == kind
     )
 
 
 def install(wanted: TlsSpec, root: str, new: NewSet) -> None:
-    """Put a set in place, all at once."""
+    """Put a set in place, all at once; whoever has gathered it still holds its identity."""
     store = Path(root, wanted.identity.store)
     _exchange(wanted, root, new.contents)
     # From here on the new set is in use; what follows is tidying.
     used = current(wanted.identity, root)
     for path in store.iterdir():
-        if path.name not in (used, "current", LOADED) and (new.is_signed or path.name != "pending.pem"):
+        # a pending key that is not in this set is another run's
+        waits = path.name == "pending.pem" and path.read_bytes() not in new.contents.values()
+        if path.name not in (used, "current", LOADED) and not waits:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -261,16 +304,6 @@ def me() -> tuple[str, str]:
     """The user and the group this process writes files as."""
     status = Path("/proc/self").stat()
     return _owner(status), _group(status)
-
-
-@contextlib.contextmanager
-def explained(what: str) -> t.Iterator[None]:
-    """Translate the system's exception: what was tried, why it failed."""
-    try:
-        yield
-    except OSError as error:
-        remedy = "; become root" if isinstance(error, PermissionError) else ""
-        raise Failed(f"cannot {what}: {error.strerror}: {error.filename}{remedy}") from error
 
 
 def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1) -> None:

@@ -72,16 +72,23 @@ def _by_fingerprint(texts: t.Iterable[str]) -> tuple[dict[str, str], bool]:
 def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
     """The serials (hex) that the CRLs of a text hold, or only those of these CAs (PEM).
 
-    None where one cannot be read.
+    None where one cannot be read; `by` leaves those out.
     """
-    try:
-        lists = [x509.load_pem_x509_crl(text.encode()) for text in each(crl, "X509 CRL")]
-    except ValueError:
-        return None
+    lists = [_read_list(text) for text in each(crl, "X509 CRL")]
     if by is not None:
         keys = [parsed_text(text).public_key() for text in by]
-        lists = [found for found in lists if any(found.is_signature_valid(key) for key in keys)]
+        lists = [found for found in lists if found is not None and any(found.is_signature_valid(key) for key in keys)]
+    if None in lists:
+        return None
     return [f"{entry.serial_number:x}" for found in lists for entry in found]
+
+
+def _read_list(text: str) -> t.Any:
+    """A CRL in PEM, None where it is none."""
+    try:
+        return x509.load_pem_x509_crl(text.encode())
+    except ValueError:
+        return None
 
 
 def _ended(crl: str) -> datetime.datetime | None:

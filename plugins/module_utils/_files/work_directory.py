@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._files import local, private
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
 
 __all__ = ["Named", "check", "locked", "path", "tidy", "wait"]
 
@@ -86,7 +86,7 @@ def _lock(named: Named) -> t.IO[str]:
                 continue  # another run removed .corral/NAME in between
             raise Failed(
                 f"cannot write to the pool's directory {named.directory}: {error.strerror}; "
-                f"`df {shlex.quote(named.directory)}` shows its room; run as root (become: true)"
+                f"{remedy(error, os.path.join(named.directory, _ROOT))}"
             ) from error
         fcntl.flock(handle, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):

@@ -29,22 +29,27 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import address_s
 from ansible_collections.corral.virt.plugins.module_utils._plan import address_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import AddressOutcome
+from ansible_collections.corral.virt.plugins.module_utils._plan.patience import Patience
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import summary
 
 __all__ = ["changes", "do", "find", "leased", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
+_WATCH_S = 5.0  # between looks at what guests do
 _SETTLED_S = 2.0  # by then a guest has answered that can
 
 
 Searches = t.Mapping[str, steps.WaitForAddress]  # by the guests' UUIDs
 
 
-def refresh(connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate) -> dict[str, t.Any]:
+def refresh(
+    connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate, *, boots: bool = False
+) -> dict[str, t.Any]:
     """Look for running guests, all or those of these names, and record where they are; what a module returns."""
     searches = {
-        item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s) for item in _running(connection, names)
+        item.UUIDString(): steps.WaitForAddress(item.name(), "any", timeout_s, boots=boots)
+        for item in _running(connection, names)
     }
     outcomes = find(connection, searches, named=names is not None) if searches else {}
     todo = changes(outcomes)
@@ -141,17 +146,21 @@ class _Search:
         self.connected: set[str] = set()  # guests whose agents are there
         self.claims: dict[str, dict[tuple[str, str], AddressClaim]] = {}
         self.begun_s = time.monotonic()
+        self.patience = {uuid: Patience(search.timeout_s) for uuid, search in searches.items() if search.boots}
         self.since: dict[str, float] = {}  # when a guest's first address was believed
 
     def run(self) -> dict[str, AddressOutcome]:
         """Look until every guest has an address, is off, or its time is over."""
-        looked_s = asked_s = -_ASK_S
+        looked_s = asked_s = watched_s = -_WATCH_S
         while True:
             now_s = time.monotonic()
             if now_s - looked_s >= _LOOK_S:
                 self._read()
                 self._ask_libvirt()
                 looked_s = now_s
+            if now_s - watched_s >= _WATCH_S:
+                self._watch(now_s)
+                watched_s = now_s
             self._hear()
             verdict = plans.judge(self._heard(), self.links, settled=now_s - self.begun_s >= _SETTLED_S)
             missing = {uuid for uuid in self.searches if self._waits(uuid, verdict, now_s)}
@@ -176,9 +185,14 @@ class _Search:
         return search_plans.is_waited_for(
             self.guests.get(uuid),
             believed,
-            left_s=self.searches[uuid].timeout_s - (now_s - self.begun_s),
+            over=self._is_over(uuid, now_s - self.begun_s),
             believed_s=now_s - self.since.get(uuid, now_s),
         )
+
+    def _is_over(self, uuid: str, elapsed_s: float) -> bool:
+        """Whether its time is over; of one that boots, it itself tells."""
+        patience = self.patience.get(uuid)
+        return patience.is_over(elapsed_s) if patience else elapsed_s >= self.searches[uuid].timeout_s
 
     def _read(self) -> None:
         """The guests of the host: all of them once, then those that are waited for, whose agents come and go."""
@@ -204,6 +218,15 @@ class _Search:
                 (self.connected.add if summary.has_agent(root) else self.connected.discard)(uuid)
         if self.listener:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
+
+    def _watch(self, now_s: float) -> None:
+        """What those do that are waited for: one that boots slowly on a busy host has more time."""
+        items = []
+        for uuid in self.patience:
+            with contextlib.suppress(NotFound):
+                items.append(query.by_uuid(self.connection, uuid))
+        for uuid, doing in (states.doing(self.connection, items) if items else {}).items():
+            self.patience[uuid].sees(now_s - self.begun_s, doing)
 
     def _ask_libvirt(self) -> None:
         """Leases, the neighbour table, and agents."""

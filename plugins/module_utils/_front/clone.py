@@ -24,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import disk as 
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
+from ansible_collections.corral.virt.plugins.module_utils._front.disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import blockjob, definition, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
@@ -32,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spe
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
 from ansible_collections.corral.virt.plugins.module_utils._plan import clone_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._xml import chain, host_xml
 
 __all__ = ["OPTIONS", "converge"]
@@ -184,7 +185,7 @@ _ANSWERS: Table[t.Any] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Work:
     """What the doers need beside their step."""
 
@@ -192,6 +193,7 @@ class _Work:
     wanted: CloneSpec
     size_bytes: int  # of the disk afterwards
     tell: Tell
+    disposal: Disposal | None = None  # of the disk that is being removed
 
     def progress(self, step: steps.CloneStep, whole: int | None = None) -> qemu_img.Progress:
         """Passes on the percents of qemu-img as bytes, by default of the disk."""
@@ -231,12 +233,24 @@ def _pull(work: _Work, step: steps.Pull) -> None:
     blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
 
 
-def _remove(_work: _Work, step: steps.Remove) -> None:
+def _look(work: _Work, step: steps.Remove) -> contextlib.AbstractContextManager[None] | None:
+    """At a disk; what an interrupted run left under a hidden name is nobody's, and this run has its lock."""
+    if step.path != work.wanted.path:
+        return None
+    work.disposal = Disposal(work.connection, step.path, "", "")
+    return work.disposal.look()
+
+
+def _remove(work: _Work, step: steps.Remove) -> None:
+    if work.disposal:
+        work.disposal.act()
+        work.disposal = None
+        return
     durable.remove(step.path)
     durable.fsync(os.path.dirname(step.path))
 
 
-_DOERS: dict[type[steps.CloneStep], t.Callable[[_Work, t.Any], None]] = {
+_DOERS: dict[type[steps.CloneStep], t.Callable[[_Work, t.Any], object]] = {
     steps.Overlay: _overlay,
     steps.Copy: _copy,
     steps.Grow: lambda _work, step: qemu_img.resize(step.path, step.format, step.size_bytes),
@@ -248,5 +262,5 @@ _DOERS: dict[type[steps.CloneStep], t.Callable[[_Work, t.Any], None]] = {
     steps.RebaseDisk: _rebase,
     steps.Flatten: lambda work, step: qemu_img.rebase(step.path, None, progress=work.progress(step)),
     steps.Pull: _pull,
-    steps.Remove: _remove,
+    steps.Remove: Looked(_look, _remove),
 }

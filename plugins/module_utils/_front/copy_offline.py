@@ -11,24 +11,35 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import local
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Tell
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
     definition,
-    migrate,
     query,
     states,
     storage,
     transfer,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Move, arriving_name
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
 
-__all__ = ["copy_disk", "copy_file", "files", "make", "release", "reserve"]
+__all__ = [
+    "check_reserved",
+    "check_unwritten",
+    "copy_disk",
+    "copy_file",
+    "differing",
+    "files",
+    "is_open",
+    "is_reserved",
+    "make",
+    "release",
+    "reserve",
+]
 
 _TPM = "/var/lib/libvirt/swtpm"
 
@@ -38,16 +49,19 @@ def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
     migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
 
 
-def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> None:
-    """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile."""
+def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.Mapping[str, t.Any]:
+    """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile.
+
+    Returns what it was on the source.
+    """
     volume = t.cast(Volume, disk.volume)
     before = _volume(endpoints.source, disk.path)
     # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
     file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
     migration_files.create(endpoints, uuid, file, replace=disk.replace)
-    migration_files.opened(endpoints, uuid, file.path)
+    migration_files.filled(endpoints, uuid, file.path)
     phase = f"copying {disk.target}"
-    transfer.copy(
+    in_place = transfer.copy(
         endpoints.source,
         disk.path,
         endpoints.dest,
@@ -57,7 +71,35 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> No
     )
     concurrent_changes.check_unchanged(disk.path, before, _volume(endpoints.source, disk.path))
     storage.refresh(endpoints.dest, file.pool)
+    _check_in_place(endpoints, file, in_place=in_place)
     migration_files.finished(endpoints, uuid, file)
+    return before
+
+
+def _check_in_place(endpoints: Endpoints, file: Volume, *, in_place: bool) -> None:
+    """Raise Failed where the file that was filled does not have its name any more."""
+    xml = storage.volume_at(endpoints.dest, file.path)
+    same_size = xml is not None and host_xml.volume(xml)["physical_bytes"] == file.capacity_bytes
+    concurrent_changes.check_name_kept(file.path, in_place=in_place and same_size)
+
+
+def check_unwritten(endpoints: Endpoints, copied: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    """Raise Failed where somebody wrote to a disk after it was copied."""
+    for path, before in copied.items():
+        concurrent_changes.check_unchanged(path, before, _volume(endpoints.source, path))
+
+
+def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
+    """Disks whose copy on the destination has another content: both are read in full."""
+    found = []
+    for disk in disks:
+        volume = t.cast(Volume, disk.volume)
+        there = storage.volume_at(endpoints.dest, disk.path)
+        size = 0 if there is None else host_xml.volume(there)["physical_bytes"]
+        mine = local.digest(disk.path, size)
+        if not (mine and transfer.digest(endpoints.dest, volume.pool, volume.name) == mine):
+            found.append(disk.path)
+    return found
 
 
 def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
@@ -97,24 +139,50 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
         size = _there(path, storage.volume_in(endpoints.source, here, name))["physical_bytes"]
         file = Volume(there, name, path, size, "raw")
         migration_files.create(endpoints, uuid, file, replace=False)
-        migration_files.opened(endpoints, uuid, path)
-        transfer.copy(endpoints.source, path, endpoints.dest, there, name, lambda _done: None)
+        migration_files.filled(endpoints, uuid, path)
+        in_place = transfer.copy(endpoints.source, path, endpoints.dest, there, name, lambda _done: None)
         storage.refresh(endpoints.dest, there)
+        _check_in_place(endpoints, file, in_place=in_place)
         migration_files.finished(endpoints, uuid, file)
 
 
 def reserve(endpoints: Endpoints, move: Move) -> None:
-    """Define the guest on the destination so that nobody can start it; raises Failed when it is no longer off here."""
+    """Take the guest's name and UUID on the destination, so that nobody can start it there; raises Failed where another
+    guest has one of them, or when it is no longer off here.
+    """
     domain = query.by_uuid(endpoints.source, move.uuid)
-    definition.define(endpoints.dest, move.guest, host_bindings.reserved(definition.portable(domain)))
-    try:
+    portable = host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
+    document = host_bindings.reserved(portable, arriving_name(move.uuid))
+    definition.reserve(endpoints.dest, move.guest, document)
+    if not move.active:
         concurrent_changes.check_off(move.guest, states.of(domain))
-    except VirtError:
-        migrate.discard(endpoints.dest, move.uuid)
-        raise
 
 
-def release(dest: t.Any, uuid: str) -> None:
+def check_reserved(dest: t.Any, uuid: str, name: str) -> FoundGuest:
+    """The guest that waits there to be released; raises Failed where its definition is somebody else's by now."""
+    waiting = query.find_by_uuid(dest, uuid)
+    concurrent_changes.check_reserved(name, reserved=waiting is not None and is_open(waiting))
+    return t.cast(FoundGuest, waiting)
+
+
+def is_open(there: FoundGuest) -> bool:
+    """Whether what the destination stores of a guest is to be replaced: it is reserved, or nothing is stored."""
+    return host_bindings.is_reserved(there.xml) or not there.persistent
+
+
+def is_reserved(dest: t.Any, uuid: str) -> bool:
+    """Whether nobody has changed what was reserved there, while the guest arrives."""
+    waiting = query.find_by_uuid(dest, uuid)
+    return waiting is None or is_open(waiting)
+
+
+def release(dest: t.Any, uuid: str, name: str) -> None:
     """Let it be started there."""
-    waiting = query.found(query.by_uuid(dest, uuid))
-    definition.define(dest, waiting.name, host_bindings.released(waiting.xml))
+    waiting = check_reserved(dest, uuid, name)
+    if waiting.name != name:  # a run was killed before it had given the guest its name
+        definition.rename(dest, uuid, name)
+        waiting = check_reserved(dest, uuid, name)
+    if not waiting.persistent:
+        definition.define(dest, name, definition.portable(query.by_uuid(dest, uuid)))
+        return
+    definition.define(dest, name, host_bindings.released(waiting.xml, waiting.live_xml or ""))

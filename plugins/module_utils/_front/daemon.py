@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration, other_runs, systemd
+from ansible_collections.corral.virt.plugins.module_utils._files import configuration, held, other_runs, systemd
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     RESTART_TIMEOUT_S,
@@ -61,6 +61,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
         "jobs": gate.perform(lambda: host.busy, otherwise=lambda: jobs),
         "installed": installed,
         "server": there.server,
+        "hook": held.hooked(),
         # of a daemon that has read its files
         "security_drivers": gate.perform(
             lambda: daemon.security_drivers() if installed and not host.busy else None,

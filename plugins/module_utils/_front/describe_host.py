@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import overview
+from ansible_collections.corral.virt.plugins.module_utils._front import overview, removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query
 from ansible_collections.corral.virt.plugins.module_utils._model import defaults
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices, host_xml
@@ -40,12 +40,11 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     found = overview.guests(connection, host_devices.bound)
     used_mib = overview.memory_used_mib(found)
     bridges, networks = query.links(connection)
-    found_networks = figures.networks(connection) if networks else []
     pools = [_without_xml(item, host_xml.pool(item["xml"])) for item in query.pools(connection)]
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = defaults.virt_type(kinds)
-    details = figures.domain_capabilities(connection, virt_type)
-    capable = host_xml.domain_capabilities(details) if details else {}
+    machines = capabilities["machines"].get(capabilities["arch"]) or []
+    capable = _capable(connection, virt_type, machines)
     own = [capable["host_model_xml"]] if capable.get("host_model_xml") else []
     baseline = figures.baseline(connection, virt_type, capabilities["arch"], [*own, *cpus]) if cpus else None
     return {
@@ -57,7 +56,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "cpu_vendor": capabilities["cpu_vendor"],
         "security_drivers": capabilities["security_drivers"],
         "virt_types": kinds,
-        "machines": capabilities["machines"].get(capabilities["arch"]) or [],
+        "machines": machines,
         "domain_capabilities": capable,
         "memory_reserved_mib": defaults.RESERVED_MIB,
         "memory_used_mib": used_mib,
@@ -65,10 +64,21 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "vcpus_used": sum(guest["vcpus"]["current"] for guest in overview.active(found)),
         "bridges": None if bridges is None else sorted(bridges),
         "devices": host_devices.offered(figures.devices(connection)),
-        "networks": [_without_xml(item, host_xml.network(item["xml"])) for item in found_networks],
+        "networks": _networks(connection) if networks else [],
         "pools": pools,
+        "removed_disks": removed_disks.describe(node["uri"], removed_disks.directories(pools), capabilities["uuid"]),
         "guests": [_brief(guest, pools, capabilities["arch"]) for guest in found],
     }
+
+
+def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> dict[str, t.Any]:
+    """What new guests may have; nothing where libvirt cannot say."""
+    details = figures.domain_capabilities(connection, virt_type, defaults.machine(machines) or None)
+    return host_xml.domain_capabilities(details) if details else {}
+
+
+def _networks(connection: t.Any) -> list[dict[str, t.Any]]:
+    return [_without_xml(item, host_xml.network(item["xml"])) for item in figures.networks(connection)]
 
 
 def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -95,6 +105,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "networks": sorted({nic["network"] for nic in guest["interfaces"] if nic.get("network")}),
         "machine": guest["machine"] if guest["arch"] == arch else None,  # hosts tell those of their own architecture
         "devices": guest["devices"],
+        "platform": guest["platform"] if guest["arch"] == arch else [],
         "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | named),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],

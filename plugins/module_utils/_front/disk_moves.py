@@ -12,8 +12,8 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import header, qemu, shared_storage
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._files import header, identity, qemu, shared_storage
 from ansible_collections.corral.virt.plugins.module_utils._files.content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._front import directories, file_users, migration_files
@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.answering impor
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, MigrationHost, Pool
+from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, LeftDisk, MigrationHost, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move_stages as stages
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import deletable, relabelling, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
@@ -31,11 +31,11 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk i
     unknown_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._units import image_of_content
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_bindings, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["disks", "images", "taken_back", "unused"]
+__all__ = ["disks", "images", "taken_back", "unused", "variables"]
 
 _FILE = (
     "format",
@@ -70,9 +70,14 @@ def disks(
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     unknown = unknown_disks(entries, params)
     moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=unknown)
-    fixed = {one.path for one in seen if one.fixed}
-    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=recorded.get("volumes") or ()), found.uuid)
+    fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
+    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=_owned(recorded)), found.uuid)
     return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
+
+
+def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
+    """Paths of disks that were made for the guest."""
+    return [one.path for one in recorded.get("volumes") or ()]
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
@@ -188,8 +193,45 @@ def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
     return answered(lambda answers: stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader)
 
 
+def variables(endpoints: Endpoints, found: FoundGuest) -> tuple[tuple[LeftDisk, ...], tuple[tuple[str, str], ...]]:
+    """Files with the UEFI variables of a guest that runs: those that go from the source when it has left, and those
+    that stay, each with why.
+    """
+    reader = _Reader(endpoints, {}, ())
+    goes, kept = list[LeftDisk](), list[tuple[str, str]]()
+    for path in host_bindings.files(found.live_xml or ""):
+        known = identity.of_path(path)
+        if known is None:
+            continue
+        if why := _why_kept(stages.VariablesFacts(path), reader):
+            kept.append((path, why))
+        else:
+            goes.append(LeftDisk(path, known))
+    return tuple(goes), tuple(kept)
+
+
+def _why_kept(facts: stages.VariablesFacts, reader: _Reader) -> str:
+    return answered(lambda answers: stages.why_kept(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader)
+
+
+def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile | None]:
+    """It is in no pool, so its directory is one while it is listed."""
+    directory, name = os.path.split(path)
+    try:
+        with directories.pool_for(connection, directory) as pool:
+            storage.refresh(connection, pool)
+            return True, _described(storage.volume_in(connection, pool, name))
+    except NotFound:
+        return True, None
+    except VirtError:
+        return False, None
+
+
 def _file(connection: t.Any, path: str) -> VolumeFile | None:
-    xml = storage.volume_at(connection, path)
+    return _described(storage.volume_at(connection, path))
+
+
+def _described(xml: str | None) -> VolumeFile | None:
     if xml is None:
         return None
     found = host_xml.volume(xml)
@@ -205,6 +247,9 @@ _ANSWERS: Table[_Reader] = {
     stages.FindSharedFileThere: lambda reader, question: reader.shared_file_there(question.pool, question.path),
     stages.FindVolumePathThere: lambda reader, question: reader.volume_there(question.pool, question.name),
     stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
+    stages.FindFileBesideDisks: lambda reader, question: _file_beside_disks(
+        reader.endpoints.dest if question.there else reader.endpoints.source, question.path
+    ),
     stages.FindDataFilesHere: lambda _reader, question: tuple(header.other_files(question.path)),
     stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
     stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),

@@ -13,9 +13,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import content as contents
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
-from ansible_collections.corral.virt.plugins.module_utils._files import header
+from ansible_collections.corral.virt.plugins.module_utils._files import header, identity
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
@@ -26,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SiteOf,
     Size,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
@@ -46,11 +48,17 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
             _size(storage.volume_in(connection, pool, question.name)),
             _origin(connection, pool, question, locks),
         )
-        return Site(pool_directory.pool_of(connection, pool), there, origin)
+        found = pool_directory.pool_of(connection, pool)
+        return Site(found, there, _identity(found, question.name), origin)
     if question.volume is None:
         return Size(_size(storage.volume_at(connection, question.path)))
     xml = storage.volume_in(connection, *question.volume)
     return Size(_size(xml), host_xml.volume(xml)["path"] if xml else None)
+
+
+def _identity(pool: PoolDirectory, name: str) -> FileIdentity | None:
+    """Of a file of this machine."""
+    return identity.of_path(os.path.join(pool.path, name)) if pool.here and pool.path else None
 
 
 def _size(xml: str | None) -> int | None:

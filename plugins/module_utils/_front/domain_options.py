@@ -70,12 +70,15 @@ GUEST_OPTIONS: dict[str, t.Any] = {
             **{document: {"type": "raw", "no_log": True} for document in seeds.DOCUMENTS},
             "method": {"type": "str", "choices": list(seeds.METHODS), "default": "nocloud"},
             "on_change": {"type": "str", "choices": list(seeds.ON_CHANGE), "default": "ignore"},
+            "schema": {"type": "str", "choices": ["warn", "refuse", "ignore"], "default": "warn"},  # the controller's
         },
     },
     "apply": {"type": "str", "choices": list(APPLY), "default": "both"},
     "allow_restart": {"type": "bool", "default": False},
     "force": {"type": "bool", "default": False},
+    "force_off": {"type": "bool", "default": False},
     "remove_storage": {"type": "bool", "default": False},
+    "keep_removed_h": {"type": "int", "default": 0},
     "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
     "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "packets", "agent", "unknown", "none"]},
@@ -86,7 +89,10 @@ GUEST_OPTIONS["disks"]["options"].update(
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
 _MOST_VCPUS = (DOMAIN["vcpus.maximum"].kind.ends or (1, 1))[1]
-_SAME = ("state", "virt_type", "autostart", "apply", "allow_restart", "force", "remove_storage", "wait", "wait_for_ip")
+_SAME = (
+    "state", "virt_type", "autostart", "apply", "allow_restart", "force", "force_off", "remove_storage",
+    "keep_removed_h", "wait", "wait_for_ip",
+)  # fmt: skip
 
 
 def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> list[GuestSpec]:

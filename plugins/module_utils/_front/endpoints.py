@@ -73,6 +73,7 @@ def host(connection: t.Any) -> MigrationHost:
         cpu_xml=known["cpu_xml"],
         machines=tuple(known["machines"].get(known["arch"]) or ()),
         virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
+        emulators=tuple(known["emulators"]),
         guests=dict(query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
         **endpoint.facts(connection),

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
     free_space,
     header,
     signature,
+    unpack,
     work_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._files import image as files
@@ -113,9 +114,8 @@ class Fetching:
             return self._published(path, t.cast(Checksum, self.image.checksum), tell, as_published=True)
         checksum, received = self._received(path, tell), path
         with _removed_upon(Refused, received):
-            if self.source.compression:
-                path = fetch.unpack(path, self.source.compression, tell, self.bounds)
-            path = self._converted(path, tell)
+            path, name = self._unpacked(path, tell)
+            path = self._converted(path, name, tell)
         return self._published(path, checksum, tell, as_published=path == received)
 
     def _published(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
@@ -235,12 +235,26 @@ class Fetching:
             self.image, [file for file in inspect.files_read(info) if os.path.realpath(file) != os.path.realpath(path)]
         )
         self.bounds.check(info["virtual-size"])
+        if form == "qcow2":
+            image_checks.refuse_corrupt(self.image, qemu_img.corruptions(path))
         return form, info["virtual-size"]
 
-    def _converted(self, path: str, tell: Tell) -> str:
+    def _unpacked(self, path: str, tell: Tell) -> tuple[str, str]:
+        """The source out of its packing, and its name there; raises Refused."""
+        source = self.source
+        packing = inspect.archive_compression(header.read(path)) if source.is_archive else None
+        if packing is not None:
+            path, members = unpack.extract(path, packing, tell, self.bounds, inspect.is_disk)
+            return path, inspect.only_disk(self.image.name, source.file, members)
+        if source.compression:
+            path = unpack.decompress(path, source.compression, tell, self.bounds)
+            return path, source.file.rpartition(".")[0]
+        return path, source.file
+
+    def _converted(self, path: str, name: str, tell: Tell) -> str:
         """The image in the wanted format; raises Refused."""
-        image, source = self.image, self.source
-        form, size = self._seen(path, source.file.rpartition(".")[0] if source.compression else source.file)
+        image = self.image
+        form, size = self._seen(path, name)
         if form == image.format:
             return path
         converted = f"{path}.converted"

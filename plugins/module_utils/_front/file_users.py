@@ -11,12 +11,14 @@ import os
 import stat
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
-from ansible_collections.corral.virt.plugins.module_utils._xml.chain import raw_sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.chain import links, raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import (
     Located,
     files,
@@ -25,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.sources import (
     sources,
 )
 
-__all__ = ["Users", "users"]
+__all__ = ["Users", "own_chains", "users"]
 
 
 class Users:
@@ -149,6 +151,41 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         for path in document.below:
             found.add_base(path, document.user)
     return found
+
+
+def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
+    """The files that a guest alone writes, or wrote before a snapshot, each with all that it says it stands on.
+
+    Of a host that is not here only what definitions name.
+    """
+
+    def located(pool: str, volume: str) -> str | None:
+        return storage.path_in(connection, pool, volume)
+
+    documents, made = [found.xml, *([found.live_xml] if found.live_xml else [])], list[str]()
+    with contextlib.suppress(NotFound):
+        domain = query.by_uuid(connection, found.uuid)
+        documents += filter(None, [query.saved_xml(domain)])
+        for _name, xml in query.snapshots(domain):  # disks, and files with memory
+            *kept, files_of_it = of_snapshot(xml)
+            documents += kept
+            made += sources(files_of_it, located)
+    tops = [link.path for xml in documents for link in links(xml, located) if link.target]
+    raw = {path for xml in documents for path in raw_sources(xml, located)} if is_here(connection.getURI()) else None
+    return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made))]
+
+
+def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:
+    """What it stands on; of raw disks the guest wrote the first bytes, so they are not read. `raw` is None: nor are
+    others.
+    """
+    seen = {path}
+    while raw is not None and path not in raw:
+        path = next(iter(header.bases(path)), path)
+        if path in seen:
+            return
+        seen.add(path)
+        yield path
 
 
 def _documents(connection: t.Any, but: str) -> list[DefinedFiles]:

@@ -19,6 +19,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps impor
     ChangeNftables,
     DeleteUfwRule,
     HostStep,
+    MoveToZone,
+    ReloadFirewalld,
     WriteFile,
 )
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
@@ -30,6 +32,7 @@ OPTIONS: dict[str, t.Any] = {
     "ports": {"type": "list", "elements": "str", "default": DEFAULT_PORTS},
     "sources": {"type": "list", "elements": "str", "required": True},
     "source_names": {"type": "list", "elements": "str", "default": []},
+    "bridges": {"type": "list", "elements": "str", "default": []},
     "purge": {"type": "bool", "default": True},
     "controller": {"type": "bool", "default": False},  # the action adds it to the sources
 }
@@ -39,16 +42,22 @@ _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
     AddFirewalldRule: lambda step: firewall.firewalld(step.zone, step.kind, step.rule, permanent=step.permanent),
     AddUfwRule: lambda step: firewall.ufw(step.rule),
     DeleteUfwRule: lambda step: firewall.delete_ufw(step.rule),
-    ChangeIptables: lambda step: firewall.iptables(step.tool, delete=step.delete, insert=step.insert),
+    ReloadFirewalld: lambda _step: firewall.reload_firewalld(),
+    MoveToZone: lambda step: firewall.move_to_zone(step.zone, step.device),
+    ChangeIptables: lambda step: firewall.iptables(
+        step.tool, step.chain, step.at, delete=step.delete, insert=step.insert
+    ),
 }
 
 
 def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Fetch, plan, pass through the gate, report."""
     resolved = {name: firewall.addresses(name) for name in params["source_names"]}
-    wanted = plan.spec(params["ports"], params["sources"], resolved, purge=params["purge"])
+    wanted = plan.spec(
+        params["ports"], params["sources"], resolved, bridges=params.get("bridges") or [], purge=params["purge"]
+    )
     manager = plan.manager(firewall.services())
-    steps, changes = plan.decide(wanted, firewall.read(manager) if manager else None)
+    steps, changes = plan.decide(wanted, firewall.read(manager, wanted.bridges) if manager else None)
     gate.run(steps, lambda step: _DOERS[type(step)](step))
     return {
         "changed": bool(steps),

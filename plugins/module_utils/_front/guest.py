@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._files import interfaces, local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import many, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._front import definitions, many, prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._front.definitions import Definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import power, query
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
@@ -29,6 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
@@ -43,10 +47,13 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
     A new guest that does not fit into `limit` is refused.
     """
     with contextlib.ExitStack() as locks:
+        if is_system(connection.getURI()) and guest.takes_disks(wanted):
+            gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = guest.plan(wanted, _Host(connection, locks, gate, limit))
-        gate.run(plan.steps, lambda step: _do(connection, t.cast(str, plan.uuid), step))
+        stored = Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
+        told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
     return {
-        **many.result(wanted.name, plan),
+        **many.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
     }
@@ -78,6 +85,11 @@ def _once(question: Q) -> Q:
     return t.cast(Q, answer)
 
 
+@functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
+def _host_uuid(connection: t.Any) -> str:
+    return str(host_xml.host(query.capabilities(connection))["uuid"] or "")
+
+
 class _Host:
     """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
 
@@ -106,6 +118,15 @@ class _Host:
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
+
+    @_once
+    def host_uuid(self) -> str:
+        return _host_uuid(self._connection)
+
+    def identities(self, paths: t.Collection[str]) -> dict[str, FileIdentity | None]:
+        from ansible_collections.corral.virt.plugins.module_utils._front import owned_disks
+
+        return owned_disks.identities(self._connection, paths)
 
     @_once
     def capabilities(self) -> dict[str, t.Any]:
@@ -178,6 +199,17 @@ class _Host:
         found = file_users.users(self._connection, but=but, without=paths)
         return {path: user for path in paths for user in (found.of(path),) if user}
 
+    def own_chains(self, found: FoundGuest) -> list[list[str]]:
+        from ansible_collections.corral.virt.plugins.module_utils._front import file_users
+
+        return file_users.own_chains(self._connection, found)
+
+    @_once
+    def unfinished_removals(self) -> list[DiskAside]:
+        from ansible_collections.corral.virt.plugins.module_utils._front import disposal
+
+        return disposal.unfinished(self._connection)
+
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if not paths:
             return {}
@@ -186,19 +218,24 @@ class _Host:
         return owned_disks.look(self._connection, paths)
 
 
-def _do(connection: t.Any, uuid: str, step: steps.GuestStep) -> object:
-    """Pass a step to its doer."""
-    if isinstance(step, steps.MAKING) and step.claim:
-        from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+def _do(stored: Definition, step: steps.GuestStep, *, removes: bool = False) -> object:
+    """Pass a step to its doer; `removes`: the guest is not to be there afterwards."""
+    connection, uuid = stored.connection, stored.uuid
+    if isinstance(step, steps.MAKING):
+        from ansible_collections.corral.virt.plugins.module_utils._front import guest_files
 
-        claim = step.claim
-        with metadata.claimed(connection, uuid, step.guest, with_file=claim.with_file, without_file=claim.without_file):
-            return _do(connection, uuid, dataclasses.replace(step, claim=None))
-    if isinstance(step, (steps.WriteSeed, steps.Customize)):
-        from ansible_collections.corral.virt.plugins.module_utils._front import seeds
-
-        seeds.do(connection, step)
+        guest_files.make(stored, step)
         return None
+    if isinstance(step, (steps.Define, steps.Undefine)):
+        return definitions.do(stored, step)
+    if isinstance(step, (steps.DeleteVolume, steps.FinishRemoval)):
+        from ansible_collections.corral.virt.plugins.module_utils._front import irreversible
+
+        return irreversible.do(connection, uuid, step)
     from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
 
-    return doers.do(connection, uuid, step)
+    before_force = functools.partial(stored.check, step.verb, step.guest) if removes else None
+    result = doers.do(connection, uuid, step, before_force)
+    if isinstance(step, steps.Rename):
+        stored.follow()
+    return result

@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._files import image as
 from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
 from ansible_collections.corral.virt.plugins.module_utils._files.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import explained
 from ansible_collections.corral.virt.plugins.module_utils._front import file_users, pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching, World, published
@@ -29,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import image as 
 from ansible_collections.corral.virt.plugins.module_utils._plan import image_spec
 from ansible_collections.corral.virt.plugins.module_utils._plan import image_stages as stages
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate, Looked
 
 __all__ = ["OPTIONS", "World", "converge"]
 
@@ -51,6 +52,7 @@ OPTIONS: dict[str, t.Any] = {
     "format": {"type": "str", "choices": ["qcow2", "raw"]},
     "current": {"type": "bool", "default": True},
     "prune": {"type": "bool", "default": False},
+    "update": {"type": "bool", "default": True},
     "retries": {"type": "int", "default": 4},
     "max_size": {"type": "str", "default": MAX_SIZE},
     "reserve": {"type": "str"},
@@ -61,8 +63,10 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     """Do what the parameters say."""
     spec = image_spec.spec(params)
     directory = pool_directory.directory(connection, spec.pool, "images")
-    checksum, doubt = published(world.open_url, spec)
-    image = Image(spec.name, directory, spec.format, spec.source, checksum, current=spec.current, doubt=doubt)
+    kept = not spec.update and plans.is_there(files.look(Image(spec.name, directory, spec.format)))
+    checksum, doubt = (None, "") if kept else published(world.open_url, spec)
+    source = None if kept else spec.source
+    image = Image(spec.name, directory, spec.format, source, checksum, current=spec.current, doubt=doubt, kept=kept)
     work = _Work(connection, spec, Fetching(image, spec, world), gate)
     steps = work.plan()
     return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
@@ -152,7 +156,7 @@ class _Work:
 
     def do(self, step: plans.ImageStep) -> None:
         """Hand a step to the room that knows how."""
-        with files.explained(str(step)):
+        with explained(str(step)):
             _DOERS[type(step)](self, step)
 
     def fetch(self) -> None:
@@ -199,6 +203,16 @@ class _Work:
         return details if self.fetched else {**details, "part": {"path": self.fetching.part, **self.fetching.left()}}
 
 
+def _check_unused(work: _Work, step: plans.Remove) -> None:
+    """Raise Refused where somebody has come to use it, perhaps while another content was fetched."""
+    users = file_users.users(work.connection)
+    path = os.path.join(work.image.directory, step.file)
+    # a name is used by who names it; where it points to stays
+    plans.check_unused(
+        work.image, step.file, users.based_on(path) or (None if os.path.islink(path) else users.of(path))
+    )
+
+
 def _remove(work: _Work, step: plans.Remove) -> None:
     for name in (step.file, contents.manifest_name(step.file)):
         remove(os.path.join(work.image.directory, name))
@@ -217,9 +231,9 @@ _ANSWERS: Table[_Work] = {
     stages.CompareContent: lambda work, question: work.compared(question),
     stages.ClaimContents: lambda work, question: work.claimed(question.contents),
 }
-_DOERS: dict[type[plans.ImageStep], t.Callable[[_Work, t.Any], None]] = {
+_DOERS: dict[type[plans.ImageStep], t.Callable[[_Work, t.Any], object]] = {
     plans.Vouch: lambda work, step: files.vouch(work.image.directory, step.manifest),
     plans.Fetch: lambda work, _step: work.fetch(),
     plans.Symlink: lambda work, step: files.point(work.image, step.target or t.cast(Manifest, work.fetched).content),
-    plans.Remove: _remove,
+    plans.Remove: Looked(_check_unused, _remove),
 }

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import diff
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Note
 from ansible_collections.corral.virt.plugins.module_utils._plan.step import Plan
 
 __all__ = ["diffs", "each", "outcomes", "result", "summary"]
@@ -20,14 +21,14 @@ __all__ = ["diffs", "each", "outcomes", "result", "summary"]
 W = t.TypeVar("W")
 
 
-def result(name: str, plan: Plan[t.Any]) -> dict[str, t.Any]:
-    """The result of one guest."""
+def result(name: str, plan: Plan[t.Any], told: t.Iterable[object] = ()) -> dict[str, t.Any]:
+    """The result of one guest; `told` is what its steps gave back."""
     return {
         "name": name,
         "changed": any(step.changes for step in plan.steps),
         "steps": [str(step) for step in plan.steps if step.changes],
         "pending": list(plan.pending),
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, *(str(note) for note in told if isinstance(note, Note))],
         "diff": diff(plan.changes),
     }
 

@@ -14,22 +14,33 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import local, ports
+from ansible_collections.corral.virt.plugins.module_utils._files import identity, local, ports
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._front import (
     copy_offline,
     disk_moves,
+    disposal,
     migration_files,
     owned_disks,
     reconcile,
     send_guest,
 )
 from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
+from ansible_collections.corral.virt.plugins.module_utils._front.dest_look import lacking
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
+from ansible_collections.corral.virt.plugins.module_utils._front.hold import Hold
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._model.free_space import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    DiskMove,
+    LeftDisk,
+    MigrationHost,
+    Move,
+    Observation,
+)
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes, convergence, preflight
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
@@ -43,8 +54,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options 
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import starts_with_host
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, record
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["converge"]
 
@@ -63,7 +75,7 @@ def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: local.locked(name, concurrent_changes.another_run(name)))
         gate.hold(stack, lambda: watch)
-        return _Run(endpoints, params, gate, watch).converge()
+        return _Run(endpoints, params, gate, watch, stack).converge()
 
 
 def _result(
@@ -83,7 +95,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     found = query.find(endpoints.source, params["name"])
     if found is None:
         return _result(params, [])
-    run = _Run(endpoints, params, gate, watch)
+    run = _Run(endpoints, params, gate, watch, contextlib.ExitStack())
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
     steps = plans.aborting(move, job_active=migrate.job_active(endpoints.source, move.uuid))
     if steps:
@@ -124,9 +136,20 @@ class _Scene:
 class _Run:
     """One guest's way, from look to look."""
 
-    def __init__(self, endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> None:
-        self.endpoints, self.params, self.gate = endpoints, params, gate
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        params: t.Mapping[str, t.Any],
+        gate: Gate,
+        watch: ProgressWatch,
+        holds: contextlib.ExitStack,
+    ) -> None:
+        self.endpoints, self.params, self.gate, self._holds = endpoints, params, gate, holds
         self._tell, self._interrupted = watch.tell, watch.interrupted
+        self._hold: Hold | None = None  # of a guest that is off
+        self._copied: dict[str, t.Mapping[str, t.Any]] = {}  # its disks, as they were before they were copied
+        self._planned: dict[str, FileIdentity] = {}  # what the files of its disks were when it was planned
+        self._undefined: str = ""  # its definition on the source, which may have to come back
         self.name: str = params["name"]
         self.notes: list[str] = []
         self.figures: dict[str, t.Any] = {}
@@ -167,7 +190,9 @@ class _Run:
             looks.host(endpoints.source),
             looks.host(endpoints.dest),
         )
-        dest = dataclasses.replace(dest, links=dest_links(self.params, dest.links))
+        dest = dataclasses.replace(
+            dest, links=dest_links(self.params, dest.links), maintenance=self.params["dest_maintenance"]
+        )
         there = query.find(endpoints.dest, name) if found is None and name in dest.guests else None
         recorded, guest = record.of(found or there), found or there
         begun = verdicts.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
@@ -207,13 +232,15 @@ class _Run:
         move = self._move(found, scene.recorded, source, dest)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=looks.pools(self.endpoints.dest))
-        guest = looks.guest(self.endpoints.source, found)
-        lacks = looks.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
-        ports_filtered = ports.filtered(move.dest) if preflight.uses_ports(move) else None
-        preflight.check(move, guest, source, dest, lacks=lacks, ports_filtered=ports_filtered)
+        move, bridges = self._checked(move, found, source, dest)
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [convergence.can_work(dirty, move.tuning)])
+        if is_here(self.endpoints.source.getURI()):
+            found_files = {disk.path: identity.of_path(disk.path) for disk in move.disks if disk.volume}
+            self._planned = {path: one for path, one in found_files.items() if one}
+        if not move.active:
+            self.gate.hold(self._holds, lambda: self._held(move))
         steps, wanted = plans.steps(move), disk_moves.images(self.endpoints.source, move.disks)
         self.gate.after(before).run(steps, self._do)
         shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
@@ -225,11 +252,32 @@ class _Run:
                 {**disk, "disk_bytes": sent[disk["target"]]} if disk["target"] in sent else disk for disk in disks
             ],
             "images": wanted,
-            "bridges": list(guest.bridges),
+            "bridges": list(bridges),
             "bytes_to_move": sum(item.bytes_to_move for item in move.disks),
             "notes": self.notes,
             **{key: value for key, value in self.figures.items() if value is not None},
         }
+
+    def _checked(
+        self, move: Move, found: FoundGuest, source: MigrationHost, dest: MigrationHost
+    ) -> tuple[Move, tuple[str, ...]]:
+        """The move with the firmware that the guest has there, and its bridges; raises Refused with all that speaks
+        against it.
+        """
+        guest = looks.guest(self.endpoints.source, found)
+        lacks = looks.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
+        filtered = ports.filtered(move.dest) if preflight.uses_ports(move) else None
+        missing = lacking(self.endpoints.source, self.endpoints.dest, dest, found, move.files)
+        preflight.check(move, guest, source, dest, lacks=lacks, ports_filtered=filtered, missing=missing.problems)
+        move = dataclasses.replace(move, firmware=tuple(missing.firmware.items()))
+        self.notes += preflight.notes(move, missing.left, hooked=missing.hooked)
+        return move, guest.bridges
+
+    def _held(self, move: Move) -> Hold:
+        """Nobody starts it or writes to its disks from here on, as far as that can be had."""
+        paths, reason = [*(disk.path for disk in move.disks), *move.files], f"it is being migrated to {move.dest}"
+        hold = self._hold = Hold(self.endpoints.source.getURI(), move.guest, move.uuid, paths, reason)
+        return hold
 
     def _dirtying(self, domain: t.Any) -> int | None:
         """In check mode the second is waited for; else the move does not wait for a figure."""
@@ -239,9 +287,12 @@ class _Run:
     def _move(
         self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
     ) -> Move:
+        own = is_here(self.endpoints.source.getURI()) and found.active
+        variables, kept = disk_moves.variables(self.endpoints, found) if own else ((), ())
         return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
+            seen=_identity(found),
             active=found.active,
             paused=found.state == "paused",
             autostart=starts_with_host(recorded, autostart=found.autostart),
@@ -253,6 +304,8 @@ class _Run:
                 assumed=self.gate.assumes(lambda: bool(self.params["assume_images"])),
             ),
             files=() if found.active else tuple(copy_offline.files(found)),
+            variables=variables,
+            kept=kept,
         )
 
     def _bare_move(self, uuid: str, **more: t.Any) -> Move:
@@ -271,11 +324,19 @@ class _Run:
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
         """What a run that was interrupted after the guest had arrived did not do any more."""
         there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
-        left = owned_disks.look(self.endpoints.source, recorded.get("moving_goes") or ())
+        recorded_disks = {disk.path: disk for disk in map(LeftDisk.parse, recorded.get("moving_goes") or ())}
+        left = owned_disks.look(self.endpoints.source, recorded_disks)
         goes = [path for path, disk in left.items() if not disk.gone]
         free = disk_moves.unused(self.endpoints.source, goes, there.uuid)
         move = self._bare_move(there.uuid, autostart=bool(recorded.get("moving_autostart")) and not there.autostart)
-        return plans.finishing(move, [path for path in goes if path in free], verdict.action)
+        reserved = copy_offline.is_open(there)
+        disks = [recorded_disks[path] for path in goes if path in free]
+        aside = {
+            one.note.path: one.place
+            for one in disposal.unfinished(self.endpoints.source, recorded_disks)
+            if one.note and one.note.guest_uuid == there.uuid
+        }
+        return plans.finishing(move, disks, verdict.action, reserved=reserved, aside=aside)
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end, whatever that is."""
@@ -294,18 +355,97 @@ class _Run:
         concurrent_changes.check_wanted(self.name, interrupted=self._interrupted())
         self._tell(phase, done, total)
 
-    def guarded(self, move: Move, work: t.Callable[[], None]) -> None:
-        """Work before the guest is handed over: when it fails, nothing of it is left."""
+    def guarded(self, move: Move, work: t.Callable[[], object]) -> None:
+        """Work before the guest is handed over, while it is as it was planned; when it fails, nothing of it is left."""
         try:
+            found = query.find_by_uuid(self.endpoints.source, move.uuid)
+            concurrent_changes.check_definition(move.guest, move.seen, _identity(found) if found else None)
             work()
         except VirtError:
-            self.notes += reconcile.try_clean_up(self.endpoints, move.uuid)
+            self.notes += reconcile.try_withdraw(self.endpoints, move)
             raise
+
+    def copy_disk(self, move: Move, disk: DiskMove) -> None:
+        """A disk that nobody writes to."""
+        self._copied[disk.path] = copy_offline.copy_disk(self.endpoints, move.uuid, disk, self.tell)
+
+    def check_before_undefine(self, move: Move) -> None:
+        """Raise Failed where the guest, a disk of it, or a copy of one is not what it was when it was copied."""
+
+        def look() -> None:
+            self.check_copies(move)
+            copy_offline.check_reserved(self.endpoints.dest, move.uuid, move.guest)
+
+        self.guarded(move, look)
+
+    def check_copies(self, move: Move) -> None:
+        """Raise Failed where a disk was written to after it was copied, or its copy is not the one that was made."""
+        copy_offline.check_unwritten(self.endpoints, self._copied)
+        migration_files.check_copied(self.endpoints, move.uuid, move.guest)
+
+    def undefine(self, move: Move) -> None:
+        """On the source; what it was is kept until it is defined on the destination."""
+        domain = query.by_uuid(self.endpoints.source, move.uuid)
+        self._undefined = query.found(domain).xml
+        definition.undefine_moved(domain, keeps_state=not self._is_held())
+
+    def _is_held(self) -> bool:
+        return self._hold is not None and self._hold.complete
+
+    def check_before_define(self, move: Move) -> None:
+        """Raise Failed, with the guest on the source as before, where nothing was held and somebody wrote to a disk."""
+        copy_offline.check_reserved(self.endpoints.dest, move.uuid, move.guest)
+        if self._is_held() or not self._undefined:
+            return
+        self.notes.append(concurrent_changes.unheld(move.guest))
+        copied = [disk for disk in move.disks if disk.path in self._copied]
+        try:
+            concurrent_changes.check_same_content(move.guest, copy_offline.differing(self.endpoints, copied))
+        except VirtError:
+            definition.define(self.endpoints.source, move.guest, self._undefined)
+            self.notes += reconcile.try_withdraw(self.endpoints, move)
+            raise
+
+    def check_before_remove(self, move: Move) -> None:
+        """Raise Failed where the guest on the destination does not have the disks that were made for it there."""
+        there = query.find_by_uuid(self.endpoints.dest, move.uuid)
+        concurrent_changes.check_is_there(move.guest, there=there is not None)
+        migration_files.check_arrived(self.endpoints.dest, t.cast(FoundGuest, there))
+
+    def settle(self, move: Move) -> None:
+        """It is on the destination, and nowhere else; a run that was killed may have left its entry for the hook."""
+        if self._hold is None and is_system(self.endpoints.source.getURI()):
+            with Hold(self.endpoints.source.getURI(), move.guest, move.uuid, (), "its migration is being finished"):
+                pass
+        reconcile.settle(self.endpoints.dest, move.uuid)
+
+    def remove(self, move: Move, step: plans.RemoveDisk) -> None:
+        """A disk or UEFI variables that stayed on the source, if that is still the file that was moved."""
+        if self._hold:
+            self._hold.free(step.path)
+        expected = step.identity or self._planned.get(step.path)
+        there = query.find_by_uuid(self.endpoints.dest, move.uuid)
+        concurrent_changes.check_is_there(move.guest, there=there is not None)  # else this may be the last copy
+        arrived = t.cast(FoundGuest, there)
+        pooled = step.path not in host_bindings.files(arrived.live_xml or arrived.xml)
+        source = self.endpoints.source
+        disposal.dispose(disposal.Disposal(source, step.path, move.guest, move.uuid, expected, pooled=pooled))
+
+
+def _identity(found: FoundGuest) -> str:
+    """Of a guest: the definition that is stored, and the files that it has open if it runs."""
+    opened = sources(found.live_xml, "{}/{}".format) if found.live_xml else ()
+    return " ".join([record.fingerprint(found.xml), *sorted(opened)])
 
 
 def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
     """Work before the guest is handed over."""
     return lambda run, endpoints, move, step: run.guarded(move, lambda: work(run, endpoints, move, step))
+
+
+def _as_planned(run: _Run, _endpoints: Endpoints, move: Move, _step: MigrateStep) -> None:
+    """A look before the guest is handed over: QEMU on the destination opens what has the names of its disks there."""
+    run.guarded(move, lambda: run.check_copies(move))
 
 
 _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], object]] = {
@@ -314,22 +454,31 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
         lambda _run, endpoints, move, _step: reconcile.disable_autostart(endpoints.source, move.uuid)
     ),
     plans.MakeDisk: _guarded(lambda _run, endpoints, move, step: copy_offline.make(endpoints, move.uuid, step.disk)),
-    plans.CopyDisk: _guarded(
-        lambda run, endpoints, move, step: copy_offline.copy_disk(endpoints, move.uuid, step.disk, run.tell)
-    ),
+    plans.CopyDisk: _guarded(lambda run, _endpoints, move, step: run.copy_disk(move, step.disk)),
     plans.CopyFile: _guarded(
         lambda _run, endpoints, move, step: copy_offline.copy_file(endpoints, move.uuid, step.path)
     ),
-    plans.Migrate: lambda run, _ends, move, _step: run.send(move),
+    plans.Migrate: Looked(_as_planned, lambda run, _ends, move, _step: run.send(move)),
     plans.Reserve: _guarded(lambda _run, endpoints, move, _step: copy_offline.reserve(endpoints, move)),
-    plans.UndefineOnSource: lambda _run, endpoints, move, _step: definition.undefine_moved(
-        query.by_uuid(endpoints.source, move.uuid)
+    plans.UndefineOnSource: Looked(
+        lambda run, _endpoints, move, _step: run.check_before_undefine(move),
+        lambda run, _endpoints, move, _step: run.undefine(move),
     ),
-    plans.DefineOnDest: lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid),
-    plans.ResumeOnDest: lambda _run, endpoints, move, _step: migrate.resume(endpoints.dest, move.uuid),
+    plans.DefineOnDest: Looked(
+        lambda run, _endpoints, move, _step: run.check_before_define(move),
+        lambda _run, endpoints, move, _step: copy_offline.release(endpoints.dest, move.uuid, move.guest),
+    ),
+    plans.ResumeOnDest: lambda _run, endpoints, move, _step: reconcile.resume_guest(endpoints.dest, move.uuid),
     plans.SetAutostartOnDest: lambda _run, endpoints, move, _step: definition.set_autostart(
         query.by_uuid(endpoints.dest, move.uuid), on=True
     ),
-    plans.RemoveDisk: lambda _run, endpoints, _move, step: storage.delete(endpoints.source, step.path),
-    plans.Forget: lambda _run, endpoints, move, _step: reconcile.forget(endpoints.dest, move.uuid),
+    plans.RemoveDisk: Looked(
+        lambda run, _endpoints, move, _step: run.check_before_remove(move),
+        lambda run, _endpoints, move, step: run.remove(move, step),
+    ),
+    plans.FinishRemoval: Looked(
+        lambda run, _endpoints, move, _step: run.check_before_remove(move),
+        lambda _run, endpoints, _move, step: disposal.finish(endpoints.source, step.place),
+    ),
+    plans.Forget: lambda run, _endpoints, move, _step: run.settle(move),
 }

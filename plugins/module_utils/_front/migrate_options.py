@@ -18,6 +18,7 @@ OPTIONS: dict[str, t.Any] = {
     "dest": {"type": "str", "required": True},
     "dest_uri": {"type": "str"},
     "dest_links": {"type": "list", "elements": "str"},
+    "dest_maintenance": {"type": "str"},
     "state": {"type": "str", "choices": ["present", "aborted"], "default": "present"},
     "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
     "storage": {"type": "str", "choices": list(MODES), "default": "auto"},

@@ -12,20 +12,42 @@ import contextlib
 import dataclasses
 import functools
 import os.path
+import secrets
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files import header, local
 from ansible_collections.corral.virt.plugins.module_utils._front import directories
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, query, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, migrate, query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
-from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import check_seen, sorted_out, stopped
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._plan.concurrent_changes import check_in_place
+from ansible_collections.corral.virt.plugins.module_utils._plan.ownership import (
+    check_seen,
+    replaced,
+    sorted_out,
+    stopped,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_bindings, host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["clear", "create", "finished", "opened", "ours", "remember", "users"]
+__all__ = [
+    "check_arrived",
+    "check_copied",
+    "check_visible",
+    "clear",
+    "create",
+    "filled",
+    "finished",
+    "opened",
+    "ours",
+    "remember",
+    "users",
+]
+
+_HEAD_BYTES = 4096  # hold the header of a new qcow2, its extensions and the name of its base
 
 
 def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
@@ -42,7 +64,8 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
     for other in query.of_all(dest, query.found):
         for xml in (other.xml, other.live_xml):
             if xml and other.uuid != uuid:
-                found.update(dict.fromkeys((*sources(xml, located, below=True), *host_bindings.files(xml)), other.name))
+                own = host_bindings.released(xml) if host_bindings.is_reserved(xml) else xml
+                found.update(dict.fromkeys((*sources(own, located, below=True), *host_bindings.files(own)), other.name))
     return found
 
 
@@ -69,7 +92,71 @@ def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[
     taken = users(dest, uuid) if entries else {}
     found = {made.path: storage.volume_at(dest, made.path) for made in entries}
     seen = {path: host_xml.volume(xml) for path, xml in found.items() if xml}
-    return sorted_out(entries, seen, taken, begun=functools.partial(_begun, dest))
+    begun, mark = functools.partial(_begun, dest), functools.partial(_mark, dest)
+    return sorted_out(entries, seen, taken, begun=begun, mark=mark)
+
+
+def _mark(dest: t.Any, path: str) -> str:
+    """In the header of the file that has that name now; empty where there is none."""
+    pool = directories.pool_at(dest, os.path.dirname(path))
+    if pool is None:
+        return ""
+    try:
+        return header.mark(storage.read_part(dest, pool, os.path.basename(path), 0, _HEAD_BYTES))
+    except NotFound:
+        return ""
+
+
+def check_arrived(dest: t.Any, guest: FoundGuest) -> None:
+    """Raise Failed where a disk that QEMU has filled on the destination is no longer the file of that name there.
+
+    Who renames a file over it takes its name: the guest then writes to a file that is gone when it ends. One that the
+    running guest does not have any more, its owner has merged with another since.
+    """
+    entries = [made for made in _entries(record.of(guest)) if made.phase == Made.OPEN]
+    if guest.live_xml:
+        has = sources(guest.live_xml, functools.partial(storage.path_in, dest), below=True)
+        entries = [made for made in entries if made.path in has]
+    check_in_place(guest.name, {made.path: _replaced(dest, guest, made) for made in entries})
+
+
+def _replaced(dest: t.Any, guest: FoundGuest, made: Made) -> str:
+    """A raw file has no place for a mark. Whether it is the one that QEMU has open is seen by its time: QEMU sets its
+    length, to what it is.
+    """
+    if made.mark:
+        return replaced(made, _mark(dest, made.path))
+    disks = disk.media(parse(guest.live_xml or guest.xml))
+    target = next((item["target"] for item in disks if item.get("source") == made.path), None)
+    if target is None or not guest.active:
+        return ""
+    before = _changed(dest, made.path)
+    migrate.touch(dest, guest.uuid, target)
+    return replaced(dataclasses.replace(made, mark="open"), "" if before == _changed(dest, made.path) else "open")
+
+
+def _changed(dest: t.Any, path: str) -> str:
+    xml = storage.volume_at(dest, path)
+    return host_xml.volume(xml)["changed"] if xml else ""
+
+
+def check_copied(endpoints: Endpoints, uuid: str, name: str) -> None:
+    """Raise Failed where a file that was copied to the destination is no longer the one that was made there."""
+    entries = _entries(record.of(query.found(query.by_uuid(endpoints.source, uuid))))
+    made = {one.path: one.changed for one in entries if one.phase == Made.MADE}
+    why = "it was replaced or changed after it was copied"
+    check_in_place(name, {path: why for path, then in made.items() if then != _changed_there(endpoints.dest, path)})
+
+
+def _changed_there(dest: t.Any, path: str) -> str:
+    """When a file was changed; UEFI variables and TPM state are in no pool, so their directory is one for the look."""
+    changed = _changed(dest, path)
+    if changed:
+        return changed
+    with contextlib.suppress(NotFound), directories.pool_for(dest, os.path.dirname(path)) as pool:
+        storage.refresh(dest, pool)
+        return _changed(dest, path)
+    return ""
 
 
 def _begun(dest: t.Any, path: str, size: int) -> bool:
@@ -135,20 +222,34 @@ def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) ->
         if not endpoints.broken("dest"):  # a daemon that was killed may have made it
             _enter(endpoints, uuid, None, path=volume.path)  # what is there is somebody else's
         raise
-    finished(endpoints, uuid, volume)
+    mark = _marked(endpoints.dest, volume) if volume.format == "qcow2" else ""
+    finished(endpoints, uuid, volume, mark)
 
 
-def finished(endpoints: Endpoints, uuid: str, volume: Volume) -> None:
+def _marked(dest: t.Any, volume: Volume) -> str:
+    """A mark that the new image has from now on."""
+    mark = secrets.token_hex(8)
+    head = storage.read_part(dest, volume.pool, volume.name, 0, _HEAD_BYTES)
+    storage.write(dest, volume.pool, volume.name, header.marked(head, mark))
+    storage.refresh(dest, volume.pool)  # libvirt takes the file for what it was before it was written to
+    return mark
+
+
+def finished(endpoints: Endpoints, uuid: str, volume: Volume, mark: str = "") -> None:
     """From now on it is known by its time, too."""
     changed = host_xml.volume(storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
-    _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path))
+    _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path, mark))
 
 
-def opened(endpoints: Endpoints, uuid: str, path: str = "") -> None:
-    """The move itself writes from now on: to that file, or to all that it made."""
-    _change(
-        endpoints, uuid, lambda made: dataclasses.replace(made, phase=Made.OPEN) if path in ("", made.path) else made
-    )
+def opened(endpoints: Endpoints, uuid: str, copies: t.Collection[str]) -> None:
+    """QEMU opens from now on all that was made, and writes to all but these `copies` of what nobody writes to."""
+    phases = {True: Made.COPYING, False: Made.OPEN}
+    _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=phases[made.path in copies]))
+
+
+def filled(endpoints: Endpoints, uuid: str, path: str) -> None:
+    """We write to that file from now on."""
+    _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=Made.COPYING) if path == made.path else made)
 
 
 def _enter(endpoints: Endpoints, uuid: str, entry: Made | None, *, path: str = "") -> None:

@@ -6,19 +6,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
+from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import noun_options
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import object_type
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi, doer
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Spec
+from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+    Define,
+    NounStep,
+    Start,
+    Undefine,
+    Update,
+    check_unchanged,
+    not_started,
+    undo,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._run import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import canonical, parse
 
 __all__ = ["converge", "spec"]
 
@@ -54,7 +67,7 @@ def converge(
     found = object_type.find(connection, api.of, wanted.name)
     host = noun.host(api.host(connection, wanted.name), wanted.name, found)
     done = plan(noun, wanted, Facts(found, host))
-    gate.run(done.steps, doer(connection, api, found))
+    _run(gate, done.steps, _Object(connection, api, found))
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
@@ -70,3 +83,70 @@ def converge(
         "notes": list(done.notes),
         noun.schema.kind: None if done.after is None else row,
     }
+
+
+def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
+    """Do the steps; a start that fails leaves what was there before."""
+    first, start = thing.found, next((step for step in steps if isinstance(step, Start)), None)
+    try:
+        gate.run(steps, thing.do)
+    except VirtError as error:
+        back = undo(first, thing.done) if start and thing.failed is start else ()
+        if not start or not back:
+            raise
+        failure = None
+        try:
+            gate.after(thing.done).run(back, thing.act)
+        except VirtError as second:
+            failure = second
+        raise not_started(start, error.__cause__, back, failure) from error
+
+
+def _stored(xml: str) -> bytes:
+    """A definition, to be compared: a pool's room changes by itself."""
+    root = parse(xml)
+    for part in [part for tag in ("capacity", "allocation", "available") for part in root.findall(tag)]:
+        root.remove(part)
+    return canonical(root)
+
+
+class _Object:
+    """One object from the plan to the steps: replaced and removed only where it is as the plan has seen it."""
+
+    def __init__(self, connection: Connection, api: ObjectApi, found: Found | None) -> None:
+        self._connection, self._api, self._found = connection, api, found
+        self.act = doer(connection, api, found)
+        self.found = found  # before the first step
+        self.done: list[NounStep] = []
+        self.failed: NounStep | None = None
+
+    def do(self, step: NounStep) -> object:
+        """Do one step on it."""
+        self.failed = step
+        result = self._do(step)
+        self.failed = None
+        self.done.append(step)
+        return result
+
+    def _do(self, step: NounStep) -> object:
+        if step.look:
+            return _DOERS[type(step)](self, step)
+        done = self.act(step)
+        if isinstance(step, Update) and self._found:  # libvirt's test driver has one document for both
+            xml = object_type.definition(self._connection, self._api.of, self._found.uuid)
+            self._found = dataclasses.replace(self._found, xml=xml or "")
+        return done
+
+    def look(self, step: NounStep) -> None:
+        """Before the first step of this run that changes its definition."""
+        found, self._found = self._found, None
+        if found is None:
+            return
+        now = object_type.definition(self._connection, self._api.of, found.uuid)
+        check_unchanged(step, exists=now is not None, same=now is not None and _stored(now) == _stored(found.xml))
+
+
+_DOERS: dict[type[NounStep], Looked] = {
+    Define: Looked(_Object.look, lambda noun, step: noun.act(step)),
+    Undefine: Looked(_Object.look, lambda noun, step: noun.act(step)),
+}

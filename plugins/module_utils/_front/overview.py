@@ -80,10 +80,10 @@ def _guest(
 def block_sizes(statistics: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
     """Bytes by target, from libvirt's bulk statistics (block.N.capacity, block.N.physical)."""
     sizes = {}
-    for index in range(statistics.get("block.count", 0)):
-        prefix = f"block.{index}."
-        known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
-        sizes[statistics.get(prefix + "name", "")] = {
+    known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
+    named = [key for key in statistics if key.startswith("block.") and key.endswith(".name")]
+    for prefix in (key[: -len("name")] for key in named):  # a host may count more than it lists, without end
+        sizes[statistics[f"{prefix}name"]] = {
             name: statistics[prefix + key] for key, name in known.items() if prefix + key in statistics
         }
     return sizes

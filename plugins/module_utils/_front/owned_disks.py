@@ -10,14 +10,15 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
-from ansible_collections.corral.virt.plugins.module_utils._files import local
+from ansible_collections.corral.virt.plugins.module_utils._files import identity, local
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory, holder
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
-__all__ = ["look"]
+__all__ = ["identities", "look"]
 
 
 def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
@@ -29,6 +30,14 @@ def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
     return {path: _look(connection, path, pools, here=here) for path in paths}
 
 
+def identities(connection: t.Any, paths: t.Iterable[str]) -> dict[str, FileIdentity | None]:
+    """What volumes are, by path: None where they are no files of this machine; those that are gone have no entry."""
+    if not is_here(connection.getURI()):
+        return {path: None for path in paths if storage.volume_at(connection, path) is not None}
+    found = {path: identity.of_path(path) for path in paths if os.path.lexists(path)}
+    return {path: its for path, its in found.items() if its or not os.path.isfile(path)}
+
+
 def _pool(pool: t.Mapping[str, t.Any]) -> PoolDirectory:
     known = host_xml.pool(pool["xml"])
     return PoolDirectory(pool["name"], known["type"], known["path"], active=pool["active"])
@@ -38,8 +47,10 @@ def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, her
     pool = holder(pools, os.path.dirname(path))
     return OwnedDisk(
         volume=storage.volume_at(connection, path) is not None,
+        key=storage.volume_key(connection, path),
         pool=pool.name if pool else None,
         active=pool is not None and pool.active,
         exists=local.exists(path) if here else None,
         opened=here and files.is_opened(path),
+        identity=identity.of_path(path) if here else None,
     )

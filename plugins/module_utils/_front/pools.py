@@ -9,17 +9,25 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files.missing import obstacle
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool
+from ansible_collections.corral.virt.plugins.module_utils._files.pool_directory import closed, directory_id, obstacle
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import pool, query
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._xml.directory import qemu_user
 
 __all__ = ["API"]
 
 
 def _host(connection: t.Any, name: str) -> RawPoolHost:
     raw: RawPoolHost = pool.API.host(connection, name)
-    return dataclasses.replace(raw, obstacle=obstacle) if has_files_here(connection.getURI()) else raw
+    if not has_files_here(connection.getURI()):
+        return raw
+
+    def closed_to_qemu(path: str) -> str | None:
+        user = qemu_user(query.capabilities(connection))
+        return closed(path, user) if user else None
+
+    return dataclasses.replace(raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu)
 
 
 API = dataclasses.replace(pool.API, host=_host)

@@ -59,8 +59,8 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
     found = doers.find(connection, wanted.name, wanted.uuid)
     plan = power.plan(wanted, found)
     start.check_steps(wanted.name, plan.steps, lambda: _prerequisites(connection, found))
-    gate.run(plan.steps, lambda step: doers.do(connection, found.uuid if found else "", step))
-    return many.result(wanted.name, plan)
+    told = gate.run(plan.steps, lambda step: doers.do(connection, found.uuid if found else "", step))
+    return many.result(wanted.name, plan, told)
 
 
 def _prerequisites(connection: t.Any, found: Power | None) -> tuple[Prerequisites, Missing]:

@@ -2,61 +2,59 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which prerequisites of a guest a host lacks."""
+"""Which prerequisites of a guest the host lacks that we run on."""
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import devices, named
-from ansible_collections.corral.virt.plugins.module_utils._files.missing import has_hook, missing_links, missing_paths
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import (
-    active_networks,
-    inactive_networks,
-    missing_filters,
-    missing_volumes,
-    networks_without_autostart,
-    transient_networks,
-    volume_paths,
+from ansible_collections.corral.virt.plugins.module_utils._files import devices, maintenance, named
+from ansible_collections.corral.virt.plugins.module_utils._files.missing import (
+    has_hook,
+    missing_links,
+    missing_paths,
+    names_in,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
-    Missing,
-    NamedBy,
-    Prerequisites,
-    Uplink,
-)
+from ansible_collections.corral.virt.plugins.module_utils._front import host_look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import volume_paths
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, NamedBy, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._xml.uplink import uplink
 
 __all__ = ["missing"]
 
 
 def missing(connection: t.Any, needed: Prerequisites) -> Missing:
     """What is known not to be there. Of files and devices of another machine, or that a hook sets up, nobody knows."""
-    hooked = has_hook()
-    if needed.restored and hooked:
-        return Missing()
-    here = has_files_here(connection.getURI()) and not hooked
-    no_autostart = networks_without_autostart(connection, needed.networks) if needed.networks else frozenset()
-    uplinks = _uplinks(connection, needed) if here and not has_hook("network") else {}
-    links = {*needed.links, *(link for one in uplinks.values() for link in (one.bridge, *one.interfaces) if link)}
-    return Missing(
-        networks=inactive_networks(connection, needed.networks) if needed.networks else {},
-        no_autostart=no_autostart,
-        transient=transient_networks(connection, no_autostart) if no_autostart else frozenset(),
-        uplinks=uplinks,
-        filters=missing_filters(connection, needed.filters) if needed.filters else frozenset(),
-        links=missing_links(links) if here else frozenset(),
-        devices=devices.missing(needed.devices) if here else frozenset(),
-        paths=missing_paths(needed.paths) if here else frozenset(),
-        named=_named(connection, needed) if here else {},
-        volumes=missing_volumes(connection, needed.volumes) if needed.volumes else {},
-    )
+    local = has_files_here(connection.getURI())
+    mark = maintenance.read() if local else None
+    reason = str(mark["reason"]) if mark else None
+    if needed.restored and has_hook():
+        return Missing(maintenance=reason)
+    found = host_look.missing(connection, needed, _ThisHost(connection) if local else None)
+    return dataclasses.replace(found, maintenance=reason)
 
 
-def _uplinks(connection: t.Any, needed: Prerequisites) -> dict[str, Uplink]:
-    found = active_networks(connection, needed.plugged) if needed.plugged else {}
-    return {name: uplink(xml) for name, xml in found.items()}
+class _ThisHost:
+    """The one that we run on. Its kernel does not know the bridges of Open vSwitch."""
+
+    def __init__(self, connection: t.Any) -> None:
+        self._connection = connection
+
+    has_hook = staticmethod(has_hook)
+    missing_devices = staticmethod(devices.missing)
+    names_in = staticmethod(names_in)
+
+    @staticmethod
+    def missing_links(names: t.Collection[str], _switches: t.Collection[str]) -> frozenset[str]:
+        return missing_links(names)
+
+    @staticmethod
+    def missing_paths(needed: Prerequisites) -> frozenset[str]:
+        return missing_paths(needed.paths)
+
+    def missing_named(self, needed: Prerequisites) -> dict[str, NamedBy]:
+        return _named(self._connection, needed)
 
 
 def _named(connection: t.Any, needed: Prerequisites) -> dict[str, NamedBy]:

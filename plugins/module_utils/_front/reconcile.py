@@ -11,27 +11,33 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import durable, local
+from ansible_collections.corral.virt.plugins.module_utils._files import durable, identity, local
 from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, disk_moves, migration_files
 from ansible_collections.corral.virt.plugins.module_utils._front.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query, storage
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
 from ansible_collections.corral.virt.plugins.module_utils._plan import observation as observations
 from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import record_of_move
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import (
     DONE_BY,
     Verdict,
+    check_copy,
     following,
     judge,
     outcome,
     superseded,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, record
+from ansible_collections.corral.virt.plugins.module_utils._run import Looked
+from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 
 __all__ = ["begin", "clean_up", "disable_autostart", "forget", "observe", "reconcile", "resume_guest", "try_clean_up"]
 
@@ -45,7 +51,14 @@ def begin(source: t.Any, move: Move) -> None:
 
     What is made is recorded when it has been made.
     """
-    migration_files.remember(query.by_uuid(source, move.uuid), record_of_move(move))
+    found = (
+        {disk.path: identity.of_path(disk.path) for disk in move.disks if disk.volume}
+        if is_here(source.getURI())
+        else {}
+    )
+    guest = query.by_uuid(source, move.uuid)
+    others = {} if record.of(query.found(guest)).get("moving") else {"moving_made": (), "moving_let_run": ""}
+    migration_files.remember(guest, {**others, **record_of_move(move, found)})
 
 
 def disable_autostart(source: t.Any, uuid: str) -> None:
@@ -71,9 +84,37 @@ def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
         return [f"what it left was not cleaned up: {error}; run again"]
 
 
+def try_withdraw(endpoints: Endpoints, move: Move) -> list[str]:
+    """The same before the guest was handed over, with its place on the destination."""
+    with contextlib.suppress(VirtError):  # the next run finds it
+        there = query.find_by_uuid(endpoints.dest, move.uuid)
+        if there and not there.active and host_bindings.is_reserved(there.xml):
+            migrate.discard(endpoints.dest, move.uuid)
+    return try_clean_up(endpoints, move.uuid)
+
+
+_FORGOTTEN: dict[str, t.Any] = {"moving": "", "moving_made": (), "moving_goes": ()}
+
+
 def forget(connection: t.Any, uuid: str) -> None:
     """It moves no more."""
-    migration_files.remember(query.by_uuid(connection, uuid), {"moving": "", "moving_made": (), "moving_goes": ()})
+    migration_files.remember(query.by_uuid(connection, uuid), _FORGOTTEN)
+
+
+def settle(dest: t.Any, uuid: str) -> None:
+    """It moves no more, and what was made for it on the source is its own on the destination."""
+    domain = query.by_uuid(dest, uuid)
+    there = query.found(domain)
+    recorded, located = record.of(there), functools.partial(storage.path_in, dest)
+    named = [
+        *sources(there.live_xml or there.xml, located, below=True),
+        *(Made.parse(text).path for text in recorded.get("moving_made") or ()),  # what is below a disk that is off
+    ]
+    host = host_xml.host(query.capabilities(dest))["uuid"]
+    volumes = record.arrived(
+        recorded.get("volumes") or (), named, guest=uuid, source=recorded.get("moving_from") or "", host=host
+    )
+    migration_files.remember(domain, {**_FORGOTTEN, "volumes": volumes})
 
 
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
@@ -105,7 +146,13 @@ def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:
-    """On the destination. What a source that loses power now still has of it is old: its record tells since when."""
+    """On the destination, on the disks that were made for it. What a source that loses power now still has of it is
+    old: its record tells since when.
+    """
+    there = query.found(query.by_uuid(dest, uuid))
+    migration_files.check_arrived(dest, there)
+    if record.of(there).get("moving_seen"):  # earlier versions reserved nothing
+        concurrent_changes.check_reserved(there.name, reserved=copy_offline.is_open(there))
     migrate.resume(dest, uuid)
     migration_files.remember(query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
 
@@ -151,19 +198,38 @@ def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdi
         if action == "wait":
             time.sleep(_LOOK_S)
             continue
-        _act(endpoints, move.uuid, action)
+        _act(endpoints, move, action)
         acted.append(verdict)
 
 
-def _act(endpoints: Endpoints, uuid: str, action: str) -> None:
-    doers: dict[str, t.Callable[[], None]] = {
+def _act(endpoints: Endpoints, move: Move, action: str) -> None:
+    uuid = move.uuid
+    doers: dict[str, t.Callable[[], object]] = {
         "resume_dest": lambda: resume_guest(endpoints.dest, uuid),
-        "finish_dest": lambda: copy_offline.release(endpoints.dest, uuid),
-        "clean_dest": lambda: migrate.discard(endpoints.dest, uuid),
-        "clean_source": lambda: migrate.discard(endpoints.source, uuid),
+        "finish_dest": lambda: copy_offline.release(endpoints.dest, uuid, move.guest),
+        "clean_dest": Looked(lambda: _check_copy_there(endpoints, move), lambda: migrate.discard(endpoints.dest, uuid)),
+        "clean_source": Looked(
+            lambda: _check_copy_here(endpoints, move), lambda: migrate.discard(endpoints.source, uuid)
+        ),
         "resume_source": lambda: migrate.resume(endpoints.source, uuid),
     }
     doers[action]()
+
+
+def _check_copy_there(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed unless what the destination stores of the guest came by this migration."""
+    there, here = (query.find_by_uuid(end, move.uuid) for end in (endpoints.dest, endpoints.source))
+    if there and there.persistent and not host_bindings.is_reserved(there.xml):
+        came_from, comes_from = (record.of(found).get("moving_from") for found in (there, here))
+        check_copy(move.guest, move.dest, same=bool(comes_from) and came_from == comes_from)
+
+
+def _check_copy_here(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed unless what the source stores of the guest is what was sent."""
+    here = query.find_by_uuid(endpoints.source, move.uuid)
+    planned = record.of(here).get("moving_seen")
+    if here and planned:  # earlier versions did not record it
+        check_copy(move.guest, "the source", same=record.fingerprint(here.xml) == planned)
 
 
 def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:

@@ -52,8 +52,11 @@ def _host_key(private: str | None) -> HostKey:
 
 
 def do(connection: t.Any, step: steps.GuestStep) -> None:
-    """Hand a step to its doer."""
-    _DOERS[type(step)](connection, step)
+    """Write the seed, or apply it to a disk."""
+    if isinstance(step, steps.Customize):
+        _customize(connection, step)
+    else:
+        _write(connection, t.cast(steps.WriteSeed, step))
 
 
 def _customize(connection: t.Any, step: steps.Customize) -> None:
@@ -70,9 +73,3 @@ def _write(connection: t.Any, step: steps.WriteSeed) -> None:
     if there is None or host_xml.volume(there)["capacity_bytes"] != len(data):
         storage.create(connection, volume.pool, host_xml.new_volume(volume), name=volume.name, replace=step.replace)
     storage.write(connection, volume.pool, volume.name, data)
-
-
-_DOERS: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], None]] = {
-    steps.WriteSeed: _write,
-    steps.Customize: _customize,
-}

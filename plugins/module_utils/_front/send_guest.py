@@ -15,10 +15,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._files import ports, qemu
 from ansible_collections.corral.virt.plugins.module_utils._files.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._front import migration_files, reconcile
+from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, migration_files, reconcile
 from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, migrate, query
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, Move
 from ansible_collections.corral.virt.plugins.module_utils._plan import migrate as plans
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
 from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import Action
@@ -34,6 +34,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindi
 __all__ = ["abort", "resolve", "send"]
 
 _INTERRUPTED = "it was interrupted"
+_TWIN = "somebody defined a guest with its UUID and name on {} in the meantime"
+_TWIN_S = 0.5
 
 
 def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
@@ -41,7 +43,7 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
 
     Raises Failed when it did not arrive.
     """
-    migration_files.opened(endpoints, move.uuid)
+    migration_files.opened(endpoints, move.uuid, [disk.path for disk in move.disks if disk.how == COPY])
     paused = threading.Event()  # its owner may suspend it, or let it run, on the way
     if move.paused:
         paused.set()
@@ -51,6 +53,8 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
     try:
         verdict = reconcile.reconcile(endpoints, dataclasses.replace(move, paused=paused.is_set()))
     except VirtError as unsettled:
+        if error is None and not seen.why:  # it arrived; what is wrong came after that
+            raise
         raise verdicts.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
     left = reconcile.try_clean_up(endpoints, move.uuid) if verdict.end == verdicts.STAYED else []
     verdicts.check_arrived(verdict, move.guest, move.dest, reason, left)
@@ -90,13 +94,16 @@ def watch(
     `paused` then says whether the guest was paused at the end, by others than the migration.
     """
     domain, (flags, parameters) = query.by_uuid(endpoints.source, move.uuid), plans.migrate_flags(move)
-    seen = Watch(move.tuning)
+    if move.firmware:
+        running = definition.portable(domain, live=True)
+        parameters["destination_xml"] = host_bindings.with_firmware(running, dict(move.firmware))
+    seen, twin = Watch(move.tuning), _TwinWatch(endpoints, move)
 
     def tick(seconds: float, figures: t.Mapping[str, t.Any], disks: Disks) -> list[Action]:
         now = migrate.paused_by_owner(domain) if paused and not seen.suspends else None
         if paused and now is not None:
             (paused.set if now else paused.clear)()
-        broken = _INTERRUPTED if interrupted() else _lost(endpoints, move)
+        broken = _INTERRUPTED if interrupted() else _lost(endpoints, move) or twin.seen(seconds)
         actions = seen.tick(seconds, figures, disks, broken=broken, answers=not endpoints.broken("dest"))
         shown = progress(figures, seen.disks)
         if shown:
@@ -146,6 +153,26 @@ def _lost(endpoints: Endpoints, move: Move) -> str:
     """
     lost = endpoints.broken("dest") and not plans.may_switch(move) and endpoints.or_none("dest") is None
     return f"{move.dest} no longer answers" if lost else ""
+
+
+class _TwinWatch:
+    """Looks now and then whether the definition that keeps the guest's place on the destination is still there: libvirt
+    lets anybody replace it, and would replace that when the guest arrives.
+    """
+
+    def __init__(self, endpoints: Endpoints, move: Move) -> None:
+        self._endpoints, self._move, self._next_s = endpoints, move, 0.0
+
+    def seen(self, seconds: float) -> str:
+        """Why the migration is to end; empty while nothing speaks against it."""
+        if seconds < self._next_s or self._endpoints.broken("dest"):
+            return ""
+        self._next_s = seconds + _TWIN_S
+        try:
+            reserved = copy_offline.is_reserved(self._endpoints.dest, self._move.uuid)
+        except VirtError:  # its connection broke: the next look tells
+            return ""
+        return "" if reserved else _TWIN.format(self._move.dest)
 
 
 def _cut(name: str) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import interfaces
+from ansible_collections.corral.virt.plugins.module_utils._files import interfaces, maintenance
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -25,7 +25,13 @@ def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.A
     guests = of_guests(connection, name=params["name"], tags=params["tags"])
     if not params["links"]:
         return {"domains": guests}
-    return {"domains": guests, "links": interfaces.names() if has_files_here(connection.getURI()) else None}
+    here = has_files_here(connection.getURI())
+    mark = maintenance.read() if here else None
+    return {
+        "domains": guests,
+        "links": interfaces.names() if here else None,
+        "maintenance": str(mark["reason"]) if mark else None,
+    }
 
 
 def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False) -> list[dict[str, t.Any]]:
@@ -34,6 +40,9 @@ def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False)
     for item, state in states.of_all(connection):
         if name in (None, item.name()):
             with contextlib.suppress(NotFound):
-                more = {"tags": brief.tags(states.record(item))} if tags else {}
+                more: dict[str, t.Any] = {}
+                if tags:
+                    record = states.record(item)
+                    more = {"tags": brief.tags(record), "moving": brief.moving(record, item.UUIDString())}
                 found.append({"name": item.name(), "uuid": item.UUIDString(), "state": state, **more})
     return sorted(found, key=lambda guest: str(guest["name"]))

@@ -105,6 +105,7 @@ def install(
     """Put signed certificates (PEM), or those in place, with whom the authority trusts and refuses, in place; raises
     Refused for a set that would not serve.
     """
-    new = files.gather(wanted, root, certificate=certificate)
-    check_set(wanted, new, now=now)
-    files.install(wanted, root, new)
+    with files.held(wanted.identity, root):
+        new = files.gather(wanted, root, certificate=certificate)
+        check_set(wanted, new, now=now)
+        files.install(wanted, root, new)

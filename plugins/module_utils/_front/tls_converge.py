@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _changes
 from ansible_collections.corral.virt.plugins.module_utils._files import daemon
 from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
+from ansible_collections.corral.virt.plugins.module_utils._files.remedy import explained
 from ansible_collections.corral.virt.plugins.module_utils._front.tls import install, trusts, wanted
 from ansible_collections.corral.virt.plugins.module_utils._model.tls import FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._plan import tls as plans
@@ -75,7 +76,7 @@ class _Host:
         return {name: self._read(goal) for name, goal in self.goals.items()}
 
     def _read(self, goal: TlsSpec) -> FoundTls:
-        with files.explained(f"read the {goal.identity.name} certificates"):
+        with explained(f"read the {goal.identity.name} certificates"):
             return files.read(goal.identity, self.root, trust=goal.trust)
 
     def request(self, step: Request) -> str:
@@ -85,7 +86,7 @@ class _Host:
 
     def do(self, step: Step) -> str | None:
         """Hand a step to the room that knows how; a request comes back as PEM."""
-        with files.explained(str(step)):
+        with explained(str(step)):
             return t.cast("str | None", _DOERS[type(step)](self, step))
 
 

@@ -121,6 +121,14 @@ def _run_events() -> None:
         libvirt.virEventRunDefaultImpl()
 
 
+# How libvirt says that a connection ended; it has no error code for that.
+_ENDED = ("client socket is closed", "End of file while reading data", "Broken pipe", "Connection reset")
+_RUN_AGAIN = "its libvirt daemon was restarted or has crashed (journalctl -u libvirtd -u virtqemud); run again"
+# Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
+_HELD = "remoteDispatchDomainMigratePerform"
+_LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guests go on running), and run again"
+
+
 @contextlib.contextmanager
 def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
     """Translate libvirt's exception: what was tried, on what, why it failed."""
@@ -142,4 +150,8 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
     kinds = {**dict.fromkeys(missing, NotFound), **dict.fromkeys(unsupported, Unsupported)}
     kind = kinds.get(error.get_error_code(), Failed)
     message = f"cannot {verb} {what}: {error.get_error_message() or error}"
+    if error.get_error_domain() == libvirt.VIR_FROM_RPC and any(text in message for text in _ENDED):
+        remedy = remedy or _RUN_AGAIN
+    elif _HELD in message:
+        remedy = remedy or _LET_GO
     return kind(f"{message}; {remedy}" if remedy else message)

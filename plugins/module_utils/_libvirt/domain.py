@@ -22,18 +22,24 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["do"]
+__all__ = ["create_volume", "do"]
 
 _DETACH_S, _BALLOON_S = 20, 5
 
 
-def do(connection: Connection, uuid: str, step: steps.GuestStep) -> object:
-    """Do one step on the guest with that UUID, and on no other that has its name by now."""
+def do(
+    connection: Connection, uuid: str, step: steps.GuestStep, before_force: t.Callable[[], None] | None = None
+) -> object:
+    """Do one step on the guest with that UUID, and on no other that has its name by now.
+
+    `before_force` is called before a plug is pulled, and may forbid that.
+    """
     if type(step) in _ON_HOST:
         return _ON_HOST[type(step)](connection, step)
     with explained("find guest", f"{step.guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
-    return _ON_GUEST[type(step)](domain, step)
+    forcing = () if before_force is None or type(step) not in power.FORCING else (before_force,)
+    return _ON_GUEST[type(step)](domain, step, *forcing)
 
 
 def _rename(domain: t.Any, step: steps.Rename) -> None:
@@ -83,6 +89,8 @@ def _set_metadata(domain: t.Any, step: steps.SetMetadata) -> None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_TITLE, step.title or None, None, None, live)
         if step.description is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
+        if step.osinfo is not None:
+            metadata.write(domain, step.osinfo, live, "libosinfo")
         if step.record:
             metadata.write(domain, step.record, live)
 
@@ -140,7 +148,8 @@ def _set_stats_period(domain: t.Any, step: steps.SetStatsPeriod) -> None:
         domain.setMemoryStatsPeriod(step.period_s, libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
 
-def _create_volume(connection: Connection, step: steps.CreateVolume) -> None:
+def create_volume(connection: Connection, step: steps.CreateVolume) -> None:
+    """Make a disk image; raises NotMade where one is, unless it is to be replaced."""
     volume = step.volume
     how: dict[str, t.Any] = {
         "replace": step.replace,
@@ -156,16 +165,11 @@ def _grow(connection: Connection, step: steps.GrowDisk) -> None:
 
 
 _ON_HOST: dict[type[steps.GuestStep], t.Callable[[Connection, t.Any], object]] = {
-    # libvirt refuses the name of another UUID
-    steps.Define: lambda connection, step: definition.define(connection, step.guest, step.xml),
-    steps.CreateVolume: _create_volume,
     steps.GrowDisk: _grow,
-    steps.DeleteVolume: lambda connection, step: storage.delete(connection, step.path),
 }
-_ON_GUEST: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
+_ON_GUEST: dict[type[steps.GuestStep], t.Callable[..., object]] = {
     **power.DOERS,
     steps.Rename: _rename,
-    steps.Undefine: lambda domain, step: definition.undefine(domain, step.managed_state),
     steps.Attach: _attach,
     steps.Detach: _detach,
     steps.SetVcpus: _set_vcpus,

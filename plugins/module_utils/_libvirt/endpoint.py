@@ -15,18 +15,14 @@ __all__ = ["cpu_incompatibility", "facts", "job"]
 
 
 def facts(connection: Connection) -> dict[str, t.Any]:
-    """Versions (9000000 is 9.0.0), free memory, network interfaces (None where nobody knows) and active virtual
-    networks of a host.
-    """
+    """Versions (9000000 is 9.0.0), free memory and network interfaces (None where nobody knows) of a host."""
     with explained("read", connection.getURI()):
         memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-        networks = connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE)
         return {
             "libvirt_version": connection.getLibVersion(),
             "qemu_version": connection.getVersion(),
             # What new guests could have: free memory and what the kernel gives back when asked.
             "memory_free_mib": int(sum(memory.get(kind, 0) for kind in ("free", "buffers", "cached"))) // 1024,
-            "networks": frozenset(network.name() for network in networks),
             "links": _links(connection),
         }
 

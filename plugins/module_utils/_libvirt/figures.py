@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 
-def domain_capabilities(connection: Connection, virt_type: str) -> str | None:
-    """What guests of that type may have; None where the driver cannot say."""
+def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:
+    """What guests of that type and machine may have; None where the driver cannot say."""
     try:
-        return t.cast(str, connection.getDomainCapabilities(None, None, None, virt_type))
+        return t.cast(str, connection.getDomainCapabilities(None, None, machine, virt_type))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
             return None
@@ -110,13 +110,17 @@ def devices(connection: Connection) -> list[tuple[str, str]] | None:
 
 def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
     """Names and sizes of the volumes of each active pool, as libvirt saw them last."""
+    found = []
     with explained("list the volumes of", connection.getURI()):
-        return [
-            (pool.name(), [_volume(volume) for volume in pool.listAllVolumes()])
-            for pool in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        ]
+        pools = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+    for pool in pools:
+        with contextlib.suppress(NotFound), explained("list the volumes of pool", pool.name()):
+            found.append((pool.name(), [sizes for each in pool.listAllVolumes() for sizes in _sizes(each)]))
+    return found
 
 
-def _volume(volume: t.Any) -> dict[str, t.Any]:
-    _type, capacity, allocation = volume.info()
-    return {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}
+def _sizes(volume: t.Any) -> t.Iterator[dict[str, t.Any]]:
+    """Of a volume; nothing of one that is deleted meanwhile."""
+    with contextlib.suppress(NotFound), explained("read volume", volume.name()):
+        _type, capacity, allocation = volume.info()
+        yield {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _EVENTS = ("LIFECYCLE", "REBOOT", "METADATA_CHANGE", "DEVICE_ADDED", "DEVICE_REMOVED", "BALLOON_CHANGE")
+_VCPU_TIME = re.compile(r"vcpu\.\d+\.time")
 _JOB = ("data_processed", "data_total", "memory_processed", "memory_total", "memory_bps", "memory_iteration")
 
 
@@ -121,7 +123,8 @@ def counters(connection: Connection) -> list[Counters]:
 
 
 def _sum(found: t.Mapping[str, t.Any], device: str, figure: str) -> int:
-    return sum(found.get(f"{device}.{index}.{figure}", 0) for index in range(found.get(f"{device}.count", 0)))
+    """Of all devices that are listed: a host may count more than it lists, without end."""
+    return sum(value for name, value in found.items() if name.startswith(f"{device}.") and name.endswith(f".{figure}"))
 
 
 def _nowait(connection: Connection) -> int:
@@ -166,9 +169,7 @@ def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
 
 def _cpu_ns(found: t.Mapping[str, t.Any]) -> int | None:
     """Of QEMU, or of its virtual processors alone where the host does not account for more."""
-    times = [
-        found[f"vcpu.{index}.time"] for index in range(found.get("vcpu.maximum", 0)) if f"vcpu.{index}.time" in found
-    ]
+    times = [value for name, value in found.items() if _VCPU_TIME.fullmatch(name)]
     return t.cast("int | None", found.get("cpu.time", sum(times) if times else None))
 
 

@@ -17,7 +17,7 @@ __all__ = ["claimed", "set_addresses", "set_record", "write"]
 
 
 def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
-    """Replace our element of that prefix in what is stored, or in what runs; an empty text removes it."""
+    """Replace the element of that prefix in what is stored, or in what runs; an empty text removes it."""
     kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
     with explained("set metadata of", domain.name()):
         domain.setMetadata(kind, xml or None, prefix if xml else None, PREFIXES[prefix], flags)

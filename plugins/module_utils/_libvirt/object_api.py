@@ -33,7 +33,6 @@ _DO: dict[type[steps.NounStep], Doer] = {
     steps.Start: lambda thing, _step: thing.create(),
     steps.Stop: lambda thing, _step: thing.destroy(),
     steps.SetAutostart: lambda thing, step: thing.setAutostart(step.on),
-    steps.Undefine: lambda thing, _step: thing.undefine(),
 }
 
 
@@ -48,7 +47,10 @@ def doer(connection: Connection, api: ObjectApi, before: Found | None) -> t.Call
                 uuid = getattr(connection, api.define)(step.xml).UUIDString()
             else:
                 thing = getattr(connection, f"{api.of.lookup}ByUUIDString")(uuid)
-                {**_DO, **api.own}[type(step)](thing, step)
+                if isinstance(step, steps.Undefine):  # the front has looked at it
+                    thing.undefine()
+                else:
+                    {**_DO, **api.own}[type(step)](thing, step)
 
     return do
 

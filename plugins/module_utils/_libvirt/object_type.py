@@ -37,6 +37,17 @@ def find(connection: Connection, kind: ObjectType, name: str) -> Found | None:
     return found(thing, kind)
 
 
+def definition(connection: Connection, kind: ObjectType, uuid: str) -> str | None:
+    """The stored document of the object with that UUID, or None."""
+    try:
+        return _definition(getattr(connection, f"{kind.lookup}ByUUIDString")(uuid), kind)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == getattr(libvirt, kind.missing):
+            return None
+        with explained(f"read {kind.what}", uuid):
+            raise
+
+
 def found(thing: t.Any, kind: ObjectType) -> Found:
     """One of libvirt's objects: its definition, and what runs."""
     with explained(f"read {kind.what}", thing.name()):

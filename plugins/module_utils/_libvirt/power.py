@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import P
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["DOERS", "definition", "do", "find", "saved_xml"]
+__all__ = ["DOERS", "FORCING", "definition", "do", "find", "saved_xml"]
 
 _AGAIN_S, _LOOK_S = 1, 0.1
 
@@ -32,7 +32,7 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
             uuid=domain.UUIDString(),
             state=state,
             active=bool(domain.isActive()),
-            moving=brief.moving(states.record(domain)),
+            moving=brief.moving(states.record(domain), domain.UUIDString()),
             stopped_itself=stopped_itself,
         )
     return None
@@ -59,11 +59,11 @@ def saved_xml(domain: t.Any) -> str | None:
     return None
 
 
-def do(connection: Connection, uuid: str, step: steps.GuestStep) -> None:
-    """Do one step on the guest with that UUID, and on no other that has its name by now."""
+def do(connection: Connection, uuid: str, step: steps.GuestStep) -> object:
+    """Do one step on the guest with that UUID, and on no other that has its name by now; returns a note, if any."""
     with explained("find guest", f"{step.guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
-    DOERS[type(step)](domain, step)
+    return DOERS[type(step)](domain, step)
 
 
 def _start(domain: t.Any, step: steps.Start) -> None:
@@ -71,24 +71,34 @@ def _start(domain: t.Any, step: steps.Start) -> None:
         domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED if step.paused else 0)
 
 
-def _shutdown(domain: t.Any, step: steps.Shutdown) -> None:
+def _allowed() -> None:
+    """Nobody forbids it."""
+
+
+def _shutdown(domain: t.Any, step: steps.Shutdown, before_force: t.Callable[[], None] = _allowed) -> steps.Note | None:
     with explained("shut down", step.guest):
         if _has_failed_io(domain):  # it would hear nothing
             if not step.force:
                 raise Failed(step.io_error_message())
+            before_force()
             _switch_off(domain)
-            return
+            return None
         try:
             if not _obeys(domain, step, "shutdown"):
+                seen = wait.observe(domain.connect(), step.guest, domain.UUIDString())
+                before_force()
                 _switch_off(domain)
+                return step.forced_note(seen)
         except Timeout:
             if step.suspends and not wait.is_off(domain):
                 domain.suspend()
             raise
+        return None
 
 
-def _destroy(domain: t.Any, step: steps.Destroy) -> None:
+def _destroy(domain: t.Any, step: steps.Destroy, before_force: t.Callable[[], None] = _allowed) -> None:
     with explained("destroy", step.guest):
+        before_force()
         _switch_off(domain)
 
 
@@ -138,7 +148,7 @@ def _obeys(domain: t.Any, step: steps.Shutdown | steps.Reboot, verb: str) -> boo
     """Whether asking was enough; raises Timeout where nothing else is allowed."""
     if not step.wait:
         wait.ask(domain.connect(), domain, verb)
-    elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s):
+    elif not wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s, gives_up=step.gives_up):
         if not step.force:
             raise Timeout(step.timeout_message(wait.observe(domain.connect(), step.guest, domain.UUIDString())))
         return False
@@ -155,7 +165,8 @@ def _verb(verb: str, *arguments: object) -> t.Callable[[t.Any, steps.GuestStep],
     return do_verb
 
 
-DOERS: dict[type[steps.GuestStep], t.Callable[[t.Any, t.Any], None]] = {
+FORCING = (steps.Destroy, steps.Shutdown)  # their doers take what is called before a plug is pulled
+DOERS: dict[type[steps.GuestStep], t.Callable[..., object]] = {
     steps.Start: _start,
     steps.Shutdown: _shutdown,
     steps.Destroy: _destroy,

@@ -12,12 +12,15 @@ import weakref
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Offer
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = [
     "active_networks",
     "inactive_networks",
     "missing_filters",
+    "missing_offers",
+    "missing_secrets",
     "missing_volumes",
     "networks_without_autostart",
     "transient_networks",
@@ -99,6 +102,32 @@ def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]
                     raise
             found[pool, name] = str(error.get_error_message())
     return found
+
+
+def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
+    """Those of these secrets, by UUID or usage, that there are not; none where the driver knows no such thing."""
+    try:
+        found = connection.listAllSecrets()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return frozenset()
+        with explained("list the secrets of", connection.getURI()):
+            raise
+    there = {name for one in found for name in (one.UUIDString(), one.usageID())}
+    return frozenset(names) - there
+
+
+def missing_offers(connection: Connection, offers: t.Collection[Offer]) -> frozenset[Offer]:
+    """Those of which libvirt says that it cannot give them."""
+    return frozenset(one for one in offers if not _is_offered(connection, one))
+
+
+def _is_offered(connection: Connection, one: Offer) -> bool:
+    """True also where libvirt says nothing: the machine itself may be what it does not know."""
+    with contextlib.suppress(libvirt.libvirtError):
+        kind = (one.arch or None, one.machine or None, one.virt_type or None)
+        return brief.offers(connection.getDomainCapabilities(None, *kind), one.what)
+    return True
 
 
 def volume_paths(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import F
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 
 __all__ = [
+    "Stored",
     "backup_xml",
     "by_uuid",
     "capabilities",
@@ -38,6 +39,7 @@ __all__ = [
     "ports",
     "saved_xml",
     "snapshots",
+    "stored",
 ]
 
 T = t.TypeVar("T")
@@ -96,6 +98,24 @@ def found(domain: t.Any) -> FoundGuest:
             live_xml=domain.XMLDesc(flags) if active else None,
             stopped_itself=stopped_itself,
         )
+
+
+class Stored(t.NamedTuple):
+    """What libvirt has of a guest's definition: with secrets, as `found` reads it."""
+
+    xml: str
+    active: bool
+    persistent: bool
+
+
+def stored(connection: Connection, uuid: str) -> Stored | None:
+    """The same of the guest with that UUID, or None."""
+    with contextlib.suppress(NotFound):
+        domain = by_uuid(connection, uuid)
+        with explained("read guest", domain.name()):
+            flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE
+            return Stored(domain.XMLDesc(flags), bool(domain.isActive()), bool(domain.isPersistent()))
+    return None
 
 
 def definition(domain: t.Any, *, secrets: bool = False) -> str:

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
 
-__all__ = ["of", "of_all", "record", "seen", "word"]
+__all__ = ["doing", "of", "of_all", "record", "seen", "word"]
 
 
 def of_all(connection: Connection) -> list[tuple[t.Any, str]]:
@@ -50,6 +52,28 @@ def word(code: int) -> str:
         libvirt.VIR_DOMAIN_SHUTOFF: "shutdown",
         libvirt.VIR_DOMAIN_CRASHED: "crashed",
     }.get(code, "unknown")
+
+
+def doing(connection: Connection, domains: t.Sequence[t.Any]) -> dict[str, Doing]:
+    """What guests have done since their start, by UUID; what cannot be seen is left out."""
+    found: t.Sequence[tuple[t.Any, dict[str, int]]] = []
+    with contextlib.suppress(libvirt.libvirtError):
+        kinds = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_BLOCK | libvirt.VIR_DOMAIN_STATS_INTERFACE
+        found = connection.domainListGetStats(domains, kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+    return {domain.UUIDString(): _did(domain, figures) for domain, figures in found}
+
+
+def _did(domain: t.Any, figures: t.Mapping[str, int]) -> Doing:
+    cpu_ns = figures.get("cpu.time")
+    if cpu_ns is None:  # where the host has no cgroup for it
+        with contextlib.suppress(libvirt.libvirtError):
+            cpu_ns = domain.info()[4]
+    reads, sent = ([value for key, value in figures.items() if key.endswith(end)] for end in (".rd.reqs", ".tx.pkts"))
+    return Doing(
+        cpu_s=None if cpu_ns is None else cpu_ns / 1e9,
+        disk_reads=sum(reads) if reads else None,
+        packets_sent=sum(sent) if figures else None,
+    )
 
 
 def record(domain: t.Any) -> str | None:

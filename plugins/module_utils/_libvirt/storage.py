@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 import shlex
 import time
@@ -21,8 +22,9 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "path_in", "pool_at", "pool_xml", "read", "receive",
-    "refresh", "send", "volume_at", "volume_in", "write",
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "names", "path_in",
+    "pool_at", "pool_xml", "read", "read_part",
+    "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
 ]  # fmt: skip
 
 
@@ -101,6 +103,13 @@ def volume_at(connection: Connection, path: str) -> str | None:
             raise
 
 
+def volume_key(connection: Connection, path: str) -> str | None:
+    """By which libvirt knows the volume with that path, whatever is made there later; None when no pool holds it."""
+    with contextlib.suppress(NotFound), explained("find volume", path):
+        return t.cast(str, connection.storageVolLookupByPath(path).key())
+    return None
+
+
 def path_in(connection: Connection, pool: str, name: str) -> str | None:
     """The path of a volume in a pool, active or not; None where no pool with that name has files."""
     try:
@@ -114,13 +123,25 @@ def path_in(connection: Connection, pool: str, name: str) -> str | None:
     return os.path.join(directory, name) if directory else None
 
 
+def names(connection: Connection, pool: str) -> list[str]:
+    """Of the volumes of a pool, after a look at what others made there since; directories are volumes, too."""
+    refresh(connection, pool)
+    with explained("list the volumes of pool", pool):
+        return list(_active(connection, pool).listVolumes())
+
+
 def all_volumes(connection: Connection) -> list[str]:
     """The documents of all volumes of active pools, after a look at what others made there since."""
     with explained("list the volumes of", connection.getURI()):
         active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
         for pool in active:
             refresh(connection, pool.name())
-        return [volume.XMLDesc() for pool in active for volume in pool.listAllVolumes()]
+        volumes = [volume for pool in active for volume in pool.listAllVolumes()]
+    documents = []
+    for volume in volumes:
+        with contextlib.suppress(NotFound), explained("read volume", volume.name()):  # its owner deletes it meanwhile
+            documents.append(volume.XMLDesc())
+    return documents
 
 
 def create(
@@ -180,6 +201,13 @@ def read(connection: Connection, pool: str, name: str) -> bytes | None:
     return bytes(content)
 
 
+def read_part(connection: Connection, pool: str, name: str, offset: int, length: int) -> bytes:
+    """So many bytes of a volume from `offset` on; fewer at its end."""
+    content = bytearray()
+    receive(connection, pool, name, offset, content.extend, lambda size: content.extend(bytes(size)), length=length)
+    return bytes(content)
+
+
 def receive(
     connection: Connection,
     pool: str,
@@ -187,12 +215,17 @@ def receive(
     offset: int,
     write: t.Callable[[bytes], None],
     skip: t.Callable[[int], None],
+    *,
+    length: int = 0,
 ) -> None:
-    """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not."""
+    """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not.
+
+    `length`: 0 for all the rest.
+    """
     with explained("read volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
         volume = _active(connection, pool).storageVolLookupByName(name)
-        volume.download(stream, offset, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+        volume.download(stream, offset, length, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
         try:
             while True:
                 piece = stream.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
     libvirt,
     listen,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -58,15 +59,22 @@ def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER
             raise
 
 
-def obeyed(connection: Connection, domain: t.Any, verb: str, *, timeout_s: float) -> bool:
-    """Ask as in `ask`, and again while the guest stays as it is, then its agent too; whether it did within the time.
+GivesUp = t.Callable[[float, Doing, Doing, "str | None"], bool]
+
+
+def obeyed(
+    connection: Connection, domain: t.Any, verb: str, *, timeout_s: float, gives_up: GivesUp = lambda *_seen: False
+) -> bool:
+    """Ask as in `ask`, and again while the guest stays as it is, then its agent too; whether it did within the time,
+    or before `gives_up` said that it will not: of seconds, what it had done when it was asked and has done, its agent.
 
     A guest that was to reboot may be off then: its on_reboot can mean that.
     """
     kinds: dict[str, _Counts] = {"LIFECYCLE": lambda event: bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED)}
     if verb == "reboot":
         kinds["REBOOT"] = lambda _nothing: True
-    again_s, deadline = min(_ASK_AGAIN_S, timeout_s / 3), time.monotonic() + timeout_s
+    began, before = time.monotonic(), _did(connection, domain)
+    again_s, deadline = min(_ASK_AGAIN_S, timeout_s / 3), began + timeout_s
     agent = None
     with _events(connection, domain, kinds) as happened:
         while True:
@@ -77,7 +85,10 @@ def obeyed(connection: Connection, domain: t.Any, verb: str, *, timeout_s: float
                 return True
             if time.monotonic() >= deadline:
                 return False
-            if not (agent and agent.is_alive()) and _live(domain).agent == "connected":
+            its_agent = _live(domain).agent
+            if gives_up(time.monotonic() - began, before, _did(connection, domain), its_agent):
+                return is_off(domain)
+            if not (agent and agent.is_alive()) and its_agent == "connected":
                 agent = _aside(lambda: ask(connection, domain, verb, "GUEST_AGENT"))
 
 
@@ -168,24 +179,25 @@ def observe(connection: Connection, guest: str, uuid: str) -> Seen:
 
 
 def _observed(connection: Connection, domain: t.Any, live: brief.Brief, state: str) -> Seen:
-    figures: dict[str, int] = {}
     leases = {}
-    with contextlib.suppress(libvirt.libvirtError):  # what cannot be seen is left out
-        kinds = libvirt.VIR_DOMAIN_STATS_BLOCK | libvirt.VIR_DOMAIN_STATS_INTERFACE
-        figures = connection.domainListGetStats([domain], kinds, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)[0][1]
+    did = _did(connection, domain)
     for network in live.networks:
         with contextlib.suppress(libvirt.libvirtError):
             leases[network] = len(connection.networkLookupByName(network).DHCPLeases())
-    reads, sent = ([value for key, value in figures.items() if key.endswith(end)] for end in (".rd.reqs", ".tx.pkts"))
     return Seen(
         state=state,
         acpi=live.acpi,
-        disk_reads=sum(reads) if reads else None,
-        packets_sent=sum(sent) if figures else None,
+        cpu_s=did.cpu_s,
+        disk_reads=did.disk_reads,
+        packets_sent=did.packets_sent,
         agent=live.agent,
         leases=leases,
         console=_console(live.consoles) if has_files_here(connection.getURI()) else (),
     )
+
+
+def _did(connection: Connection, domain: t.Any) -> Doing:
+    return states.doing(connection, [domain]).get(domain.UUIDString(), Doing())
 
 
 def _live(domain: t.Any) -> brief.Brief:

@@ -10,7 +10,8 @@ import dataclasses
 import ipaddress
 import typing as t
 
-__all__ = ["RANKS", "SOURCES", "AddressClaim", "AddressedGuest", "HostLinks", "Nic", "Sighting", "host_address"]
+__all__ = ["RANKS", "SOURCES", "AddressClaim", "AddressedGuest", "HostLinks", "HostSubnet", "Nic", "Sighting"]
+__all__ += ["host_address"]
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
@@ -98,6 +99,14 @@ class AddressedGuest:
     def macs(self) -> frozenset[str]:
         """Of its interfaces."""
         return frozenset(nic.mac for nic in self.nics)
+
+
+class HostSubnet(t.NamedTuple):
+    """Addresses that the host reaches over one of its devices."""
+
+    device: str  # empty where a route rejects packets
+    subnet: str
+    is_connected: bool = True  # the host has an address in it; else a route
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "Networkd",
     "PortOwner",
     "Trial",
+    "rolled_back",
 ]
 
 STATE = "/run/corral-bridge"  # of a switch: private to root, and gone after a boot
@@ -47,6 +48,14 @@ class BridgeSpec:
     address: str | None = None  # by which the controller reaches the host
     timeout_s: int = 60
     filter_guests: bool = False
+
+
+def rolled_back(result: t.Mapping[str, t.Any]) -> str:
+    """What came of a switch that was taken back, and what of the host is not as before."""
+    differs = "; ".join(map(str, result.get("differs") or ()))
+    if not differs:
+        return f"it was rolled back and the host is as before: {result.get('why')}"
+    return f"it was rolled back: {result.get('why')}; the host is not as before: {differs}"
 
 
 @dataclasses.dataclass(frozen=True)

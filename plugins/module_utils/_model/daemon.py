@@ -10,6 +10,8 @@ import dataclasses
 import typing as t
 
 __all__ = [
+    "HOOK",
+    "HOOKED",
     "KINDS",
     "MODULAR",
     "MONOLITHIC",
@@ -31,6 +33,9 @@ RESTART_TIMEOUT_S = 600  # where the user sets none
 PRIVATE = (QEMU_CONF,)  # files that may hold passwords
 # A daemon that finds no AppArmor when it starts does without.
 SECURITY_DRIVER = "/usr/sbin/apparmor_parser"
+# The role `hypervisor` installs it. libvirt looks for hooks only when it starts, in this directory since 6.5.
+HOOK = _ETC + "hooks/qemu.d/50-corral"
+HOOKED = ("libvirtd.service", "virtqemud.service")  # daemons that run it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +72,7 @@ MONOLITHIC = Daemons(
     settings=(_ETC + "libvirtd.conf",),
     tls_settings=_ETC + "libvirtd.conf",
     tls_socket="libvirtd-tls.socket",
-    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, SECURITY_DRIVER)},
+    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, SECURITY_DRIVER, HOOK)},
     sockets=_sockets(libvirtd="- -ro -admin"),
 )
 MODULAR = Daemons(
@@ -76,7 +81,7 @@ MODULAR = Daemons(
     tls_settings=_ETC + "virtproxyd.conf",
     tls_socket="virtproxyd-tls.socket",
     reads={
-        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, SECURITY_DRIVER),
+        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, SECURITY_DRIVER, HOOK),
         "virtproxyd.service": (_ETC + "virtproxyd.conf",),
     },
     sockets=_sockets(

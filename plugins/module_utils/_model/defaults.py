@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BRIDGE", "POOL", "RESERVED_MIB", "virt_type"]
+__all__ = ["BRIDGE", "POOL", "RESERVED_MIB", "machine", "virt_type"]
 
 BRIDGE = "br0"
 POOL = "default"
 RESERVED_MIB = 512  # of a host's memory; what placement may give away is less than what is there
 
 _VIRT_TYPES = ("kvm", "qemu")  # the best first
+
+
+def machine(offered: t.Collection[str]) -> str:
+    """The machine type of a new guest; empty for libvirt's choice."""
+    return "q35" if "q35" in offered else ""
 
 
 def virt_type(offered: t.Sequence[str]) -> str:

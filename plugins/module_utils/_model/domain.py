@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
 
 __all__ = [
@@ -62,10 +63,12 @@ class OwnedDisk:
     """What there is of a disk that was made for a guest."""
 
     volume: bool = False  # an active pool has it
+    key: str | None = None  # of that volume
     pool: str | None = None  # whose directory it is in
     active: bool = False  # the pool
     exists: bool | None = None  # as a file of this machine; None: nobody can tell
     opened: bool = False  # a process of this machine has it open as an image
+    identity: FileIdentity | None = None  # of a regular file of this machine
 
     @property
     def gone(self) -> bool:
@@ -133,7 +136,9 @@ class GuestSpec:
     apply: str = "both"
     allow_restart: bool = False
     force: bool = False
+    force_off: bool = False  # when it is removed: it is not asked to shut down
     remove_storage: bool = False
+    keep_removed_h: int = 0  # how long its disks are kept aside then, in hours
     wait: bool = True
     wait_timeout_s: int = 300
     wait_for_ip: str | None = None
@@ -208,3 +213,4 @@ class Grafted:
     # Devices with a change, by `disks[name]` or `graphics`: as they are now, or as they were where they are gone.
     devices: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     metadata: str = dataclasses.field(default="", repr=False)
+    osinfo: str = ""  # libosinfo's element, for a running guest

@@ -14,6 +14,8 @@ import typing as t
 __all__ = [
     "DROP_IN",
     "EVERYBODY",
+    "GUEST_PORTS",
+    "GUEST_ZONE",
     "IPTABLES",
     "MARK",
     "Facts",
@@ -29,6 +31,8 @@ __all__ = [
 MARK = "corral.virt"  # begins the comment of each rule of ours
 DROP_IN = "/etc/corral-virt/firewall.nft"
 EVERYBODY = "any"
+GUEST_PORTS = {"tcp": ("53",), "udp": ("53", "67", "547")}  # DNS, DHCP and DHCPv6 of libvirt's networks
+GUEST_ZONE = "libvirt"  # of firewalld: it admits them, and libvirt puts its bridges there
 IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version
 
 
@@ -39,21 +43,23 @@ class FirewallSpec:
     ports: t.Mapping[str, tuple[str, ...]]
     sources: t.Mapping[int, tuple[str, ...]]
     everybody: bool = False
+    bridges: tuple[str, ...] = ()  # of libvirt's networks, whose guests use DHCP and DNS here; `virbr*` is all of these
     purge: bool = True  # whether rules of ours that are no longer wanted are removed
 
     @property
     def comment(self) -> str:
         """By which rules of ours are found again: it changes with what they admit."""
-        if not (self.admits(4) or self.admits(6)):
+        if not (self.admits(4) or self.admits(6) or self.bridges):
             return f"{MARK} nobody"  # else it would be that of everybody
-        words = json.dumps([self.ports, self.sources], sort_keys=True)
+        words = json.dumps([self.ports, self.sources, *([self.bridges] if self.bridges else [])], sort_keys=True)
         return f"{MARK} {hashlib.sha256(words.encode()).hexdigest()[:8]}"
 
     @property
     def text(self) -> str:
         """The ports, for the user."""
         words = [f"{port}/{name}" for name in sorted(self.ports) for port in self.ports[name]]
-        return " ".join(words) or "no port"
+        guests = [f"DHCP and DNS for {', '.join(self.bridges)}"] if self.bridges else []
+        return ", ".join([*([" ".join(words)] if words else []), *guests]) or "no port"
 
     def admits(self, version: int) -> bool:
         """Whether anybody of that IP version may reach the ports."""
@@ -88,6 +94,8 @@ class Firewalld:
     zone: str
     running: frozenset[str] = frozenset()
     permanent: frozenset[str] = frozenset()
+    zones: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of bridges; empty in none
+    has_guest_zone: bool = True  # whether the running firewalld knows it, and not only its files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +107,13 @@ class Ufw:
 
 @dataclasses.dataclass(frozen=True)
 class IptablesFamily:
-    """iptables or ip6tables: lines of `-S INPUT`, and the file, if any, that is loaded at boot."""
+    """iptables or ip6tables: lines of `-S INPUT` and `-S FORWARD`, and the file, if any, that is loaded at boot."""
 
     version: int
     running: tuple[str, ...] = ()
     path: str | None = None
     text: str = ""
+    forward: tuple[str, ...] = ()
 
     @property
     def tool(self) -> str:

@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a disk image says of itself."""
+"""What a disk image, or an archive with one, says of itself."""
 
 from __future__ import annotations
 
 import typing as t
 
-__all__ = ["Header"]
+__all__ = ["Header", "Member"]
 
 
 class Header(t.NamedTuple):
@@ -17,3 +17,13 @@ class Header(t.NamedTuple):
     format: str  # raw where they say nothing
     backing: str | None = None  # what a qcow2 stands on, as it names it
     data_file: str | None = None  # other files that hold its data
+    content: str | None = None  # of raw bytes that are no plain disk: `tar`, `gzip`, `text`, …; `vpc` by its last bytes
+    damage: str | None = None  # why a qcow2 cannot be read
+
+
+class Member(t.NamedTuple):
+    """What an archive says that it contains, whoever wrote that."""
+
+    name: str
+    kind: str  # file, directory, symbolic link, hard link, or special file
+    size_bytes: int

@@ -17,11 +17,12 @@ from ansible_collections.corral.virt.plugins.module_utils._model.free_space impo
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
-__all__ = ["COMPRESSIONS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
-__all__ += ["checksum_in", "is_url", "parse_checksum"]
+__all__ = ["COMPRESSIONS", "LENGTHS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
+__all__ += ["is_url", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
-_LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the strongest first
+_ARCHIVES = ("tar", "tgz", "txz", "tbz", "tbz2", "tzst", "box", "ova")  # all are written by tar
+LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the strongest first
 
 
 class Checksum(t.NamedTuple):
@@ -64,6 +65,13 @@ class Source:
         ending = self.file.rsplit(".", 1)[-1].lower()
         return ending if ending in COMPRESSIONS and self.kind != "origin" else None
 
+    @property
+    def is_archive(self) -> bool:
+        """Whether its name is that of an archive of tar, compressed or not."""
+        name = self.file.rpartition(".")[0] if self.compression else self.file
+        stem, _dot, ending = name.rpartition(".")
+        return bool(stem) and ending.lower() in _ARCHIVES and self.kind != "origin"
+
 
 @dataclasses.dataclass(frozen=True)
 class ImageSpec:
@@ -78,6 +86,7 @@ class ImageSpec:
     checksum: Checksum | Sums | None = None
     current: bool = True
     prune: bool = False
+    update: bool = True  # one that exists is replaced where the checksum selects another content
     retries: int = 0
     signature: str | None = None
     keyring: str | None = dataclasses.field(default=None, repr=False)
@@ -96,6 +105,7 @@ class Image:
     checksum: Checksum | None = None
     current: bool = True  # the name points to it, once it is there
     doubt: str = ""  # why nobody can rely on the checksum
+    kept: bool = False  # what the name points to stays, whoever brought it
 
     @property
     def verified(self) -> bool:
@@ -191,41 +201,15 @@ def parse_checksum(text: str) -> Checksum | Sums:
     if is_url(text):
         return Sums(None, text)
     algorithm, colon, rest = text.partition(":")
-    if not colon or algorithm not in _LENGTHS:
+    if not colon or algorithm not in LENGTHS:
         raise BadInput(
             f"checksum: cannot read {text!r}; write sha256:<hex>, sha512:<hex>, the URL of a SUMS file (with or "
             "without sha256: before it), or none to skip verification"
         )
     if is_url(rest):
         return Sums(algorithm, rest)
-    if not re.fullmatch(rf"[0-9a-fA-F]{{{_LENGTHS[algorithm]}}}", rest):
+    if not re.fullmatch(rf"[0-9a-fA-F]{{{LENGTHS[algorithm]}}}", rest):
         raise BadInput(
-            f"checksum: a {algorithm} has {_LENGTHS[algorithm]} hexadecimal digits, not {len(rest)} characters"
+            f"checksum: a {algorithm} has {LENGTHS[algorithm]} hexadecimal digits, not {len(rest)} characters"
         )
     return Checksum(algorithm, rest.lower())
-
-
-def checksum_in(text: str, source: Source, sums: Sums) -> Checksum | None:
-    """The strongest digest of the source's file that the list has.
-
-    Lists are GNU style (`<hex>  name`, `<hex> *name`: Debian, Ubuntu, AlmaLinux, openSUSE), BSD style (`SHA256 (name) =
-    <hex>`: Fedora, CentOS, Rocky) or a lone digest. One that belongs to this very URL (`<url>.sha256`) may name the
-    build behind it (openSUSE).
-    """
-    found = list(_digests(text))
-    ours = [checksum for file, checksum in found if file in (source.file, "")]
-    if not ours and len(found) == 1 and sums.url.startswith(f"{source.location}."):
-        ours = [found[0][1]]
-    wanted = [checksum for checksum in ours if sums.algorithm in (None, checksum.algorithm)]
-    return min(wanted, key=lambda checksum: list(_LENGTHS).index(checksum.algorithm), default=None)
-
-
-def _digests(text: str) -> t.Iterator[tuple[str, Checksum]]:
-    by_length = {length: algorithm for algorithm, length in _LENGTHS.items()}
-    for line in text.splitlines():
-        gnu = re.match(r"^([0-9a-fA-F]+)(?:\s+\*?(?:\./)?(\S.*?))?\s*$", line)
-        bsd = re.match(r"^(\w+)\s*\((.+)\)\s*=\s*([0-9a-fA-F]+)\s*$", line)
-        if gnu and len(gnu.group(1)) in by_length:
-            yield gnu.group(2) or "", Checksum(by_length[len(gnu.group(1))], gnu.group(1).lower())
-        elif bsd and _LENGTHS.get(bsd.group(1).lower()) == len(bsd.group(3)):
-            yield bsd.group(2), Checksum(bsd.group(1).lower(), bsd.group(3).lower())

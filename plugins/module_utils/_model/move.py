@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "FULL",
     "SHARED",
     "DiskMove",
+    "LeftDisk",
     "Made",
     "MigratingGuest",
     "MigrationHost",
@@ -25,10 +27,16 @@ __all__ = [
     "Observation",
     "Pool",
     "Tuning",
+    "arriving_name",
 ]
 
 SHARED, DELTA, FULL, COPY = "shared", "delta", "full", "copy"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
+
+
+def arriving_name(uuid: str) -> str:
+    """The name of a guest on the destination until it is known that nobody there has its UUID or its name."""
+    return f"arriving-{uuid}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +65,8 @@ class MigrationHost:
     guests: t.Mapping[str, tuple[str, str]]  # name -> (uuid, state)
     pools: tuple[Pool, ...] = ()
     links: frozenset[str] | None = None  # network interfaces, bridges among them; None: not known
-    networks: frozenset[str] = frozenset()  # active virtual networks
+    maintenance: str | None = None  # the reason, while it takes no guests
+    emulators: tuple[str, ...] = ()  # programs that libvirt knows to be there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +81,6 @@ class MigratingGuest:
     virt_type: str
     cpu_mode: str = ""
     bridges: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()  # network interfaces of the host below macvtap devices
-    networks: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
     local_state: tuple[
         tuple[str, str | None], ...
@@ -112,21 +119,46 @@ class Made:
     size_bytes: int  # of the disk, or of the file
     changed: str  # when, in the words of the destination; empty while it is not known
     path: str
+    mark: str = ""  # random, in the header of a qcow2: whoever replaces the file does not have it
 
     MAKING: t.ClassVar[str] = "making"  # asked for: libvirt makes it only where nothing is
     MADE: t.ClassVar[str] = "made"  # and nobody wrote to it since
-    OPEN: t.ClassVar[str] = "open"  # made, and written to by the move itself: its time tells nothing
+    COPYING: t.ClassVar[str] = "copying"  # made, and filled by us: it is what the file on the source begins with
+    OPEN: t.ClassVar[str] = "open"  # made, and written to by QEMU: only its mark tells
 
     def __str__(self) -> str:
-        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {self.path}"
+        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {self.mark or '-'} {self.path}"
 
     @classmethod
     def parse(cls, text: str) -> Made:
         """An entry of the record; a path alone, as earlier versions wrote it, was only planned."""
         if text.startswith("/"):
             return cls(cls.MADE, -1, "", text)
-        phase, size, changed, path = text.split(" ", 3)
-        return cls(phase, int(size), "" if changed == "-" else changed, path)
+        phase, size, changed, rest = text.split(" ", 3)
+        mark, path = ("", rest) if rest.startswith("/") else rest.split(" ", 1)  # earlier versions knew no mark
+        return cls(phase, int(size), changed.strip("-"), path, mark.strip("-"))
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftDisk:
+    """A disk or a file with UEFI variables on the source that goes when the guest has arrived, as the guest's record
+    holds it.
+    """
+
+    path: str
+    identity: FileIdentity | None = None  # what file it was when it was planned
+
+    def __str__(self) -> str:
+        known = self.identity
+        return f"{known.inode} {known.born_ns or '-'} {known.mark or '-'} {self.path}" if known else self.path
+
+    @classmethod
+    def parse(cls, text: str) -> LeftDisk:
+        """An entry of the record; earlier versions wrote the path alone."""
+        if text.startswith("/"):
+            return cls(text)
+        inode, born, mark, path = text.split(" ", 3)
+        return cls(path, FileIdentity(int(inode), None if born == "-" else int(born), mark.strip("-") or None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +213,7 @@ class Move:
     dest_uri: str
     tuning: Tuning = Tuning()
     source_uuid: str = ""
+    seen: str = ""  # fingerprint of the definition that was planned with
     active: bool = True  # it runs or is paused; else it is shut off
     paused: bool = False  # the guest was paused before, and stays so
     autostart: bool = False
@@ -188,6 +221,9 @@ class Move:
     reserve_bytes: int | None = None  # of room in the destination's pools that stays free; None: as always
     disks: tuple[DiskMove, ...] = ()
     files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
+    variables: tuple[LeftDisk, ...] = ()  # UEFI variables of a running guest: QEMU sends them, and the file is left
+    kept: tuple[tuple[str, str], ...] = ()  # those of them that stay on the source, and why
+    firmware: tuple[tuple[str, str], ...] = ()  # paths on the source and on the destination, where they differ
 
     @property
     def mode(self) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.address import HostSubnet
+
 __all__ = ["DIRECT", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
 
 OWN = ("nat", "route", "open", "isolated")  # libvirt makes the bridge
@@ -24,6 +26,8 @@ class RawNetworkHost:
     guests: t.Callable[[], t.Sequence[tuple[str, bool, tuple[str, ...]]]]  # name, whether it runs, documents
     version: int  # of libvirt, as libvirt counts
     ports: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by bridge, as far as is known
+    subnets: t.Callable[[], t.Sequence[HostSubnet]] = tuple  # none where they cannot be known from here
+    ruleset: t.Callable[[], t.Sequence[t.Mapping[str, t.Any]]] = tuple  # of nftables, likewise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,3 +57,5 @@ class NetworkHost:
     users: t.Callable[[], t.Sequence[User]] = tuple
     version: int = 0
     strangers: t.Callable[[], t.Mapping[str, tuple[str, ...]]] = dict  # ports of no guest, by bridge
+    subnets: t.Callable[[], t.Sequence[HostSubnet]] = tuple
+    ruleset: t.Callable[[], t.Sequence[t.Mapping[str, t.Any]]] = tuple

@@ -10,7 +10,7 @@ import re
 import typing as t
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["printable", "secrets", "some_of", "without_secrets"]
+__all__ = ["agree", "printable", "secrets", "some_of", "without_secrets"]
 
 # User and password are all up to the last @, also where a password holds a slash that should have been escaped.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://(?:([^\s?#]*:[^\s?#]*|[^\s/?#]*)@)?([^\s?#]*)([?#]\S*)?", re.IGNORECASE)
@@ -38,6 +38,11 @@ def some_of(names: t.Sequence[str], most: int) -> str:
     """The first names, at `most` so many, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def agree(count: int, one: str, several: str) -> str:
+    """The verb after the names of so many: `is` or `are`."""
+    return one if count == 1 else several
 
 
 def secrets(value: object) -> t.Iterator[str]:

@@ -34,19 +34,21 @@ class Guest:
     disks: tuple[tuple[str, int], ...] = ()  # pools, and MiB that it needs there
     machines: frozenset[str] = frozenset()
     cpu_models: frozenset[str] = frozenset()
+    platform: frozenset[str] = frozenset()  # efi, secure_boot, tpm
     groups: frozenset[str] = frozenset()  # of hosts, all of which its host must be in
     devices: tuple[str, ...] = ()  # of the host, which it alone uses
     versions: tuple[tuple[str, str], ...] = ()  # programs of the host, and the oldest version that does
     runs_within: str | None = None  # the migration group of its host; None where it is off, or new
     uuid: str | None = None  # None: not made yet, so known by its name
+    refused: tuple[tuple[str, str], ...] = ()  # hosts that cannot take it, each with the reason
 
     @functools.cached_property
     def needs(self) -> tuple[t.Any, ...]:
         """Equal for guests that any host takes alike; they can be ordered by it."""
         groups = (self.apart, self.together, self.prefer, self.groups)
-        offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models)
+        offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models, self.platform)
         names = (tuple(sorted(each)) for each in (*groups, *offers))
-        bound = (self.devices, self.versions, self.runs_within is not None, self.runs_within or "")
+        bound = (self.devices, self.versions, self.runs_within is not None, self.runs_within or "", self.refused)
         return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names, *bound)
 
 
@@ -86,6 +88,7 @@ class Host:
     disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by pool, where it is known
     machines: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
+    platform: frozenset[str] | None = None
     groups: frozenset[str] | None = None  # of hosts
     devices: t.Mapping[str, int] | None = None  # how many of each are there and in use by no guest
     versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of programs, where they are known

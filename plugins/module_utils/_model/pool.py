@@ -7,15 +7,24 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import typing as t
 
-__all__ = ["PoolHost", "PoolUser", "RawPoolHost"]
+__all__ = ["DirectoryId", "PoolHost", "PoolUser", "RawPoolHost", "normalised"]
 
 Obstacle = t.Callable[[str], t.Optional[str]]  # path -> what of it is there and no directory
 
 
+DirectoryId = t.Callable[[str], t.Hashable]  # path -> what is the same for all paths of one directory
+
+
 def _unknown(_path: str) -> str | None:
     return None
+
+
+def normalised(path: str) -> t.Hashable:
+    """What is known of a directory's identity by its path alone."""
+    return posixpath.normpath(path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +34,8 @@ class RawPoolHost:
     pools: t.Callable[[], t.Sequence[tuple[str, str]]]  # others: name and document
     guests: t.Callable[[], t.Sequence[tuple[str, tuple[str, ...]]]]  # name and documents
     obstacle: Obstacle = _unknown
+    identity: DirectoryId = normalised
+    closed: Obstacle = _unknown  # path -> what of it QEMU's user cannot enter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,3 +53,5 @@ class PoolHost:
     directories: t.Callable[[], t.Mapping[str, str]] = dict  # path -> the other pool
     users: t.Callable[[], t.Sequence[PoolUser]] = tuple
     obstacle: Obstacle = _unknown
+    identity: DirectoryId = normalised
+    closed: Obstacle = _unknown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["UNFINISHED_SUFFIX", "Missing", "NamedBy", "Prerequisites", "Qcow2", "Uplink"]
+__all__ = ["UNFINISHED_SUFFIX", "Missing", "NamedBy", "Offer", "Prerequisites", "Qcow2", "Uplink"]
 
 # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
 UNFINISHED_SUFFIX = ".making"  # of a disk's path in the definition, until the disk is made
@@ -39,6 +39,15 @@ class Uplink(t.NamedTuple):
     interfaces: tuple[str, ...] = ()  # below macvtap devices: libvirt takes one of them
 
 
+class Offer(t.NamedTuple):
+    """What libvirt must be able to give guests of that type and machine."""
+
+    what: str  # efi, bios: firmware that libvirt chooses; swtpm
+    virt_type: str
+    arch: str
+    machine: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Prerequisites:
     """Named by the definition of a guest, or by devices."""
@@ -49,7 +58,15 @@ class Prerequisites:
     links: frozenset[str] = frozenset()  # network devices of the host, bridges among them
     lower: frozenset[str] = frozenset()  # those of them that are below macvtap devices
     devices: frozenset[str] = frozenset()  # of the host, as `pci 0000:06:00.0`
+    switches: frozenset[str] = frozenset()  # bridges of Open vSwitch
     files: frozenset[str] = frozenset()  # files, devices and directories
+    special: frozenset[str] = frozenset()  # those of them that are devices or sockets: a storage pool lists none
+    contents: frozenset[str] = frozenset()  # those of them that are directories which the guest has for its own
+    loaders: frozenset[str] = frozenset()  # those of them that are firmware
+    directories: frozenset[str] = frozenset()  # in which logs and sockets are made
+    secrets: frozenset[str] = frozenset()  # of libvirt, by UUID or usage
+    helpers: frozenset[str] = frozenset()  # virtiofsd, where libvirt chooses the program
+    offers: frozenset[Offer] = frozenset()
     volumes: frozenset[Volume] = frozenset()
     images: frozenset[Qcow2] = frozenset()  # those of the files and volumes that name other files
     templates: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of UEFI variables -> where these are
@@ -65,7 +82,7 @@ class Prerequisites:
     @property
     def paths(self) -> frozenset[str]:
         """All that the host may be asked for by its path."""
-        return self.files | {*self.templates, *self.templates.values()}
+        return self.files | self.directories | {*self.templates, *self.templates.values()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,3 +99,8 @@ class Missing:
     paths: frozenset[str] = frozenset()
     named: t.Mapping[str, NamedBy] = dataclasses.field(default_factory=dict)  # files that images name
     volumes: t.Mapping[Volume, str] = dataclasses.field(default_factory=dict)  # why libvirt does not find it
+    secrets: frozenset[str] = frozenset()
+    helpers: frozenset[str] = frozenset()
+    offers: frozenset[Offer] = frozenset()
+    hooked: bool = False  # a hook of libvirt may set up files and devices, so that nobody knows what is missing
+    maintenance: str | None = None  # the reason, while the host takes no guests

@@ -2,10 +2,30 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""States of guests."""
+"""States of guests, and what they do."""
 
 from __future__ import annotations
 
-__all__ = ["ACTIVE"]
+import dataclasses
+
+__all__ = ["ACTIVE", "Doing"]
 
 ACTIVE = ("running", "paused")  # states in which a guest has a process on its host, and holds memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Doing:
+    """What a guest has done since its start; None is what could not be seen."""
+
+    cpu_s: float | None = None
+    disk_reads: int | None = None
+    packets_sent: int | None = None
+
+    def __str__(self) -> str:
+        sent = f"{self.packets_sent} packets sent" if self.packets_sent else "nothing sent yet"
+        facts = [
+            (f"{self.cpu_s or 0:.0f} s of CPU", self.cpu_s is not None),
+            (f"{self.disk_reads} disk reads", self.disk_reads is not None),
+            (sent, self.packets_sent is not None),
+        ]
+        return ", ".join(fact for fact, holds in facts if holds) or "nothing seen of it"

@@ -229,6 +229,9 @@ class NewSet:
     # first and last moment (UTC) of each certificate that was
     validity: tuple[tuple[datetime.datetime, datetime.datetime], ...] = ()
     is_signed: bool = False  # else with the certificates and keys that were in place before
+    # What is in place now, and the new set does away with: serials (hex) that a CA of the new set has revoked,
+    forgotten: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()  # and CAs that this authority does not know, in words
 
 
 @dataclasses.dataclass(frozen=True)

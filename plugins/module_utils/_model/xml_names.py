@@ -6,11 +6,19 @@
 
 from __future__ import annotations
 
-__all__ = ["AGENT_CHANNEL", "CORRAL", "PREFIXES", "SEEN"]
+import hashlib
+
+__all__ = ["AGENT_CHANNEL", "CORRAL", "LIBOSINFO", "PREFIXES", "SEEN", "sealed"]
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Namespaces of what the collection records in <metadata>. Addresses change by themselves: of two runs that write, each
 # replaces its own element as a whole and none of the other's.
 CORRAL = "urn:corral:virt:guest:1"
 SEEN = "urn:corral:virt:seen:1"
-PREFIXES = {"corral": CORRAL, "corral-seen": SEEN}
+LIBOSINFO = "http://libosinfo.org/xmlns/libvirt/domain/1.0"  # also written by virt-manager
+PREFIXES = {"corral": CORRAL, "corral-seen": SEEN, "libosinfo": LIBOSINFO}
+
+
+def sealed(uuid: str) -> str:
+    """What tells whose a record is, and an editor that replaces a UUID in a whole document does not replace with it."""
+    return hashlib.sha256(uuid.encode()).hexdigest()[:16]

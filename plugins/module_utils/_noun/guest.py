@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._noun import guest_disks
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     capacity,
@@ -32,6 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan import domain as
 from ansible_collections.corral.virt.plugins.module_utils._plan import nwfilter as nwfilters
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Start
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
@@ -53,7 +55,13 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites imp
 from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["plan"]
+__all__ = ["plan", "takes_disks"]
+
+
+def takes_disks(wanted: GuestSpec) -> bool:
+    """Whether disks that exist may come into use by it."""
+    named = any(item.places for item in wanted.disks or ())
+    return wanted.state != "absent" and bool(named or wanted.clone_of or wanted.xml)
 
 
 def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
@@ -69,6 +77,7 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
         result = guest_removal.plan(wanted, found, recorded, host)
     else:
         result = _plan_present(wanted, found, recorded, host)
+    result = dataclasses.replace(result, found_xml=found.xml if found else None)
     if step is None:
         return result
     return dataclasses.replace(
@@ -108,7 +117,7 @@ def _plan_present(
         found,
         definition.stored,
         now,
-        storage=_claimed(seed_plan.disks.steps, definition.unfinished_xml),
+        storage=_claimed(seed_plan.disks.steps, definition.unfinished_xml, subject.known.owner),
         unfinished_xml=definition.unfinished_xml,
         seed_changed=seed_plan.rewritten,
         record_changed=bool(definition.remember),
@@ -156,10 +165,14 @@ def _check_prerequisites(
     each = [*map(_plug_prerequisites, plugged), *map(prerequisites, documents)]
     if found and saved and (saved_xml := host.saved_xml(found.uuid)):
         each.append(prerequisites(saved_xml, restored=True))
+    if any(isinstance(step, steps.Define) for step in result.steps):  # libvirt asks these before it stores one
+        offers = prerequisites(definition.stored.xml).offers
+        each.append(Prerequisites(offers=frozenset(offer for offer in offers if offer.what == "swtpm")))
     made = {step.path for step in result.steps if isinstance(step, steps.MAKING)}
     needed = start.combined(each, made=made)
-    missing = host.missing(needed) if needed != Prerequisites() else Missing()
-    start.check("start" if starts else "change", definition.wanted.name, needed, missing)
+    missing = host.missing(needed) if starts or needed != Prerequisites() else Missing()
+    verb = "change" if found else "define"
+    start.check("start" if starts else verb, definition.wanted.name, needed, missing)
     if not any(isinstance(step, steps.SetAutostart) and step.on for step in result.steps):
         return ()
     networks = Prerequisites(networks=prerequisites(definition.stored.xml).networks)
@@ -195,7 +208,9 @@ def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[st
 
 def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
     running = sources(found.live_xml, host.located) if found.live_xml else ()
-    known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active)
+    owner = guest_disks.owner(found, recorded, host)
+    owned = None if wanted.apply == "live" else guest_disks.adopted(found, recorded, owner, host)
+    known = Known.of(disk.by_name(found.xml), recorded, running=running, active=found.active, owner=owner, owned=owned)
     original = None
     if recorded.get("copy_of"):
         from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone  # as in `plan`
@@ -215,7 +230,7 @@ def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
     offer = host.capabilities()
     arch = offer["arch"]
     virt_type = guest_options.virt_type(wanted, offer["virt_types"], arch)
-    wanted = guest_options.equipped(wanted)
+    wanted = guest_options.suited(guest_options.equipped(wanted), new.said(wanted.xml))
     guest_options.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
     machine = guest_options.machine(wanted, offer["machines"].get(arch, ()))
     ports = not any(item.name.startswith("pci-") for item in wanted.fields.get("controllers", ()))
@@ -228,7 +243,8 @@ def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
         without=new.brought(wanted.xml) | guest_options.unwanted_devices(wanted),
         ports=ports,
     )
-    return _Subject(guest_options.with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base)
+    known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
+    return _Subject(guest_options.with_macs(guest_options.completed(wanted, {}), uuid), None, uuid, base, known=known)
 
 
 def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
@@ -237,7 +253,8 @@ def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
 
     uuid = wanted.uuid or host.new_uuid()
     wanted, base, original = guest_clone.created(wanted, uuid, host)
-    return _Subject(wanted, None, uuid, base, original=original, remember={"copy_of": original.uuid})
+    known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
+    return _Subject(wanted, None, uuid, base, known=known, original=original, remember={"copy_of": original.uuid})
 
 
 def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
@@ -274,7 +291,9 @@ def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
     return _Definition(wanted, remember, stored, unfinished)
 
 
-def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> tuple[steps.GuestStep, ...]:
+def _claimed(
+    made: t.Sequence[steps.GuestStep], unfinished_xml: str | None, owner: Owner
+) -> tuple[steps.GuestStep, ...]:
     """The steps, each with the record that what it makes is the guest's from then on."""
     if unfinished_xml is None:
         return tuple(made)
@@ -284,7 +303,7 @@ def _claimed(made: t.Sequence[steps.GuestStep], unfinished_xml: str | None) -> t
         if not isinstance(step, steps.MAKING) or step.replace:
             claimed.append(step)
             continue
-        without, volumes = record.update(unfinished_xml, {"volumes": volumes}), (*volumes, step.path)
+        without, volumes = record.update(unfinished_xml, {"volumes": volumes}), (*volumes, owner.made(step.path))
         claim = steps.Claim(without, record.update(unfinished_xml, {"volumes": volumes}))
         claimed.append(dataclasses.replace(step, claim=claim))
     return tuple(claimed)

@@ -19,7 +19,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_minimal import minimal
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_withheld import withhold
-from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed, suited
 from ansible_collections.corral.virt.plugins.module_utils._xml import (
     disk,
     domain,
@@ -37,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 __all__ = ["Import", "OptionCheck", "imported", "less"]
 
 Given = dict[str, t.Any]
+_SILENT = {"firmware": "bios", "secure_boot": False}  # what a guest has where nobody says it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +70,10 @@ def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = F
         given["virt_type"] = root.get("type")
     given = _fitting(given, root, options)
     wish = stripped(domain.spelt_out(root))
-    given = _completed(_with_absences(given, root), root, wish, options)
+    given = _whole(_with_absences(given, root, options), root, wish, options)
     left += _lost(given, root, wish, options)
     if least:
-        given = minimal(given, lambda rest: _made(rest, root, options))
+        given = minimal(given, lambda rest: _made(rest, root, options), _told)
     return Import({**given, **({"uuid": root.findtext("uuid")} if uuid else {})}, withheld, left)
 
 
@@ -93,6 +94,12 @@ def _display(display: Element) -> Given:
     shown = as_options(graphics.GRAPHICS, row.read(display, graphics.GRAPHICS))
     chosen = ("port", "tls_port") if shown.pop("autoport", False) else ()
     return {key: value for key, value in shown.items() if value != -1 and key not in chosen}
+
+
+def _told(root: Element) -> Given:
+    """What options say of a document, its first display included."""
+    told, display = as_options(domain.DOMAIN, row.read(domain.spelt_out(root), domain.DOMAIN)), graphics.first(root)
+    return told if display is None else {**told, "graphics": _display(display)}
 
 
 def _given(root: Element) -> Given:
@@ -124,11 +131,13 @@ def _leave_one_of_firmware(given: Given, *, by_libvirt: bool) -> None:
         given.pop("secure_boot", None)
 
 
-def _with_absences(given: Given, root: Element) -> Given:
-    """Also what a new guest would have and this one has not."""
-    bare, found = (row.read(domain.spelt_out(one), domain.DOMAIN) for one in (_bare(given, root), root))
+def _with_absences(given: Given, root: Element, options: OptionCheck) -> Given:
+    """Also what a new guest of its operating system would have and this one has not."""
+    bare, found = (row.read(domain.spelt_out(one), domain.DOMAIN) for one in (_made(given, root, options), root))
     for field, one in domain.DOMAIN.items():
         value = _absence(one, bare.get(field), found.get(field)) if field != "consoles" else None
+        if field in _SILENT and bare.get(field) and found.get(field) is None:
+            value = _SILENT[field]
         if value is not None:
             *way, last = field.split(".")
             place = given
@@ -168,7 +177,24 @@ def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
 
 def _made(given: t.Mapping[str, t.Any], root: Element, options: OptionCheck) -> Element:
     """What the arguments make where the guest is not."""
-    return parse(domain.graft(text(_bare(given, root)), completed(options.spec(given), {})).xml)
+    return parse(domain.graft(text(_bare(given, root)), _new(given, options)).xml)
+
+
+def _new(given: t.Mapping[str, t.Any], options: OptionCheck) -> GuestSpec:
+    """A guest that is made now, with what its operating system needs."""
+    return completed(suited(options.spec(given), new.said(given.get("xml"))), {})
+
+
+def _whole(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
+    """The options with the rest beside them. What is refused beside the rest (the path of a pipe, where no option says
+    pipe) is of the rest, too.
+    """
+    while True:
+        complete = _completed(given, root, wish, options)
+        fitting = _fitting(complete, root, options)
+        if fitting == complete:
+            return complete
+        given = {option: value for option, value in fitting.items() if option != "xml"}
 
 
 def _completed(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
@@ -263,8 +289,8 @@ def _accepted(given: Given, options: OptionCheck) -> Given:
 def _fitting(given: Given, root: Element, options: OptionCheck) -> Given:
     """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
     while True:
-        guest, bare = options.spec(given), text(_bare(given, root))
-        violations = validate.violations(bare, guest, domain.graft(bare, completed(guest, {})))
+        guest, bare = _new(given, options), text(_bare(given, root))
+        violations = validate.violations(bare, guest, domain.graft(bare, guest))
         fewer = given
         for place, _reason in violations:
             fewer = less(fewer, place)

@@ -6,41 +6,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._noun import guest_disks
 from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._plan import removal
 from ansible_collections.corral.virt.plugins.module_utils._plan import seeding as seedings
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml import domain
 
 __all__ = ["plan"]
 
 
 def plan(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost) -> GuestPlan:
     """The plan that removes the guest, and its disks if wanted; raises a refusal."""
+    unfinished = host.unfinished_removals() if wanted.remove_storage else ()
     if found is None:
         left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
-        return removal.gone(wanted.name, left_over, uri=host.uri)
+        return removal.gone(wanted.name, left_over, unfinished, uri=host.uri)
+    owner = guest_disks.owner(found, recorded, host)
+    entries: tuple[OwnedVolume, ...] = tuple(recorded.get("volumes") or ())
     unseeded = [path + seedings.UNSEEDED for path in recorded.get("making") or ()]
-    volumes = recorded.get("volumes", ())
-    disks = host.owned_disks((*(volumes if wanted.remove_storage else ()), *unseeded))
-    owned = (*volumes, *(path for path in unseeded if not disks[path].gone))
-    in_use = {**host.users(owned, but=found.uuid), **removal.shared(_with_paths(found, host))}
+    told = [one.path for one in entries] if wanted.remove_storage else []
+    disks = host.owned_disks((*told, *unseeded))
+    left = [path for path in unseeded if not disks[path].gone]
+    owner = dataclasses.replace(owner, disks=frozenset((*owner.disks, *left)))
+    owned = (*entries, *map(owner.made, left))
+    chains = host.own_chains(found) if wanted.remove_storage else ()
+    others = removal.unrecorded(chains, [one.path for one in owned])
+    paths = [one.path for one in owned]
+    in_use = {**host.users(paths, but=found.uuid), **removal.shared(guest_disks.with_paths(found, host))}
+    in_use = {**(host.users(others, but=found.uuid) if others else {}), **in_use}
     managed_state = (*host.managed_state(found.uuid), *domain.managed_state(found.xml))
     return removal.absent(
-        wanted, found, managed_state=managed_state, owned=owned, in_use=in_use, disks=disks, uri=host.uri
+        wanted,
+        found,
+        managed_state=managed_state,
+        owned=owned,
+        in_use=in_use,
+        disks=disks,
+        owner=owner,
+        others=others,
+        unfinished=unfinished,
+        uri=host.uri,
     )
-
-
-def _with_paths(found: FoundGuest, host: GuestHost) -> list[dict[str, t.Any]]:
-    """The guest's disks; those that its definition names by pool and volume with their path."""
-    return [
-        {**item, "source": host.located(item["pool"], item["volume"])} if item.get("pool") else item
-        for item in disk.read_all(parse(found.xml))
-    ]
 
 
 def _left_over_images(guest: str, host: GuestHost) -> list[str]:

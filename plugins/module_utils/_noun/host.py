@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
@@ -19,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.removed import DiskAside
 
 __all__ = ["GuestHost"]
 
@@ -43,6 +45,12 @@ class GuestHost(t.Protocol):
 
     def new_uuid(self) -> str:
         """One that no guest has."""
+
+    def host_uuid(self) -> str:
+        """By which libvirt tells hosts apart; empty where it does not."""
+
+    def identities(self, paths: t.Collection[str]) -> t.Mapping[str, FileIdentity | None]:
+        """What is at these paths of volumes: None where nobody can tell which file; no entry where there is none."""
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
         """What guests it can run, as `host_xml.host` reads it."""
@@ -84,6 +92,12 @@ class GuestHost(t.Protocol):
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> t.Mapping[str, str]:
         """What else uses files of a guest (its UUID), by path: other guests, and volumes that stand on them."""
+
+    def own_chains(self, found: FoundGuest) -> t.Sequence[t.Sequence[str]]:
+        """Files that a guest alone writes, or wrote before a snapshot, each with what it stands on."""
+
+    def unfinished_removals(self) -> t.Sequence[DiskAside]:
+        """Disks that interrupted runs have moved aside, or whose time aside is over."""
 
     def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
         """What there is of disks that were made for the guest, by path."""

@@ -37,13 +37,13 @@ class AddressOutcome:
 
 
 def is_waited_for(
-    guest: AddressedGuest | None, believed: t.Sequence[AddressClaim], *, left_s: float, believed_s: float
+    guest: AddressedGuest | None, believed: t.Sequence[AddressClaim], *, over: bool, believed_s: float
 ) -> bool:
     """Whether a guest may still get an address: it runs, has an interface, and no IPv4 address yet.
 
-    `believed_s`: how long ago its first address was believed.
+    `over`: whether its time is; `believed_s`: how long ago its first address was believed.
     """
-    if left_s <= 0 or guest is None or not guest.running or not guest.nics:
+    if over or guest is None or not guest.running or not guest.nics:
         return False
     return believed_s < _IPV6_ALONE_S and not any("." in claim.address for claim in believed)
 

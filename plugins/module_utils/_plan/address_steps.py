@@ -24,6 +24,7 @@ class WaitForAddress:
     guest: str
     source: str
     timeout_s: int
+    boots: bool = True  # it was started for this: one that boots slowly on a busy host has more time
 
     def asks(self, source: str) -> bool:
         """Whether that source is asked."""

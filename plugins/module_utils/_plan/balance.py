@@ -26,7 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.imbalance import
 __all__ = ["SuggestedMove", "broken", "moved", "plan"]
 
 _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
-_LEAST_MOVES = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +67,14 @@ def plan(
 
     Load is what `by` names. Two hosts whose loads differ from the mean by less than `tolerance` percent points are
     even. Guests that `stay`, run in two places, use a device of their host, or belong to a group that stays together
-    are left alone. Without `max_moves`, as many moves as hosts, and at least ten.
+    are left alone. Without `max_moves`, all moves that are worth it: a second plan has none.
     """
     usable = counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
     if not usable:
         return []
     cluster = Cluster(usable, policy or Policy(), tolerance, by, known)
-    limit = max(_LEAST_MOVES, len(usable)) if max_moves is None else max_moves
+    limit = len(known) if max_moves is None else max_moves
     movable = _movable(known, cluster.hosts, stay)
     moves = _parted(cluster, known, movable, limit)
     gone = {move.guest for move in moves}

@@ -24,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     Networkd,
     PortOwner,
     Trial,
+    rolled_back,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import (
     ifupdown,
@@ -155,8 +156,7 @@ def confirm(name: str, trial: Trial | None) -> Draft:
         return [ConfirmBridge(name)], [Change(f"{name}.lasting", False, True)]
     if not trial.result.get("ok"):
         raise Refused(
-            f"cannot confirm bridge {name}: it was rolled back and the host is as before: {trial.result.get('why')}; "
-            f"see {RESULT}, and use state: present again"
+            f"cannot confirm bridge {name}: {rolled_back(trial.result)}; see {RESULT}, and use state: present again"
         )
     return [], []
 

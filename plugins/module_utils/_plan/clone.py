@@ -14,6 +14,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
 from ansible_collections.corral.virt.plugins.module_utils._plan.clone_steps import (
     CloneStep,
@@ -139,7 +140,10 @@ def _shrunk(wanted: CloneSpec, found: FoundDisk, size: int) -> CloneStep:
     _refuse_unknown(verb, found)
     _refuse_snapshots(verb, found)
     if found.overlays:
-        raise Refused(f"cannot {verb}: {', '.join(found.overlays)} is backed by it; flatten that first")
+        raise Refused(
+            f"cannot {verb}: {', '.join(found.overlays)} {agree(len(found.overlays), 'is', 'are')} backed by it; "
+            "flatten that first"
+        )
     return Shrink(wanted.path, size, found.format)
 
 
@@ -189,9 +193,10 @@ def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
     verb = f"remove disk {wanted.name}"
     paths = [wanted.path] if found.kind == "file" else []
     paths += [found.left] if found.left else []
-    users = [*(f"guest {use.guest}" for use in found.uses), *(f"image {path}" for path in found.overlays)]
+    users = sorted({*(f"guest {use.guest}" for use in found.uses), *(f"image {path}" for path in found.overlays)})
     if users:
-        raise Refused(f"cannot {verb}: {', '.join(sorted(set(users)))} uses it; remove or change that first")
+        uses = agree(len(users), "uses", "use")
+        raise Refused(f"cannot {verb}: {', '.join(users)} {uses} it; remove or change that first")
     if found.kind == "file":
         if not wanted.remove_storage:
             raise Refused(f"cannot {verb}: its data would be lost; set remove_storage: true to remove it anyway")
@@ -210,10 +215,11 @@ def _writer(verb: str, found: FoundDisk) -> Use | None:
     if not running:
         return None
     first = running[0]
-    if len({use.guest for use in running}) > 1 or any(use.target is None for use in running):
+    guests = sorted({use.guest for use in running})
+    if len(guests) > 1 or any(use.target is None for use in running):
         raise Refused(
-            f"cannot {verb}: {', '.join(sorted({use.guest for use in running}))} runs with it as a backing file, "
-            "read-only or shared; shut it down first"
+            f"cannot {verb}: {', '.join(guests)} {agree(len(guests), 'runs', 'run')} with it as a backing file, "
+            f"read-only or shared; shut {agree(len(guests), 'it', 'them')} down first"
         )
     return first
 

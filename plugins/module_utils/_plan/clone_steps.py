@@ -10,7 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Look, Step
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = [
@@ -137,5 +137,11 @@ class Pull(CloneStep):
 
 class Remove(CloneStep):
     """Remove a file."""
+
+    look = Look(
+        at="who uses it, as for the disk of a guest that is deleted",
+        holds="the lock of its name, and the file, moved to .corral/.removed of its directory",
+        leaves="the disk, under its name; its user",
+    )
 
     template = "remove {0.path}"

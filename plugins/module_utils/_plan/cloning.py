@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     Original,
     OriginalDisk,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
 
@@ -88,8 +89,9 @@ def resumed(
     missing = set(copying) - {begun.get(disk.name) for disk in wanted.disks or () if disk.copy_of}
     if missing:
         raise Refused(
-            f"cannot finish {wanted.name}: {', '.join(sorted(missing))} is incomplete, and {wanted.clone_of} no longer "
-            f"has the disk that it is a copy of; {again}"
+            f"cannot finish {wanted.name}: {', '.join(sorted(missing))} {agree(len(missing), 'is', 'are')} incomplete, "
+            f"and {wanted.clone_of} no longer has the disk of which "
+            f"{agree(len(missing), 'it is a copy', 'they are copies')}; {again}"
         )
     return wanted
 

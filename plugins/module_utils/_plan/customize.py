@@ -16,6 +16,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Seed
+from ansible_collections.corral.virt.plugins.module_utils._model.yaml_text import yaml_text
 from ansible_collections.corral.virt.plugins.module_utils._plan.seed import listed
 
 __all__ = ["commands", "problems"]
@@ -202,7 +203,7 @@ def _network(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     if not network:
         return
     yield "if command -v netplan >/dev/null; then rm -f /etc/netplan/*.yaml"
-    yield _file("/etc/netplan/50-corral.yaml", json.dumps({"network": network}), mode="600")
+    yield _file("/etc/netplan/50-corral.yaml", yaml_text({"network": network}), mode="600")
     yield "elif command -v NetworkManager >/dev/null; then"
     for number, (name, nic) in enumerate((network.get("ethernets") or {}).items()):
         place = f"/etc/NetworkManager/system-connections/corral-{number}.nmconnection"

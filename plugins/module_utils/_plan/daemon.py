@@ -13,10 +13,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+    HOOK,
     MODULAR,
     MONOLITHIC,
     PRIVATE,
     QEMU_CONF,
+    SECURITY_DRIVER,
     DaemonFacts,
     Daemons,
     DaemonSpec,
@@ -130,8 +132,9 @@ def decide(
     if disabled:
         steps.append(EnableSockets(tuple(disabled)))
         changes += [Change(f"{socket}.enabled", False, True) for socket in disabled]
-    # What an earlier task of a check run would have made is there in a real one.
-    written = [path for path in wanted.promised if path not in facts.changed]
+    # What an earlier task of a check run would have made is there in a real one. A package that changes may not be the
+    # one with the program.
+    written = [path for path in wanted.promised if path != SECURITY_DRIVER or path not in facts.changed]
     written += [step.path for step in steps if isinstance(step, WriteFile)]
     again = due(there, facts, written=written, sockets=sockets)
     return steps, RestartDaemons(tuple(again)) if again else None, changes
@@ -180,7 +183,9 @@ def due(
         changed = [path for path in files if its.runs and (path in written or facts.changed.get(path, 0) > its.started)]
         lacks = [name for name in sockets if _daemon_of(name, there) == unit and facts.units[name].active != "active"]
         reasons = ["failed"] if its.active == "failed" else []
-        reasons += [f"runs with the former content of {' and '.join(changed)}"] if changed else []
+        settings = [path for path in changed if path != HOOK]
+        reasons += [f"runs with the former content of {' and '.join(settings)}"] if settings else []
+        reasons += [f"started before {HOOK} was installed or changed"] if HOOK in changed else []
         reasons += [f"has no {' and '.join(lacks)}"] if lacks else []
         if reasons:
             found.append(DueRestart(unit, ", ".join(reasons), its.active, files, tuple(lacks)))

@@ -53,15 +53,14 @@ class DiskPlan:
         """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
         made = tuple(path for path in self.making if path not in known.volumes)
         done: dict[str, t.Any] = {"making": self.left} if known.making != self.left else {}
-        return {**done, **({"volumes": known.volumes + made} if made else {})}
+        return {**done, **({"volumes": known.entries(made)} if made or known.adopted else {})}
 
     def begun(self, known: Known) -> dict[str, t.Any]:
         """The same before the steps are done: what they replace is ours, what has the name of a new image is not."""
         made = [step for step in self.steps if isinstance(step, steps.MAKING)]
         new = {step.path for step in made if not step.replace}
         replaced = [step.path for step in made if step.replace and step.path in self.making]
-        kept = [path for path in known.volumes if path not in new]
-        return {"making": self.making, "volumes": tuple(dict.fromkeys((*kept, *replaced)))}
+        return {"making": self.making, "volumes": known.entries(replaced, without=new)}
 
 
 def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
@@ -201,6 +200,9 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         volume = new_disk.volume(guest, item, answer)
         there = _standing(volume.path, known, answer)
         sight = _Sight(guest, item, volume.path, volume, answer.size_bytes)
+        if item.fields.get("source") == "":
+            where = f"it has no drive of that name; to see its drives: virsh domblklist {guest}"
+            sight.fail(NotFound, "eject the medium of", f": {where}")
     elif isinstance(answer, Size) and not _given(item):
         device = t.cast(DiskDevice, _defined(item, known))  # that was asked about
         target = device.target if known.active else None
@@ -222,7 +224,7 @@ def _standing(path: str, known: Known, site: Site) -> str:
         return BEGUN
     if site.size_bytes is None:
         return NOTHING
-    return OURS if path in known.volumes else FOREIGN
+    return OURS if known.is_own(path, site.identity) else FOREIGN
 
 
 def _given(item: Disk) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import UNFINISHED_SUFFIX
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import NOBODY, Owner, counted
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 __all__ = [
@@ -47,11 +49,13 @@ class Known:
     """What a guest's definition and record tell of its disks and seed; of a guest that does not exist, nothing."""
 
     devices: t.Mapping[str, DiskDevice] = dataclasses.field(default_factory=dict)  # by name and by target
-    volumes: tuple[str, ...] = ()  # paths of images that were made for it
+    owned: tuple[OwnedVolume, ...] = ()  # entries of images that were made for it, and of others that do not count
     making: tuple[str, ...] = ()  # paths of those that an interrupted run was making
     running: frozenset[str] = frozenset()  # paths that the running guest has
     seed: str | None = None  # digest of what it was seeded with
     active: bool = False
+    owner: Owner = NOBODY
+    adopted: bool = False  # whether these tell more than the record
 
     @classmethod
     def of(
@@ -61,6 +65,8 @@ class Known:
         *,
         running: t.Collection[str],
         active: bool,
+        owner: Owner = NOBODY,
+        owned: t.Sequence[OwnedVolume] | None = None,
     ) -> Known:
         """The same of disks and record as they are read from the definition."""
         devices = {
@@ -71,8 +77,34 @@ class Known:
             )
             for name, disk in disks.items()
         }
-        volumes, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
-        return cls(devices, volumes, making, frozenset(running), record.get("seed"), active=active)
+        told, making = (tuple(record.get(kind) or ()) for kind in ("volumes", "making"))
+        entries = told if owned is None else tuple(owned)
+        return cls(
+            devices,
+            entries,
+            making,
+            frozenset(running),
+            record.get("seed"),
+            active=active,
+            owner=owner,
+            adopted=entries != told,
+        )
+
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """Paths of the images that were made for it."""
+        return counted(self.owned, self.owner)
+
+    def entries(self, made: t.Iterable[str], *, without: t.Collection[str] = ()) -> tuple[OwnedVolume, ...]:
+        """What is recorded when the images with these paths are made for it, and those others are not its own yet."""
+        new = dict.fromkeys(path for path in made if path not in self.volumes or path in without)
+        kept = [one for one in self.owned if one.path not in without and one.path not in new]
+        return (*kept, *map(self.owner.made, new))
+
+    def is_own(self, path: str, found: FileIdentity | None) -> bool:
+        """Whether the image with that path was made for it, as far as the file that is there tells."""
+        entries = [one.identity for one in self.owned if one.path == path]
+        return path in self.volumes and all(not (one and found) or one.is_same(found) for one in entries)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
@@ -133,6 +165,7 @@ class Site:
 
     pool: PoolDirectory
     size_bytes: int | None = None  # of the volume that has the name; None: there is none
+    identity: FileIdentity | None = None  # of that, where it is a file of this machine
     origin: DiskOrigin | None = None
 
 

@@ -17,17 +17,20 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    ChainFile,
     Described,
     MigratingDisk,
     VolumeFile,
     volume_of,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
+from ansible_collections.corral.virt.plugins.module_utils._units import is_content
 
 __all__ = [
     "DigestThere",
     "DiskMoveFacts",
     "FindDataFilesHere",
+    "FindFileBesideDisks",
     "FindFileHere",
     "FindFileThere",
     "FindImportThere",
@@ -41,12 +44,15 @@ __all__ = [
     "IsTakenThere",
     "SeenDisk",
     "TakenBackFacts",
+    "VariablesFacts",
     "as_defined",
     "disk",
     "taken_back",
+    "why_kept",
 ]
 
 _CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
+_DEPTH = 64  # files below a disk
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
@@ -102,6 +108,14 @@ class FindNewFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
 
 class FindFileThere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
     """Which volume of the destination is that?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class FindFileBesideDisks(OpenQuestion[tuple[bool, t.Optional[VolumeFile]]]):
+    """Can libvirt of the source or of the destination (`there`) list the directory of a path, and what is at it?"""
+
+    path: str
+    there: bool
 
 
 class FindDataFilesHere(_OfPath, OpenQuestion[tuple[str, ...]]):
@@ -243,6 +257,35 @@ def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
     return shared if shared and facts.answers.of(FindRelabelling()) else ()
 
 
+@dataclasses.dataclass(frozen=True)
+class VariablesFacts:
+    """A file with the UEFI variables of a guest that runs."""
+
+    path: str
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def why_kept(facts: VariablesFacts) -> str:
+    """Why the file stays on the source when the guest has left; empty where it goes.
+
+    The guest goes on with it where both hosts see one file. That a filesystem is shared is not always known, so what
+    the destination has at that path before the guest comes is compared, as for a disk.
+    """
+    path, answers = facts.path, facts.answers
+    if shared_on := answers.of(FindSharedFilesystem(path)):
+        return f"it is on shared storage ({shared_on})"
+    is_seen, there = answers.of(FindFileBesideDisks(path, there=True))
+    if not is_seen:
+        return "libvirt cannot tell whether the destination has the same file; remove it if it has not"
+    if there is None:
+        return ""
+    is_seen, here = answers.of(FindFileBesideDisks(path, there=False))
+    if is_seen and here and not _may_be_one(here, there, fixed=False, active=True):
+        return ""
+    return "the destination already had a file there, which may be the same one; remove it if it is not"
+
+
 def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
     """Of files, block devices, and volumes that are one of these."""
     for disk in disks:
@@ -279,7 +322,45 @@ def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
         base_altered=verdict == "altered",
         base_unknown=verdict == "unknown",
     )
+    if known.base_there is None and not is_content(base) and known.mode in ("auto", "delta"):
+        return _with_chain(facts, known, verified)
     return SeenDisk(known, verified)
+
+
+def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tuple[t.Any, ...], ...]) -> SeenDisk:
+    """With the files below it that are copied, down to an image or to one that stands alone; with none of them where
+    one cannot be copied.
+    """
+    found: list[ChainFile] = []
+    above = known.file
+    while above and above.backing_path:
+        path = above.backing_path
+        if is_content(path):
+            verdict, more = _compared(facts, path)
+            if verdict != "same":
+                known = dataclasses.replace(known, image_below=path)
+                found = found if known.assumed and verdict != "altered" else []
+            verified += more
+            break
+        member = _chain_file(facts, path, raw=above.backing_format == "raw")
+        if member is None or above.backing_format is None or len(found) > _DEPTH:
+            return SeenDisk(known, verified)
+        found.append(member)
+        above = member.file
+    return SeenDisk(dataclasses.replace(known, chain=tuple(found)), verified)
+
+
+def _chain_file(facts: DiskMoveFacts, path: str, *, raw: bool) -> ChainFile | None:
+    """None where it cannot be copied: it is no file of a pool, keeps its data elsewhere, or its name is taken there."""
+    pool, answers = facts.pool(path), facts.answers
+    if pool is None or _is_device(path):
+        return None
+    file = as_defined(answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path)), raw=raw)
+    ours = path in facts.ours
+    taken = answers.of(IsTakenThere(pool.name, os.path.basename(path)))
+    if file is None or (taken and not ours) or (file.format != "raw" and answers.of(FindDataFilesHere(path))):
+        return None
+    return ChainFile(path, file, pool, ours and taken)
 
 
 def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:

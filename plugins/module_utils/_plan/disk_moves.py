@@ -88,7 +88,30 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
             moves[disk] = _flattened(
                 disk, move, f"{flattened} is copied in full, and libvirt copies all disks of a guest in the same way"
             )
-    return list(moves.values()), problems
+    return _with_chains(moves), problems
+
+
+def _with_chains(moves: t.Mapping[MigratingDisk, DiskMove]) -> list[DiskMove]:
+    """Each disk after the files below it that are copied with it, the lowest first; each file once."""
+    found: dict[tuple[str, str], DiskMove] = {}
+    for disk, move in moves.items():
+        for member in reversed(disk.chain) if move.volume and move.volume.backing_path else ():
+            size = member.file.allocation_bytes
+            volume = Volume(
+                member.pool.name,
+                os.path.basename(member.path),
+                member.path,
+                member.file.capacity_bytes,
+                member.file.format,
+                backing_path=member.file.backing_path,
+                backing_format=member.file.backing_format,
+            )
+            below = DiskMove(
+                disk.target, member.path, COPY, f"{move.path} stands on it", volume, size, size, replace=member.ours
+            )
+            found.setdefault(("", member.path), below)
+        found[(move.target, move.path)] = move
+    return list(found.values())
 
 
 def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
@@ -119,7 +142,9 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     move = DiskMove(
         disk.target, disk.path, FULL, "no backing file", volume, size_bytes, size_bytes, base=bring, replace=disk.taken
     )
-    why = "" if bring and disk.assumed else _without_base(disk, file.backing_path)
+    why = "" if (bring and disk.assumed) or disk.chain else _without_base(disk, file.backing_path)
+    if disk.image_below:
+        move = dataclasses.replace(move, base=disk.image_below)
     if not active or disk.fixed:
         if file.backing_path and why:
             return _refuse_bare(disk, why)
@@ -132,8 +157,9 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     if file.backing_path is None:
         return move
     if not why:
+        way = ("copied" if disk.chain else "", "imported" if bring else "", "there")
         return dataclasses.replace(
-            move, how=DELTA, why=f"{file.backing_path} is {'imported' if bring else 'there'}", volume=based
+            move, how=DELTA, why=f"{file.backing_path} is {next(filter(None, way))}", volume=based
         )
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; import it there with virt_image, or use storage: full")

@@ -28,6 +28,7 @@ class GuestPlan(step.Plan[GuestStep]):
     uuid: str | None = None  # whom the steps are done to; None: there is no such guest
     wait: steps.WaitForAddress | None = None  # afterwards
     ssh_host_key: str | None = None  # public
+    found_xml: str | None = dataclasses.field(default=None, repr=False)  # the definition that was looked at
 
 
 def plan(

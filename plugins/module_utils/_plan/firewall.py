@@ -15,6 +15,8 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
     EVERYBODY,
+    GUEST_PORTS,
+    GUEST_ZONE,
     MARK,
     Facts,
     Firewalld,
@@ -31,6 +33,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps impor
     AddUfwRule,
     DeleteUfwRule,
     HostStep,
+    MoveToZone,
+    ReloadFirewalld,
 )
 
 __all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "unknown"]
@@ -38,6 +42,7 @@ __all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "u
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")
 _LAST_PORT = 65535
+_BRIDGE = re.compile(r"(?=.{1,15}$)[A-Za-z0-9_][A-Za-z0-9_.-]*\*?")
 
 
 def spec(
@@ -45,6 +50,7 @@ def spec(
     sources: t.Sequence[str],
     resolved: t.Mapping[str, t.Sequence[str]],
     *,
+    bridges: t.Sequence[str] = (),
     purge: bool,
 ) -> FirewallSpec:
     """What the user asked for; raises BadInput with every problem.
@@ -58,6 +64,11 @@ def spec(
     everybody = EVERYBODY in wanted
     named = [address for addresses in resolved.values() for address in peer_addresses(addresses)]
     networks = _networks([source for source in wanted if source != EVERYBODY], problems)
+    problems += [
+        f"bridges: {name!r} is no network device; use names such as virbr1, or virbr* for all that libvirt names itself"
+        for name in bridges
+        if not _BRIDGE.fullmatch(name)
+    ]
     if problems:
         raise BadInput(problems)
     admitted = set() if everybody else {*networks, *map(ipaddress.ip_network, named)}
@@ -66,6 +77,7 @@ def spec(
         ports={protocol: tuple(found) for protocol, found in by_protocol.items()},
         sources={v: tuple(_short(net) for net in ordered if net.version == v) for v in (4, 6)},
         everybody=everybody,
+        bridges=tuple(sorted(set(bridges))),
         purge=purge and not resolved,
     )
 
@@ -101,9 +113,19 @@ def decide(wanted: FirewallSpec, facts: Facts | None) -> tuple[list[HostStep], l
 
 
 def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], list[Change]]:
-    """Nothing is removed: firewalld cannot mark whose a rule is."""
+    """Nothing is removed: firewalld cannot mark whose a rule is.
+
+    libvirt's own zone admits guests; only a bridge that libvirt has made before firewalld ran is not in it.
+    """
     steps: list[HostStep] = []
     changes: list[Change] = []
+    astray = [bridge for bridge, zone in sorted(facts.zones.items()) if not zone]
+    if wanted.bridges and not facts.has_guest_zone:
+        steps.append(ReloadFirewalld(f"it does not know zone {GUEST_ZONE} of libvirt yet"))
+        changes.append(Change("firewalld.zones", None, [GUEST_ZONE]))
+    if astray:
+        steps += [MoveToZone(GUEST_ZONE, bridge) for bridge in astray]
+        changes.append(Change(f"firewalld.{GUEST_ZONE}.interfaces", None, astray))
     for permanent, known in ((False, facts.running), (True, facts.permanent)):
         new = [(kind, rule) for kind, rule in _firewalld_rules(wanted) if rule not in known]
         steps += [AddFirewalldRule(facts.zone, kind, rule, permanent) for kind, rule in new]
@@ -187,3 +209,8 @@ def _ufw_rules(wanted: FirewallSpec) -> t.Iterator[str]:
             yield f"allow {joined}/{protocol} comment {MARK}"
         for source in (*wanted.sources[4], *wanted.sources[6]):
             yield f"allow from {source} to any port {joined} proto {protocol} comment {MARK}"
+    for bridge in wanted.bridges:
+        on = f"in on {bridge.replace('*', '+')}"
+        for protocol, ports in sorted(GUEST_PORTS.items()):
+            yield f"allow {on} to any port {','.join(ports)} proto {protocol} comment {MARK}"
+        yield f"route allow {on} comment {MARK}"  # ufw admits answers by itself

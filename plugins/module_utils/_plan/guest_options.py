@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils import _units
@@ -29,10 +30,12 @@ __all__ = [
     "equipped",
     "implied",
     "implied_graphics",
+    "is_trusted_windows",
     "limit_problems",
     "machine",
     "newly_connected",
     "origin_problems",
+    "suited",
     "unwanted_devices",
     "virt_type",
     "with_image",
@@ -103,7 +106,7 @@ def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch:
 
 def machine(wanted: GuestSpec, offered: t.Collection[str]) -> str:
     """The machine type; empty for libvirt's choice."""
-    return str(wanted.fields.get("machine") or ("q35" if "q35" in offered else ""))
+    return str(wanted.fields.get("machine") or defaults.machine(offered))
 
 
 def equipped(wanted: GuestSpec) -> GuestSpec:
@@ -112,6 +115,57 @@ def equipped(wanted: GuestSpec) -> GuestSpec:
         interfaces=(_NIC,) if wanted.interfaces is None else wanted.interfaces,
         disks=(Disk("system", image=wanted.image),) if wanted.disks is None else wanted.disks,
     )
+
+
+# What Windows needs before drivers are installed in it, and what makes it run well under KVM: as virt-manager chooses.
+_WINDOWS: Fields = {
+    "clock.offset": "localtime",
+    "clock.timers": (Item("hypervclock", fields={"present": True}),),
+    "features.hyperv.relaxed": True,
+    "features.hyperv.vapic": True,
+    "features.hyperv.spinlocks": True,
+    "features.hyperv.spinlocks_retries": 8191,
+    "inputs": (Item("tablet-usb"),),
+}
+_TRUSTED_WINDOWS: Fields = {  # its setup refuses a machine without
+    "firmware": "efi",
+    "secure_boot": True,
+    "tpm.model": "tpm-crb",
+    "tpm.type": "emulator",
+    "tpm.version": "2.0",
+}
+_TRUSTED = re.compile(r"(?:https?://microsoft\.com/win/|win)(?:11|2k25)")
+
+
+def is_trusted_windows(osinfo: str) -> bool:
+    """Whether a new guest with that system gets UEFI firmware with secure boot and a TPM."""
+    return _TRUSTED.fullmatch(osinfo) is not None
+
+
+def suited(wanted: GuestSpec, in_xml: t.Collection[str] = ()) -> GuestSpec:
+    """What its operating system needs of a new guest, where the user says nothing else, with options or `in_xml`. All
+    others know virtio.
+    """
+    osinfo = str(wanted.fields.get("osinfo") or "")
+    if not osinfo.rpartition("/")[0].endswith("//microsoft.com/win"):
+        return wanted
+    disks = tuple(_on_bus(disk, "sata") for disk in wanted.disks or ())
+    interfaces = tuple(
+        nic if nic.fields.get("model") or nic.state == "absent" else nic.with_fields(model="e1000e")
+        for nic in wanted.interfaces or ()
+    )
+    more = _TRUSTED_WINDOWS if is_trusted_windows(osinfo) and wanted.fields.get("firmware", "efi") == "efi" else {}
+    said = {field.partition(".")[0] for field in wanted.fields} | {*in_xml}
+    said |= {"firmware", "secure_boot"} if "loader" in said else set()  # with it, libvirt chooses none
+    said |= {"secure_boot"} if "nvram" in said else set()  # the variables are of a firmware
+    needs = {field: value for field, value in {**_WINDOWS, **more}.items() if field.partition(".")[0] not in said}
+    return wanted.with_fields(**needs, disks=disks, interfaces=interfaces)
+
+
+def _on_bus(disk: Disk, bus: str) -> Disk:
+    """A disk of no bus that the user names is on that one; a read-only medium has its own."""
+    is_free = disk.state == "present" and not disk.fields.get("bus") and disk.fields.get("device", "disk") == "disk"
+    return dataclasses.replace(disk, fields={**disk.fields, "bus": bus}) if is_free else disk
 
 
 def _is_missing(name: str | None, there: set[str] | None) -> bool:

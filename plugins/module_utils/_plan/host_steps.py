@@ -18,6 +18,8 @@ __all__ = [
     "ChangeNftables",
     "DeleteUfwRule",
     "HostStep",
+    "MoveToZone",
+    "ReloadFirewalld",
     "WriteFile",
 ]
 
@@ -67,6 +69,27 @@ class AddFirewalldRule(HostStep):
 
 
 @dataclasses.dataclass(frozen=True)
+class ReloadFirewalld(HostStep):
+    """Have firewalld read its files again."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"reload firewalld ({self.why})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveToZone(HostStep):
+    """Put a network device into a zone of the running firewalld."""
+
+    zone: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"put {self.device} into the running zone {self.zone}"
+
+
+@dataclasses.dataclass(frozen=True)
 class AddUfwRule(HostStep):
     """Add a rule, as `ufw show added` prints it."""
 
@@ -88,15 +111,18 @@ class DeleteUfwRule(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class ChangeIptables(HostStep):
-    """Exchange rules of ours in the running chain INPUT; each rule is a list of words."""
+    """Exchange rules of ours in a running chain; each rule is a list of words."""
 
     tool: str  # iptables or ip6tables
     opens: str  # ports; empty where rules only go
     delete: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
     insert: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
+    chain: str = "INPUT"
+    at: int = 1  # where they begin
 
     def __str__(self) -> str:
-        return _exchange(self.opens, len(self.delete), self.tool)
+        chain = "" if self.chain == "INPUT" else f" ({self.chain})"
+        return f"{_exchange(self.opens, len(self.delete), self.tool)}{chain}"
 
 
 def _exchange(opens: str, deleted: int, firewall: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     TRIAL_INTERFACES,
     Ifupdown,
@@ -20,6 +21,7 @@ __all__ = ["bridged", "flat", "has_stanza", "switch"]
 # What belongs to the port itself when its address moves to the bridge.
 _OF_THE_LINK = re.compile(r"^\s*(bond|vlan|wpa|ethernet|link|hwaddress|slaves|offload)\b")
 _COMMAND = re.compile(r"\bip\b.*\b(route|rule|addr|address|neigh)\b")
+_LONGEST = 15  # the kernel's names of links, and labels of addresses
 _SOURCES = ("source", "source-directory")
 _STANZAS = ("iface", "auto", "mapping", "rename", "template", "no-auto-down", "no-scripts")
 
@@ -33,6 +35,15 @@ def switch(port: str, bridge: str, mac: str, config: Ifupdown) -> NetworkChange:
         if after != text:
             lasting[path] = after
     trial = bridged(flat(config.files), port, bridge, mac)
+    aliases = _aliases(config.files.values(), port)
+    moved = tuple(alias.replace(port, bridge, 1) for alias in aliases)
+    too_long = [alias for alias in moved if len(alias) > _LONGEST]
+    if too_long:
+        raise Refused(
+            f"cannot create bridge {bridge}: {' and '.join(too_long)} would be longer than {_LONGEST} characters; "
+            f"choose a shorter name (bridge_name), or write the addresses of {' and '.join(aliases)} as further "
+            f"stanzas of {port}"
+        )
     ipv6 = f"net/ipv6/conf/{port}/disable_ipv6={config.disable_ipv6 or '0'}"
     return NetworkChange(
         bridge=bridge,
@@ -41,15 +52,25 @@ def switch(port: str, bridge: str, mac: str, config: Ifupdown) -> NetworkChange:
         packages=() if config.has_brctl else ("bridge-utils",),
         trial={TRIAL_INTERFACES: trial},
         lasting=lasting,
-        down=(("ifdown", "--force", port),),
-        up=(("ifup", "--force", "-i", TRIAL_INTERFACES, port, bridge),),
-        undo_in_trial=(("ifdown", "--force", "-i", TRIAL_INTERFACES, bridge, port),),
+        down=(("ifdown", "--force", *aliases, port),),
+        up=(("ifup", "--force", "-i", TRIAL_INTERFACES, port, bridge, *moved),),
+        undo_in_trial=(("ifdown", "--force", "-i", TRIAL_INTERFACES, *moved, bridge, port),),
         undo=(
             ("ip", "link", "delete", bridge),
             ("sysctl", "-w", ipv6),  # bridge-utils switches IPv6 off on ports, and leaves it so
-            ("ifup", "--force", port),
+            ("ifup", "--force", port, *aliases),
         ),
     )
+
+
+def _aliases(texts: t.Iterable[str], port: str) -> tuple[str, ...]:
+    """Names such as eth0:1, by which a further address of the port is configured, in order."""
+    found = [name for text in texts for name in re.findall(r"^\s*iface\s+(\S+)\s", text, re.MULTILINE)]
+    return tuple(dict.fromkeys(name for name in found if name.startswith(f"{port}:")))
+
+
+def _of_port(name: str, port: str) -> bool:
+    return name == port or name.startswith(f"{port}:")
 
 
 def has_stanza(text: str, port: str) -> bool:
@@ -75,13 +96,15 @@ def bridged(text: str, port: str, bridge: str, mac: str, *, with_options: bool =
     for line in text.splitlines():
         words = line.split()
         if words and (words[0] in (*_STANZAS, *_SOURCES) or words[0].startswith("allow-")):
-            mine = words[:2] == ["iface", port]
+            mine = words[0] == "iface" and len(words) > 1 and _of_port(words[1], port)
             if mine:
-                lines += [f"iface {bridge} {' '.join(words[2:])}", *options]
-                options = []
+                lines.append(f"iface {words[1].replace(port, bridge, 1)} {' '.join(words[2:])}")
+                if words[1] == port:
+                    lines += options
+                    options = []
             else:
                 lines.append(_renamed_start(line, words, port, bridge))
-        elif mine and _OF_THE_LINK.match(line):
+        elif mine and _OF_THE_LINK.match(line):  # an alias has none
             kept.append(line)
         else:
             lines.append(_renamed_command(line, port, bridge) if mine else line)
@@ -99,15 +122,15 @@ def _options(port: str, mac: str) -> list[str]:
 
 def _renamed_start(line: str, words: t.Sequence[str], port: str, bridge: str) -> str:
     """Which links are brought up at boot."""
-    if port not in words[1:] or not (words[0] == "auto" or words[0].startswith("allow-")):
+    if not any(_of_port(word, port) for word in words[1:]) or not (words[0] == "auto" or words[0].startswith("allow-")):
         return line
     # Hotplug would wait for an event that a bridge never sends.
     verb = "auto" if words[0] == "allow-hotplug" else words[0]
-    return " ".join([verb, *(bridge if word == port else word for word in words[1:])])
+    return " ".join([verb, *(word.replace(port, bridge, 1) if _of_port(word, port) else word for word in words[1:])])
 
 
 def _renamed_command(line: str, port: str, bridge: str) -> str:
     """A command that runs with the link, when it speaks of addresses and routes."""
     if not _COMMAND.search(line):
         return line
-    return re.sub(rf"(?<![\w.:-]){re.escape(port)}(?![\w.:-])", bridge, line)
+    return re.sub(rf"(?<![\w.:-]){re.escape(port)}(?=(:\w+)?(?![\w.:-]))", bridge, line)

@@ -12,11 +12,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Present
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Look, Step
 
 __all__ = ["Fetch", "ImageOutcome", "ImageStep", "Remove", "Symlink", "Vouch"]
 __all__ += [
     "absent",
+    "check_unused",
+    "is_there",
     "is_verified",
     "needs_origin",
     "old",
@@ -63,10 +65,26 @@ class Symlink(ImageStep):
 class Remove(ImageStep):
     """Remove a name or a content file."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="who uses the file: definitions of all guests of the host, running, stored and saved, with their snapshots, "
+        "backup jobs and backing chains; volumes; loop devices",
+        holds="the lock of the image's name, and the manifests of its contents: no run makes a disk from them",
+        leaves="the file; its user",
+    )
+
     file: str
 
     def __str__(self) -> str:
         return f"remove {self.file}"
+
+
+def check_unused(image: Image, file: str, user: str | None) -> None:
+    """Raise Refused where somebody has come to use a file that is to be removed."""
+    if user:
+        raise Refused(
+            f"cannot remove {file} of image {image.name}: {user} uses it by now; it is kept; remove or flatten that, "
+            "and run again"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +107,8 @@ class ImageOutcome:
 
 def present(image: Image, found: Present) -> list[ImageStep]:
     """Steps until the name points to the wanted content; raises Refused or BadInput."""
+    if image.kept:
+        return []
     if found.foreign and image.current:
         raise Refused(
             f"cannot manage image {image.name}: {image.directory}/{image.name} is a regular file that this collection "
@@ -106,6 +126,11 @@ def present(image: Image, found: Present) -> list[ImageStep]:
     if image.source is None:
         raise BadInput(f"image {image.name} is not in the pool as {content}; set its source with url, src or origin")
     return [Fetch(image), Symlink(image, content)] if image.current else [Fetch(image)]
+
+
+def is_there(found: Present) -> bool:
+    """Whether the pool has something of that name."""
+    return found.foreign or found.target is not None
 
 
 def moves_from(found: Present, steps: t.Sequence[ImageStep]) -> str | None:

@@ -10,13 +10,18 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, Unverified
+from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import (
+    algorithms_in,
+    checksum_in,
+    document_kind,
+)
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+    LENGTHS,
     Checksum,
     Image,
     Manifest,
     Source,
     Sums,
-    checksum_in,
 )
 from ansible_collections.corral.virt.plugins.module_utils._model.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._plan.inspect import STANDALONE
@@ -25,6 +30,7 @@ __all__ = [
     "chosen",
     "listed",
     "offered",
+    "refuse_corrupt",
     "refuse_empty",
     "refuse_more_files",
     "refuse_other_bytes",
@@ -72,13 +78,28 @@ def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
 
 def listed(text: str, sums: Sums, source: Source) -> Checksum:
     """What a published list says of the source's file; raises Failed where it says nothing."""
-    found = checksum_in(text, source, sums)
-    if found is None:
+    found, place = checksum_in(text, source, sums), without_secrets(sums.url)
+    if found is None and (kind := document_kind(text)):
         raise Failed(
-            f"cannot verify {source.shown}: {without_secrets(sums.url)} contains no "
-            f"{sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}; check that it is the right list"
+            f"cannot verify {source.shown}: {place} is {kind}, not a list of checksums; set checksum to the URL of a "
+            "list, or to sha256:<hex>"
+        )
+    if found is None:
+        has = _lacking(text, sums, source)
+        raise Failed(
+            f"cannot verify {source.shown}: {place} contains {has}; check that it is the right list, or set checksum "
+            "to sha256:<hex>"
         )
     return found
+
+
+def _lacking(text: str, sums: Sums, source: Source) -> str:
+    """What a list contains instead of one digest of the source's file."""
+    there, wanted = algorithms_in(text, source, sums), [sums.algorithm] if sums.algorithm else [*LENGTHS]
+    if {*there} & {*wanted}:
+        return f"several {source.file} that differ"
+    only = f", only {', '.join(there)}" if there else ""
+    return f"no {sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}{only}"
 
 
 def unread(location: str, error: object) -> Failed:
@@ -140,6 +161,15 @@ def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
     """Raises Refused where QEMU would open other files for the image."""
     if others:
         raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]}); {STANDALONE}")
+
+
+def refuse_corrupt(image: Image, corruptions: int) -> None:
+    """Raises Refused where an image lacks some of its own parts."""
+    if corruptions:
+        raise Refused(
+            f"refusing image {image.name}: it is truncated or corrupt (qemu-img check finds {corruptions} errors); "
+            "fetch it again, or repair a copy with qemu-img check -r all"
+        )
 
 
 def offers(image: Image, offer: Manifest) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import decoded
 from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, ImageSpec, Sums
 from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks, inspect
 from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, OpenQuestion, asks
@@ -61,5 +62,5 @@ def requested(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
     if spec.signature:
         detached = None if spec.signature == "inline" else answers.of(ReadUrl(spec.signature)).content
         content = answers.of(VerifySignature(content, detached))
-    found = image_checks.listed(content.decode(errors="replace"), sums, spec.source)
+    found = image_checks.listed(decoded(content), sums, spec.source)
     return found, inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)

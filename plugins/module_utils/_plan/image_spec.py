@@ -47,10 +47,10 @@ def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
     problems.tried(lambda: _bounds(params))
     problems.found += _about_source(params)
     checksum = problems.tried(lambda: _checksum(params))
-    form = params["format"] or _units.format_of(name)
+    form = params["format"] or _units.format_of(name) or ("raw" if name.endswith(".iso") else None)
     problems.found += _contradictions(params, checksum)
     if form is None and params["state"] != "absent":
-        problems.found.append(f"format of {name} is unclear: end the name in .qcow2, .raw or .img, or set format")
+        problems.found.append(f"format of {name} is unclear: end the name in .qcow2, .raw, .img or .iso, or set format")
     problems.refuse()
     return ImageSpec(
         name=name,
@@ -62,6 +62,7 @@ def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
         bounds=_bounds(params),
         current=params["current"],
         prune=params["prune"],
+        update=params["update"],
         retries=params["retries"],
         signature=params["signature"],
         keyring=params["keyring"],
@@ -108,6 +109,8 @@ def _contradictions(params: t.Mapping[str, t.Any], checksum: Checksum | Sums | N
             "current: false imports one content and leaves the name unchanged; set checksum to choose it, and omit "
             "state and prune"
         )
+    if not params["update"] and (not params["current"] or params["state"] == "absent"):
+        yield "update: false keeps the image that exists; omit current and state"
     if params["retries"] < 0:
         yield f"retries: must be at least 0, not {params['retries']}"
     yield from _about_signature(params, isinstance(checksum, Sums))

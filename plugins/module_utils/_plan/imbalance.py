@@ -142,17 +142,17 @@ class Cluster:
     def best(self, one: Resident, dests: t.Iterable[str]) -> Candidate | None:
         """The host in `dests` with the largest gain, if a move there is worth it."""
         found: Candidate | None = None
-        source, left = self.hosts[one.host], self._left(one)
+        most, source, left = 0.0, self.hosts[one.host], self._left(one)
         cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
         for name in dests:
-            if name == one.host:
-                continue
             dest = self.hosts[name]
+            if name == one.host or left + dest.weight <= most:  # no more than with all of its weight
+                continue
             less = left + dest.weight - self._weigh(dest, cpu, memory_mib, 1)
-            if less <= (found.less if found else 0.0) or not self._is_worthwhile(one, source, dest, less):
+            if less <= most or not self._is_worthwhile(one, source, dest, less):
                 continue
             if against(dest.load, one.guest) is None:
-                found = Candidate(less, name)
+                found, most = Candidate(less, name), less
         return found
 
     def least_bad(self, one: Resident) -> Candidate | None:

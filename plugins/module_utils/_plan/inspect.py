@@ -11,14 +11,49 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header, Member
+from ansible_collections.corral.virt.plugins.module_utils._model.output import printable, some_of
 from ansible_collections.corral.virt.plugins.module_utils._units import format_of, is_content
 
-__all__ = ["STANDALONE", "DefinedFiles", "HeaderTrust", "base", "doubt", "fetched", "files_read", "trust"]
+__all__ = [
+    "STANDALONE",
+    "DefinedFiles",
+    "HeaderTrust",
+    "archive_compression",
+    "base",
+    "doubt",
+    "fetched",
+    "files_read",
+    "is_disk",
+    "only_disk",
+    "trust",
+]
 
 STANDALONE = "use an image without backing file and data file"
 
 _OURS = ("qcow2", "raw")
+_ENDING_OF = {"vpc": "vhd"}
+_DAMAGE = "decrypt it with qemu-img convert, or repair a copy with qemu-img check -r all, or fetch it again"
+_UNPACK = "unpack it, and import the disk that it contains"
+_NO_DISKS = {  # what it is, and what to do about it
+    "tar": (
+        "a tar archive",
+        f"end the name of its source in .tar (packed: .tar.gz, .tar.xz, .tar.bz2, .tar.zst), or {_UNPACK}: tar xf",
+    ),
+    "gzip": ("packed with gzip", "end the name of its source in .gz (.tar.gz, .box), or unpack it: gunzip"),
+    "xz": ("packed with xz", "end the name of its source in .xz, or unpack it: unxz"),
+    "bzip2": ("packed with bzip2", "end the name of its source in .bz2, or unpack it: bunzip2"),
+    "zstd": ("packed with zstd", "end the name of its source in .zst, or unpack it: unzstd"),
+    "lz4": ("packed with lz4", f"{_UNPACK}: unlz4"),
+    "zip": ("a ZIP archive", f"{_UNPACK}: unzip"),
+    "7z": ("a 7z archive", f"{_UNPACK}: 7z x"),
+    "rar": ("a RAR archive", f"{_UNPACK}: unrar x"),
+    "text": ("text, such as a web page or an error of the server", "check the address of the image"),
+    "luks": ("encrypted with LUKS", "decrypt it with qemu-img convert first"),
+}
+_NAMED = {"qcow2": "qcow2"}  # formats that a name promises; .img may be anything
+_COMPRESSIONS = {"gzip": "gz", "xz": "xz", "bzip2": "bz2", "zstd": "zst", "tar": ""}  # by the first bytes
+_MOST_LISTED = 10
 _ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "vpc"}
 
 
@@ -45,6 +80,8 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
             f"cannot {verb} {path}: a guest uses it as a raw disk, so its first bytes come from the guest; rename it "
             "to end in .raw"
         )
+    if header.damage:
+        raise Refused(f"cannot {verb} {path}: {header.damage}; {_DAMAGE}")
     if header.data_file:
         raise Refused(
             f"cannot {verb} {path}: it keeps its data in another file; convert it with qemu-img convert first"
@@ -70,18 +107,70 @@ def fetched(image: str, source: str, header: Header) -> str:
     """Format of what was fetched for an image; a foreign one only where the source's name says it. Raises Refused."""
     if other := header.data_file or header.backing:
         raise Refused(f"refusing image {image}: it refers to another file ({other}); {STANDALONE}")
-    if header.format not in (*_OURS, *_ENDINGS.values()):
+    if header.damage:
+        raise Refused(f"refusing image {image}: {header.damage}; {_DAMAGE}")
+    if header.content in _NO_DISKS:
+        kind, remedy = _NO_DISKS[header.content]
+        raise Refused(f"refusing image {image}: {source} is no disk, but {kind}; {remedy}")
+    form = "vpc" if header.content == "vpc" else header.format
+    if form not in (*_OURS, *_ENDINGS.values()):
         known = ", ".join(dict.fromkeys((*_OURS, *_ENDINGS.values())))
+        raise Refused(f"refusing image {image}: its format {form} is not one of {known}; offer it as one of these")
+    ending = source.rpartition(".")[2].lower()
+    declared = _ENDINGS.get(ending)
+    if form not in _OURS and form != declared:
         raise Refused(
-            f"refusing image {image}: its format {header.format} is not one of {known}; offer it as one of these"
+            f"refusing image {image}: its {_place(header)} bytes say {form}, and the name of its source, {source}, "
+            f"does not; end that name in .{_ENDING_OF.get(form, form)} if it is meant to be converted"
         )
-    declared = _ENDINGS.get(source.rpartition(".")[2].lower())
-    if header.format not in _OURS and header.format != declared:
+    promised = declared or _NAMED.get(ending)
+    if form == "raw" and promised and not source.lower().endswith("-flat.vmdk"):
         raise Refused(
-            f"refusing image {image}: its first bytes say {header.format}, and the name of its source, {source}, does "
-            f"not; end that name in .{header.format} if it is meant to be converted"
+            f"refusing image {image}: the name of its source, {source}, says {promised}, and its first bytes do not; "
+            "check that it is whole, or end that name in .raw if it is a raw disk"
         )
-    return header.format
+    return form
+
+
+def archive_compression(header: Header) -> str | None:
+    """How a file with the name of an archive is compressed (empty: it is not); None for what is no archive.
+
+    Old kinds of tar have no mark, so bytes that are nothing else may be one.
+    """
+    if header.format != "raw":
+        return None
+    return "" if header.content is None else _COMPRESSIONS.get(header.content)
+
+
+def is_disk(member: Member) -> bool:
+    """Whether a file in an archive is a disk, by its name. The hidden ones are notes of macOS about other files."""
+    name = _file_name(member)
+    ending = name.rpartition(".")[2].lower()
+    return member.kind == "file" and not name.startswith(".") and ending in ("img", *_OURS, *_ENDINGS)
+
+
+def only_disk(image: str, source: str, members: t.Sequence[Member]) -> str:
+    """The name of the only disk in an archive, without its directory; raises Refused where that is not all."""
+    odd = [member for member in members if member.kind not in ("file", "directory")]
+    disks = [member for member in members if is_disk(member)]
+    if len(disks) == 1 and not odd:
+        return _file_name(disks[0])
+    reason = f"the {odd[0].kind} {printable(odd[0].name)}" if odd else f"{len(disks) or 'no'} disks"
+    listed = some_of([printable(member.name) for member in members], _MOST_LISTED) or "nothing"
+    raise Refused(
+        f"refusing image {image}: {source} contains {reason}, and an archive must contain one disk (a file that ends "
+        f"in .{', .'.join(('img', *_OURS, *_ENDINGS))}) beside other files and directories only; it contains {listed}; "
+        f"{_UNPACK}: tar xf"
+    )
+
+
+def _file_name(member: Member) -> str:
+    return member.name.rpartition("/")[2]
+
+
+def _place(header: Header) -> str:
+    """Which bytes say what a file is."""
+    return "last" if header.content == "vpc" else "first"
 
 
 def files_read(info: t.Mapping[str, t.Any]) -> list[str]:

@@ -45,7 +45,7 @@ _MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "ne
 # Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next
 # boot.
 POLICY: dict[str, str] = {
-    **dict.fromkeys(("title", "description", "tags"), METADATA),
+    **dict.fromkeys(("title", "description", "tags", "osinfo", "login_user"), METADATA),
     "vcpus.current": VCPUS,
     "memory.current_kib": MEMORY,
     **dict.fromkeys(_SCHEDULER, SCHEDULER),
@@ -170,7 +170,9 @@ def live_steps(now: Now, *, record_changed: bool) -> tuple[list[steps.GuestStep]
 
 def _metadata(now: Now, _changes: Changes = (), _device: str = "") -> list[steps.GuestStep]:
     fields = now.wanted.fields
-    return [steps.SetMetadata(now.wanted.name, fields.get("title"), fields.get("description"), now.running.metadata)]
+    osinfo = now.running.osinfo if "osinfo" in fields else None
+    texts = (fields.get("title"), fields.get("description"))
+    return [steps.SetMetadata(now.wanted.name, *texts, now.running.metadata, osinfo)]
 
 
 def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:

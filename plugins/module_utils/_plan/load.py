@@ -10,9 +10,62 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 
-__all__ = ["Load", "Loads", "Neighbours"]
+__all__ = ["Bundle", "Load", "Loads", "Neighbours", "bundles"]
 
 Loads = t.Mapping[str, "Load"]
+
+
+class Bundle(t.NamedTuple):
+    """Guests of a batch that stay together, by all of their groups; and one guest that needs what all of them do."""
+
+    members: t.Sequence[Guest]
+    guest: Guest
+    conflict: str  # why no host can have all of them
+
+
+def bundles(batch: t.Iterable[Guest]) -> dict[str, Bundle]:
+    """By each group of guests that stay together."""
+    found: dict[str, list[Guest]] = {}
+    for guest in batch:
+        lists = list({id(one): one for word in sorted(guest.together) if (one := found.get(word))}.values())
+        members = lists[0] if lists else []
+        members += [one for others in lists[1:] for one in others] + [guest]
+        for word in guest.together.union(*(one.together for others in lists[1:] for one in others)):
+            found[word] = members
+    made = {id(members): _bundle(members) for members in found.values()}
+    return {word: made[id(members)] for word, members in found.items()}
+
+
+def _bundle(members: t.Sequence[Guest]) -> Bundle:
+    hosts = sorted({one.host for one in members if one.host is not None})
+    within = sorted({one.runs_within for one in members if one.runs_within is not None})
+    words = [word for one in members for word in one.apart]
+    twice = sorted({word for word in words if words.count(word) > 1}) if words else []
+    disks: dict[str, int] = {}
+    for pool, needed in (each for one in members for each in one.disks):
+        disks[pool] = disks.get(pool, 0) + needed
+
+    fields = ("apart", "bridges", "networks", "pools", "machines", "cpu_models", "platform", "groups")
+    every: dict[str, t.Any] = {
+        field: frozenset[str]().union(*(getattr(one, field) for one in members)) for field in fields
+    }
+    guest = Guest(
+        members[0].name,
+        sum(one.vcpus for one in members),
+        sum(one.memory_mib for one in members),
+        host=hosts[0] if hosts else None,
+        disks=tuple(sorted(disks.items())),
+        devices=tuple(sorted(device for one in members for device in one.devices)),
+        versions=tuple(sorted({each for one in members for each in one.versions})),
+        runs_within=within[0] if within else None,
+        **every,
+    )
+    conflicts = (
+        f"they request {' and '.join(hosts)}" if hosts[1:] else "",
+        f"they run in migration groups {' and '.join(map(repr, within))}" if within[1:] else "",
+        f"they stay apart by group {', '.join(twice)}" if twice else "",
+    )
+    return Bundle(members, guest, ", and ".join(filter(None, conflicts)))
 
 
 class Neighbours:
@@ -26,11 +79,7 @@ class Neighbours:
                 self._count(self.together.setdefault(word, {}), host.name, 1)
             for word in host.apart if host.domain else ():
                 self._count(self.apart, (word, host.domain), 1)
-        self.needs: dict[str, tuple[int, int]] = {}  # memory and vCPUs of a group of the batch, all of it
-        for guest in batch:
-            for word in guest.together:
-                memory, vcpus = self.needs.get(word, (0, 0))
-                self.needs[word] = (memory + guest.memory_mib, vcpus + guest.vcpus)
+        self.bundles = bundles(batch)
 
     @staticmethod
     def _count(counts: dict[t.Any, int], key: t.Any, sign: int) -> None:
@@ -59,8 +108,7 @@ class Load:
         )
         self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
         self.batch: dict[str, Guest] = {}
-        self._apart = {*host.apart, *apart}
-        self._groups: dict[str, int] = {}  # of the batch
+        self.apart = dict.fromkeys((*host.apart, *apart), 1)  # how many guests of each group
         self._disks: dict[str, int] = {}
         self._devices: dict[str, int] = {}
 
@@ -84,10 +132,6 @@ class Load:
         free = (self.host.devices or {}).get(device)
         return None if free is None else free - self._devices.get(device, 0)
 
-    def holds_apart(self, word: str) -> bool:
-        """Whether a guest of that group is here."""
-        return word in self._apart or bool(self._groups.get(word))
-
     def put(self, guest: Guest) -> None:
         """Count the guest in."""
         self._count(guest, 1)
@@ -101,26 +145,12 @@ class Load:
     def _count(self, guest: Guest, sign: int) -> None:
         self.vcpus, self.memory_mib = self.vcpus + sign * guest.vcpus, self.memory_mib + sign * guest.memory_mib
         for word in guest.apart:
-            self._groups[word] = self._groups.get(word, 0) + sign
+            self.apart[word] = self.apart.get(word, 0) + sign
+            if not self.apart[word]:
+                del self.apart[word]
         for pool, needed in guest.disks:
             self._disks[pool] = self._disks.get(pool, 0) + sign * needed
         for device in guest.devices:
             self._devices[device] = self._devices.get(device, 0) + sign
         if guest.apart or guest.together:
             self.neighbours.count(guest, self.host, sign)
-
-    def cost(self, guest: Guest) -> float:
-        """How much the guest raises the weighted sum of squared loads; memory counts twice as much as processors."""
-        total, cpu_total, memory, vcpus = self.memory_capacity, self.cpu_capacity, guest.memory_mib, guest.vcpus
-        return memory * (2 * self.memory_mib + memory) / total + 0.5 * total * vcpus * (2 * self.vcpus + vcpus) / (
-            cpu_total * cpu_total
-        )
-
-    def skew(self, guest: Guest) -> float:
-        """How much further apart the guest brings the host's shares of memory and of processors.
-
-        Where both are scarce, neither is left over that nobody can use.
-        """
-        now = self.memory_mib / self.memory_capacity - self.vcpus / self.cpu_capacity
-        then = now + guest.memory_mib / self.memory_capacity - guest.vcpus / self.cpu_capacity
-        return self.memory_capacity * (then * then - now * now)

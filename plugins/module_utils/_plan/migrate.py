@@ -10,8 +10,9 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, Move
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, COPY, DiskMove, LeftDisk, Move
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Look, Step
 
 __all__ = [
     "Abort",
@@ -20,6 +21,7 @@ __all__ = [
     "CopyFile",
     "DefineOnDest",
     "DisableAutostart",
+    "FinishRemoval",
     "Forget",
     "MakeDisk",
     "Migrate",
@@ -105,6 +107,12 @@ class Migrate(MigrateStep):
     """Let libvirt move the running guest. How much is copied is no part of the step: the guest goes on writing."""
 
     template = "migrate {1.guest} to {1.dest} ({0.disks})"
+    look = Look(
+        at="UUID and definition of the guest; on arrival, while it is paused, each disk's file on the destination by "
+        "its mark; every half second whether its place there is still reserved",
+        holds="libvirt's migration job; name and UUID on the destination",
+        leaves="the guest on the source, or paused on the destination if it has arrived; both hosts' disks",
+    )
 
     @property
     def disks(self) -> str:
@@ -113,7 +121,7 @@ class Migrate(MigrateStep):
 
 
 class Reserve(MigrateStep):
-    """Take the guest's place on the destination, for the moment that one that is off is in two places."""
+    """Take the guest's name and UUID on the destination, where it cannot be started until it has left the source."""
 
     template = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
 
@@ -122,12 +130,24 @@ class UndefineOnSource(MigrateStep):
     """Forget it on the source."""
 
     template = "undefine {1.guest} on the source"
+    look = Look(
+        at="UUID and definition of the guest, that it is off, times and sizes of all its disks here, times of their "
+        "copies on the destination",
+        holds="QEMU's locks on its disks, and its start (the hook of role hypervisor), from before the first byte",
+        leaves="the guest on the source; the copies on the destination are removed",
+    )
 
 
 class DefineOnDest(MigrateStep):
-    """Let it be started on the destination."""
+    """Replace the definition that reserves its place: let it be started on the destination."""
 
     template = "define {1.guest} on {1.dest}"
+    look = Look(
+        at="that the definition there is still the reserved one; where nothing could be held, the content of all disks "
+        "on both hosts",
+        holds="the guest's name and UUID there, by the reserved definition",
+        leaves="both hosts' disks; the guest is defined on the source again",
+    )
 
 
 class ResumeOnDest(MigrateStep):
@@ -144,10 +164,31 @@ class SetAutostartOnDest(MigrateStep):
 
 @dataclasses.dataclass(frozen=True)
 class RemoveDisk(MigrateStep):
-    """Delete the disk that stayed behind."""
+    """Delete the disk, or the file with UEFI variables, that stayed behind."""
 
     template = "remove {0.path} from the source"
+    look = Look(
+        at="all users of the file on that host, as for `delete disk`; of a guest that runs on the destination, the "
+        "marks of its disks there",
+        holds="the file in a private directory beside it",
+        leaves="the file under its name; the result tells who uses it",
+    )
     path: str
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what an earlier run had planned with
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishRemoval(MigrateStep):
+    """Delete a disk that a run which was killed had moved aside, or give it back."""
+
+    template = "finish the removal of {0.path}, which is at {0.place}"
+    look = Look(
+        at="the file, as its note tells, and all its users on that host, as for `delete disk`",
+        holds="a lock on the note, and the file, which has no name that guests know",
+        leaves="the disk, under its own name again; where another file has that, both",
+    )
+    path: str
+    place: str  # where it is now
 
 
 class Forget(MigrateStep):
@@ -177,34 +218,41 @@ class Abort(MigrateStep):
 def steps(move: Move) -> list[MigrateStep]:
     """In order: the move is recorded before anything is made, and the source's disks go last."""
     made = [disk for disk in move.disks if disk.volume is not None]
+    left = [LeftDisk(disk.path) for disk in reversed(made) if disk.delete_source]  # what stands on another goes first
     return [
         Record(move),
         *([DisableAutostart(move)] if move.autostart else []),
         *((CopyDisk if disk.how == COPY else MakeDisk)(move, disk) for disk in made),
         *(CopyFile(move, path) for path in move.files),
-        # A guest that is off is in two places for a moment; the new one cannot be started before the old one is gone.
-        *([Migrate(move)] if move.active else [Reserve(move), UndefineOnSource(move), DefineOnDest(move)]),
-        *finish(move, [disk.path for disk in made if disk.delete_source]),
+        # It is in two places for a moment; the new one cannot be started before the old one is gone.
+        Reserve(move),
+        Migrate(move) if move.active else UndefineOnSource(move),
+        *finish(move, [*left, *move.variables], define=True),
     ]
 
 
-def finish(move: Move, left: t.Sequence[str], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
+def finish(move: Move, left: t.Sequence[LeftDisk], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
     """What remains when the guest has arrived; also for a run that was interrupted there.
 
-    `left` are disks on the source.
+    `left` are disks and UEFI variables on the source.
     """
     return [
-        *([DefineOnDest(move)] if define else []),
         *([ResumeOnDest(move)] if resume else []),
+        *([DefineOnDest(move)] if define else []),
         *([SetAutostartOnDest(move)] if move.autostart else []),
-        *(RemoveDisk(move, path) for path in left if not move.keep_source_storage),
+        *(RemoveDisk(move, disk.path, disk.identity) for disk in left if not move.keep_source_storage),
         Forget(move),
     ]
 
 
-def finishing(move: Move, left: t.Sequence[str], action: str) -> list[MigrateStep]:
-    """The same for a run that was interrupted there; `action` is what remains to be done to the guest itself."""
-    return finish(move, left, resume=action == "resume_dest", define=action == "finish_dest")
+def finishing(
+    move: Move, left: t.Sequence[LeftDisk], action: str, *, reserved: bool, aside: t.Mapping[str, str]
+) -> list[MigrateStep]:
+    """The same for a run that was interrupted there; `action` is what remains to be done to the guest itself, and its
+    definition there may still only be `reserved`. `aside` are disks that were being deleted, and where they are now.
+    """
+    steps = finish(move, left, resume=action == "resume_dest", define=reserved)
+    return [*steps[:-1], *(FinishRemoval(move, path, place) for path, place in aside.items()), steps[-1]]
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
@@ -226,7 +274,8 @@ def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:
     With post-copy the guest runs over there before all of it is: libvirt has no paused arrival then.
     """
     tuning = move.tuning
-    flags = ["LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"]
+    # No PERSIST_DEST: with it, libvirt replaces whatever definition is there when the guest arrives.
+    flags = ["LIVE", "PEER2PEER", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"]
     parameters: dict[str, t.Any] = {}
     if tuning.transport == "tunnelled":
         flags.append("TUNNELLED")

@@ -32,6 +32,16 @@ class VolumeFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class ChainFile:
+    """A file below a disk that only this guest's host has: what was its disk before an external snapshot, say."""
+
+    path: str
+    file: VolumeFile
+    pool: Pool  # of the destination
+    ours: bool  # an earlier run of this move made one there
+
+
+@dataclasses.dataclass(frozen=True)
 class MigratingDisk:
     """One disk, and what both ends have of it."""
 
@@ -53,6 +63,8 @@ class MigratingDisk:
     base: VolumeFile | None = None
     base_there: VolumeFile | None = None
     assumed: bool = False  # an image that the destination lacks is counted as being there
+    chain: tuple[ChainFile, ...] = ()  # files below it that are copied with it, the highest first
+    image_below: str | None = None  # the image that the lowest of them stands on, where the destination lacks it
     base_altered: bool = False  # it was written to on the destination since it was brought there
     base_unknown: bool = False  # nobody can tell whether it was
     cache: str | None = None

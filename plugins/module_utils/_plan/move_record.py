@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._model.move import LeftDisk, Move
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
 
 __all__ = ["record_of_move", "starts_with_host"]
 
 
-def record_of_move(move: Move) -> dict[str, t.Any]:
-    """What is recorded with the guest before anything is made: whose it is, and what goes when it has arrived."""
-    goes = [disk.path for disk in move.disks if disk.volume and disk.delete_source]
+def record_of_move(move: Move, found: t.Mapping[str, FileIdentity | None]) -> dict[str, t.Any]:
+    """What is recorded with the guest before anything is made: whose it is, and what goes when it has arrived.
+
+    `found` is what the files of its disks are, by path, where they are of this host.
+    """
+    goes = [
+        str(LeftDisk(disk.path, found.get(disk.path)))
+        for disk in reversed(move.disks)
+        if disk.volume and disk.delete_source
+    ] + [str(left) for left in move.variables]
     return {
         "moving": move.dest,
         "moving_from": move.source_uuid,
+        "moving_seal": sealed(move.uuid),
+        "moving_seen": move.seen.partition(" ")[0],
         "moving_paused": "yes" if move.paused else "",
         "moving_autostart": "yes" if move.autostart else "",
         "moving_suspends": "yes" if move.tuning.timeout_action == "suspend" else "",

@@ -13,8 +13,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model import version
+from ansible_collections.corral.virt.plugins.module_utils._model.address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._model.network import DIRECT, OWN, NetworkHost
-from ansible_collections.corral.virt.plugins.module_utils._plan import since
+from ansible_collections.corral.virt.plugins.module_utils._plan import ruleset, since
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Case,
     Live,
@@ -115,8 +116,7 @@ def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
 
 def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
     """Of two networks with the same addresses only one can run."""
-    starts = any(isinstance(step, Start) for step in plan.steps)
-    if not starts and not (case.running and case.changed("ips")):
+    if not _comes_to_its_subnets(case, plan):
         return
     for address in case.stored.after.get("ips", ()):
         ours = _subnet(address)
@@ -126,6 +126,76 @@ def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
                     f"cannot use {ours} for network {case.spec.name}: it overlaps with network {other.name}, which is "
                     "active; choose other addresses, or stop that one"
                 )
+
+
+def _comes_to_its_subnets(case: Case, plan: NounPlan) -> bool:
+    """Whether it gets its addresses now, or with the restart that it waits for."""
+    starts = any(isinstance(step, Start) for step in plan.steps)
+    return starts or bool(case.running and case.changed("ips", "routes"))
+
+
+def _takes_nothing_of_the_host(case: Case, plan: NounPlan) -> Findings:
+    """libvirt starts no network on a route of the host, and the host would lose its way to who is there."""
+    if case.stored.after.get("mode") not in OWN or not _comes_to_its_subnets(case, plan):
+        return
+    name, host, after = case.spec.name, _host(case), case.stored.after
+    bridges = {(case.live or {}).get("bridge"), *(one.bridge for one in host.neighbours if one.active)}
+    taken = [(one, _parsed(one.subnet)) for one in host.subnets() if one.device not in bridges]
+    for ours in filter(None, map(_subnet, after.get("ips", ()))):
+        for one, theirs in taken:
+            if not theirs or not ours.overlaps(theirs):
+                continue
+            if _collides(ours, theirs, one):
+                yield Refused(f"cannot use {ours} for network {name}: {_place(one, theirs)}; choose other addresses")
+                break
+            if not one.is_connected:
+                yield f"network {name} takes {ours} out of what the host reaches otherwise: {_place(one, theirs)}"
+    for route in filter(None, map(_subnet, after.get("routes", ()))):
+        for one, theirs in taken:
+            if theirs == route:
+                yield Refused(
+                    f"cannot route {route} over network {name}: {_place(one, theirs)}; choose another destination"
+                )
+                break
+
+
+def _collides(ours: t.Any, theirs: t.Any, one: HostSubnet) -> bool:
+    """Whether what overlaps excludes each other.
+
+    A broader route of the host leaves a subnet to the network, and a single address may be one of the host's.
+    """
+    if one.is_connected:
+        return bool(ours.prefixlen < ours.max_prefixlen)
+    return bool(theirs.subnet_of(ours))
+
+
+def _place(one: HostSubnet, theirs: t.Any) -> str:
+    where = f"on device {one.device}" if one.device else "that rejects packets"
+    return f"this host has {theirs} {where}" if one.is_connected else f"this host has a route to {theirs} {where}"
+
+
+def _has_addresses_of_hosts(case: Case, _plan: NounPlan) -> Findings:
+    """A subnet's first address is its own, and its last one of IPv4 is everybody's."""
+    if not _new_or_changed(case, "ips"):
+        return
+    for address in case.stored.after.get("ips", ()):
+        place, subnet = f"ips[{address['address']}]", _subnet(address)
+        given = {f"{place}.dhcp.{what}": ends for what, ends in _given(address).items()}
+        for where, ends in {place: (address["address"],), **given}.items() if subnet else ():
+            for one in dict.fromkeys(ends):
+                if role := _of_the_subnet(subnet, ipaddress.ip_address(one)):
+                    first, last = subnet[1], subnet[-2 if subnet.version == 4 else -1]
+                    reason = f"{one} is the {role} of {subnet}, and no host can have it; use {first} to {last}"
+                    yield _problem(case, where, reason)
+
+
+def _of_the_subnet(subnet: t.Any, address: t.Any) -> str:
+    """What an address stands for that is no host's; subnets of one or two addresses have only hosts."""
+    if subnet.prefixlen >= subnet.max_prefixlen - 1:
+        return ""
+    if address == subnet.network_address:
+        return "network address"
+    return "broadcast address" if subnet.version == 4 and address == subnet.broadcast_address else ""
 
 
 def _subnet(address: t.Mapping[str, t.Any]) -> t.Any:
@@ -247,6 +317,23 @@ def _limited(values: t.Mapping[str, t.Any]) -> bool:
     return any(field.startswith("bandwidth.") for field in values)
 
 
+def _reaches_its_guests(case: Case, plan: NounPlan) -> Findings:
+    """An accept of libvirt's does not override a drop in another table: its guests would get no address."""
+    after, name = case.stored.after, case.spec.name
+    starts = any(isinstance(step, Start) for step in plan.steps)
+    if not starts or after.get("mode") not in OWN or not after.get("ips"):
+        return
+    bridge, host = str(after.get("bridge") or "virbr*"), _host(case)
+    for chain in ruleset.shut_off(host.ruleset(), bridge, host.version):
+        ports = "meta l4proto { tcp, udp } th dport { 53, 67, 547 }"
+        rule = shlex.join(["nft", f'insert rule {chain} iifname "{bridge}" {ports} accept'])
+        yield (
+            f"guests on network {name} get no address by DHCP and no DNS: nftables chain {chain} drops what comes from "
+            f"bridge {bridge}; admit it with role corral.virt.firewall (firewall_bridges), or until the next boot with "
+            f"`{rule}`"
+        )
+
+
 def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
     """Who stops a network with a bridge of its own unplugs the guests on it."""
     stops, goes = any(isinstance(step, Stop) for step in plan.steps), case.found and case.spec.state == "absent"
@@ -294,11 +381,14 @@ RULES: tuple[Rule, ...] = (
     _has_its_bridge,
     _takes_no_bridge,
     _is_alone_on_its_subnets,
+    _takes_nothing_of_the_host,
+    _has_addresses_of_hosts,
     _serves_its_subnets,
     _reserves_once,
     _tags_where_libvirt_does,
     _has_one_default,
     _limits_where_libvirt_does,
+    _reaches_its_guests,
     _cuts_nobody_off,
 )
 

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
     DROP_IN,
+    GUEST_PORTS,
     FirewallSpec,
     Nftables,
 )
@@ -26,15 +27,18 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps impor
     HostStep,
     WriteFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.ruleset import (
+    Chain,
+    Ruleset,
+    closed_chains,
+    drops_the_rest,
+)
 
 __all__ = ["closed_chains", "decide", "defines", "drops_the_rest", "rules"]
 
-Chain = t.Mapping[str, t.Any]
-Ruleset = t.Sequence[t.Mapping[str, t.Any]]
 Draft = tuple[list[HostStep], list[Change]]
 _FAMILIES = "inet|ip6|ip|bridge|arp|netdev"
 _TABLE = re.compile(rf"^\s*(?:add\s+)?table\s+(?:({_FAMILIES})\s+)?([\w.-]+)", re.MULTILINE)
-_MAY_DROP = {"drop", "reject", "jump", "goto", "vmap"}
 _VERSIONS = ((4, "ip", ("ip", "inet")), (6, "ip6", ("ip6", "inet")))
 
 
@@ -45,7 +49,14 @@ def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
     chains = [one for one in closed if defines(facts.all_text, one["family"], one["table"])]
     opened = [one for one in closed if rules(wanted, one["family"])]
     _refuse_what_would_not_last(wanted, facts, [one for one in opened if one not in chains])
-    places = [(_address(chain), rule) for chain in chains for rule in rules(wanted, chain["family"])]
+    passing = closed_chains(facts.ruleset, "forward") if wanted.bridges else []
+    forward = [one for one in passing if defines(facts.all_text, one["family"], one["table"])]
+    places = [
+        *((_address(chain), rule) for chain in chains for rule in rules(wanted, chain["family"])),
+        *((_address(chain), rule) for chain in chains for rule in _served(wanted)),
+        *((_address(chain), rule) for chain in forward for rule in _forwarded(wanted)),
+    ]
+    chains = [*chains, *forward]
     inserts = [f"insert rule {place} {rule}" for place, rule in places]
     drafts = (
         _running(wanted, facts, inserts, [place for place, _rule in places]),
@@ -71,48 +82,28 @@ def rules(wanted: FirewallSpec, family: str) -> list[str]:
     return found
 
 
-def closed_chains(ruleset: Ruleset) -> list[Chain]:
-    """Chains that may drop what comes to this host: by policy, a rule, or where a rule leads."""
-    chains = [item["chain"] for item in ruleset if item.get("chain", {}).get("hook") == "input"]
-    filters = [one for one in chains if one["type"] == "filter"]
-    ours = [one for one in filters if one["family"] in ("inet", "ip", "ip6")]
-    return [one for one in ours if _may_drop(ruleset, one)]
+def _served(wanted: FirewallSpec) -> list[str]:
+    """DHCP and DNS of libvirt's networks, for their guests."""
+    return [
+        f'iifname "{bridge}" {protocol} dport {{ {", ".join(ports)} }} accept comment "{wanted.comment}"'
+        for bridge in wanted.bridges
+        for protocol, ports in sorted(GUEST_PORTS.items())
+    ]
 
 
-def drops_the_rest(ruleset: Ruleset, chain: Chain) -> bool:
-    """Whether a chain drops whatever it did not accept.
-
-    By policy, by a rule without a condition, or where such a rule leads.
-    """
-    if chain.get("policy") == "drop":
-        return True
-    for rule in _rules_of(ruleset, chain):
-        verdict = set(rule) - {"counter", "log"}
-        if verdict in ({"drop"}, {"reject"}):
-            return True
-        if verdict in ({"jump"}, {"goto"}):
-            target = rule[verdict.pop()]["target"]
-            if drops_the_rest(ruleset, {**chain, "name": target}):
-                return True
-    return False
+def _forwarded(wanted: FirewallSpec) -> list[str]:
+    """What guests send, and its answers. libvirt's own chains still keep an isolated network from it."""
+    ends = {"iifname": "", "oifname": "ct state established,related "}
+    return [
+        f'{end} "{bridge}" {state}accept comment "{wanted.comment}"'
+        for bridge in wanted.bridges
+        for end, state in ends.items()
+    ]
 
 
 def defines(text: str, family: str, table: str) -> bool:
     """Whether a file of nftables defines a table; without a family it is ip."""
     return (family, table) in [(kind or "ip", name) for kind, name in _TABLE.findall(text)]
-
-
-def _may_drop(ruleset: Ruleset, chain: Chain) -> bool:
-    verdicts = {key for rule in _rules_of(ruleset, chain) for key in rule}
-    return chain.get("policy") == "drop" or bool(verdicts & _MAY_DROP)
-
-
-def _rules_of(ruleset: Ruleset, chain: Chain) -> list[dict[str, t.Any]]:
-    """The rules of a chain, each as {kind of expression: its content}."""
-    place = (chain["family"], chain["table"], chain["name"])
-    every = [item["rule"] for item in ruleset if "rule" in item]
-    its = [one for one in every if (one["family"], one["table"], one["chain"]) == place]
-    return [{key: value for part in one["expr"] for key, value in part.items()} for one in its]
 
 
 def _address(chain: Chain) -> str:

@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry, Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
@@ -30,7 +30,10 @@ __all__ = [
     "Undefine",
     "Update",
     "absent",
+    "check_unchanged",
+    "not_started",
     "present",
+    "undo",
 ]
 
 
@@ -48,6 +51,12 @@ class NounStep(step.Step):
 @dataclasses.dataclass(frozen=True)
 class Define(NounStep):
     """Store the definition; a running object is not changed."""
+
+    look: t.ClassVar[step.Look | None] = step.Look(
+        at="UUID, and the whole stored definition of an object that exists",
+        holds="",
+        leaves="the definition as others have changed it",
+    )
 
     xml: str = dataclasses.field(repr=False)
     detail: str = ""
@@ -79,6 +88,12 @@ class SetAutostart(NounStep):
 @dataclasses.dataclass(frozen=True)
 class Undefine(NounStep):
     """Remove its definition."""
+
+    look: t.ClassVar[step.Look | None] = step.Look(
+        at="UUID, and the whole stored definition",
+        holds="",
+        leaves="the object as others have changed it",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +152,35 @@ class Live:
 
 
 Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits for a restart
+
+
+def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
+    """Raises Refused where somebody has changed an object since the plan has seen it."""
+    what = f"cannot {made.verb} {made.kind} {made.name}"
+    if not exists:
+        raise Refused(f"{what}: it was removed in the meantime; run again")
+    if not same:
+        raise Refused(f"{what}: somebody has changed its definition in the meantime; inspect it, and run again")
+
+
+def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...]:
+    """After a start that failed: what brings back what was there before these steps."""
+    back: list[NounStep] = []
+    for one in done:
+        if isinstance(one, Define) and (found is None or not found.persistent):
+            back.append(Undefine(one.kind, one.name))
+        elif isinstance(one, Define) and found:
+            back.append(Define(one.kind, one.name, found.xml, "(as it was)"))
+        elif isinstance(one, SetAutostart) and found and found.persistent:
+            back.append(SetAutostart(one.kind, one.name, not one.on))
+    return (*back, *(Start(one.kind, one.name) for one in done if isinstance(one, Stop)))
+
+
+def not_started(start: NounStep, error: object, undone: t.Sequence[NounStep], failure: object) -> Failed:
+    """What failed, and what was done about it."""
+    if failure:
+        return Failed(f"{error}; bringing back what was there before failed as well: {failure}; inspect {start.name}")
+    return Failed(f"{error}; it is as before ({'; '.join(map(str, undone))}): mend the reason, and run again")
 
 
 def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:

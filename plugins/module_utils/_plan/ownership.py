@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._model.move import Made
 
-__all__ = ["check_seen", "foreign", "sorted_out", "stopped"]
+__all__ = ["check_seen", "foreign", "replaced", "sorted_out", "stopped"]
 
 _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
@@ -24,28 +24,35 @@ def foreign(
     users: t.Mapping[str, str],
     *,
     begun: t.Callable[[int], bool],
+    mark: t.Callable[[], str],
 ) -> str:
     """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other
     guests there.
 
     `begun` tells whether its content, of so many bytes, is what the file on the source begins with: a copy that broke
-    off is cut at its last hole.
+    off is cut at its last hole. `mark` reads the mark in its header.
     """
     if made.path in users:
         return f"guest {users[made.path]} uses it"
+    if made.phase == Made.COPYING:
+        ours = seen["physical_bytes"] in range(1, made.size_bytes + 1) and begun(seen["physical_bytes"])
+        return "" if ours else "its content is not what the migration copies there"
     if made.size_bytes not in (seen["capacity_bytes"], seen["physical_bytes"]):
-        if (
-            made.phase == Made.OPEN
-            and seen["physical_bytes"] in range(1, made.size_bytes)
-            and begun(seen["physical_bytes"])
-        ):
-            return ""
         return "its size differs from what the migration created"
+    if made.phase == Made.OPEN:
+        return replaced(made, mark())
     if made.phase == Made.MAKING and seen["allocation_bytes"] > _EMPTY_BYTES:
         return "it contains data, and the migration had not created it yet"
     if made.phase == Made.MADE and made.changed != seen["changed"]:
         return "it was replaced or changed after the migration created it"
     return ""
+
+
+def replaced(made: Made, mark: str) -> str:
+    """Why a file that QEMU writes, with that mark in its header, is not the one that was made; empty when it is."""
+    if not made.mark:
+        return "a raw file has no mark, so it is unknown whether it is the one that the migration created; inspect it"
+    return "" if mark == made.mark else "it was replaced after the migration created it"
 
 
 def sorted_out(
@@ -54,13 +61,15 @@ def sorted_out(
     users: t.Mapping[str, str],
     *,
     begun: t.Callable[[str, int], bool],
+    mark: t.Callable[[str], str],
 ) -> tuple[set[str], list[str]]:
     """Paths of recorded files that are there and still those, and why others stay; `seen` are volumes by path."""
     ours, others = set(), []
     for made in entries:
         if made.path not in seen:
             continue
-        if why := foreign(made, seen[made.path], users, begun=functools.partial(begun, made.path)):
+        known = functools.partial(begun, made.path), functools.partial(mark, made.path)
+        if why := foreign(made, seen[made.path], users, begun=known[0], mark=known[1]):
             others.append(f"{made.path} stays on the destination: {why}")
         else:
             ours.add(made.path)

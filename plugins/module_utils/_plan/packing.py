@@ -5,42 +5,24 @@
 """Pack guests onto hosts. Pure.
 
 Guests with the same needs are put one after the other: the hosts that they fit on are looked for once, and after each
-guest only its host is looked at again. A guest that fits nowhere may have one smaller guest of the batch moved.
+guest only its host is looked at again. A guest that fits nowhere may have one smaller guest of the batch moved. Where a
+guest is left, the batch is packed again by other rules and in other orders.
 """
 
 from __future__ import annotations
 
-import heapq
+import collections
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Placement, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads, Neighbours
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import (
-    dislikes,
-    first_reason,
-    lack,
-    namesake,
-    refusal,
-)
+from ansible_collections.corral.virt.plugins.module_utils._plan import fleet as costs
+from ansible_collections.corral.virt.plugins.module_utils._plan.fleet import Choices, Cost, Fleet
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._plan.rules import refusal
 
 __all__ = ["packed"]
 
-Cost = t.Callable[[Load, Guest], float]
 Size = t.Callable[[t.Sequence[float]], float]
-
-
-def _skewed(load: Load, guest: Guest) -> float:
-    return load.skew(guest) + 0.05 * load.cost(guest)
-
-
-def _skew_after(load: Load, guest: Guest) -> float:
-    return abs(
-        (load.memory_mib + guest.memory_mib) / load.memory_capacity - (load.vcpus + guest.vcpus) / load.cpu_capacity
-    )
-
-
-def _first(_load: Load, _guest: Guest) -> float:
-    return 0.0
 
 
 def _smallest(shares: t.Iterable[float]) -> float:
@@ -50,20 +32,24 @@ def _smallest(shares: t.Iterable[float]) -> float:
 # How large a guest is by its shares of the biggest host, the largest comes first; and what it costs on a host. The
 # first rule spreads guests evenly. The others are for those that remain: rules that keep memory and processors of a
 # host alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest
-# first leave fewest, and nothing else is tried.
-_EVENLY: tuple[Size, Cost] = (max, Load.cost)
-_SMALLEST: tuple[tuple[Size, Cost], ...] = ((_smallest, _skewed), (_smallest, _first))
+# first leave fewest, and nothing else is tried. Then some rules are repeated, for large batches less often, with guests
+# that were left further ahead each time.
+_EVENLY: tuple[Size, Cost] = (max, costs.evenly)
+_SMALLEST: tuple[tuple[Size, Cost], ...] = ((_smallest, costs.skewed), (_smallest, costs.first))
 _RULES: tuple[tuple[Size, Cost], ...] = (
     _EVENLY,
-    (sum, _skewed),
-    (max, _skewed),
-    (sum, _skew_after),
-    (max, Load.skew),
-    (sum, Load.skew),
-    (max, _skew_after),
-    (max, _first),
+    (sum, costs.skewed),
+    (max, costs.skewed),
+    (sum, costs.skew_after),
+    (max, costs.skew),
+    (sum, costs.skew),
+    (max, costs.skew_after),
+    (max, costs.first),
     *_SMALLEST,
 )
+_AGAIN = _RULES[1:6]
+_ROUNDS, _MOST_PAIRS = 30, 300_000  # of a guest and a host
+_URGENCY = 0.2  # by how much larger a guest counts for each time that it was left
 
 
 def packed(
@@ -73,170 +59,166 @@ def packed(
     *,
     apart: t.Mapping[str, t.Collection[str]],
     last: t.Collection[str],
+    rounds: int = _ROUNDS,
 ) -> dict[str, Placement]:
-    """Placements by guest. `apart` are further groups by host; guests that come `last` take no room from the others."""
-    empty = _loads(guests, hosts, policy, apart)
-    hopeless = sum(not any(_may_take(load, guest) for load in empty.values()) for guest in guests)
+    """Placements by guest. `apart` are further groups by host; guests that come `last` take no room from the others.
+
+    Guests that all rules leave come earlier in each of so many further `rounds`.
+    """
+    empty = _fleet(guests, hosts, policy, apart)
     best: _Packing | None = None
-    for size, cost in (_EVENLY, *_SMALLEST) if _exceed(guests, empty) else _RULES:
-        packing = _Packing(_loads(guests, hosts, policy, apart), cost)
-        for guest in _ordered(guests, empty, last, size):
+    hopeless: int | None = None  # how many fit on no host even without the others
+    urgent = collections.Counter[str]()
+    rounds = min(rounds, _MOST_PAIRS // max(1, len(guests) * len(hosts)))
+    for size, cost, counts in _attempts(rounds, exceed=_exceed(guests, empty)):
+        packing = _Packing(_fleet(guests, hosts, policy, apart), cost)
+        for guest in _ordered(guests, empty, last, size, urgent):
             packing.choose(guest)
+        if hopeless is None:
+            hopeless = sum(not empty.fitting(guest) for guest in packing.left)
         if best is None or len(packing.left) < len(best.left):
             best = packing
         if len(best.left) <= hopeless:
             break
+        urgent.update(guest.name for guest in packing.left if counts)
     return best.placements() if best else {}
 
 
-def _exceed(guests: t.Sequence[Guest], loads: Loads) -> bool:
+def _attempts(rounds: int, *, exceed: bool) -> t.Iterator[tuple[Size, Cost, bool]]:
+    """The rules that are tried one after the other, and whether guests that are left come earlier in the next ones."""
+    if exceed:
+        yield from ((size, cost, False) for size, cost in (_EVENLY, *_SMALLEST))
+        return
+    yield from ((size, cost, (size, cost) == _RULES[-1]) for size, cost in _RULES)
+    for _round in range(rounds):
+        yield from ((size, cost, True) for size, cost in _AGAIN)
+
+
+def _exceed(guests: t.Sequence[Guest], fleet: Fleet) -> bool:
     """Whether all hosts together have too little for all of them."""
-    open_loads = [load for load in loads.values() if load.host.maintenance is None]
+    takers = [load for load in fleet.loads if load.host.maintenance is None]
     memory, cpu = (
         sum(max(0.0, left) for left in lefts)
-        for lefts in ([load.memory_left for load in open_loads], [load.cpu_left for load in open_loads])
+        for lefts in ([load.memory_left for load in takers], [load.cpu_left for load in takers])
     )
     return sum(guest.memory_mib for guest in guests) > memory or sum(guest.vcpus for guest in guests) > cpu
 
 
-def _loads(
+def _fleet(
     guests: t.Sequence[Guest], hosts: t.Sequence[Host], policy: Policy, apart: t.Mapping[str, t.Collection[str]]
-) -> Loads:
+) -> Fleet:
     neighbours = Neighbours(hosts, guests)
-    return {host.name: Load(host, policy, apart.get(host.name, ()), neighbours) for host in hosts}
+    return Fleet({host.name: Load(host, policy, apart.get(host.name, ()), neighbours) for host in hosts})
 
 
-def _may_take(load: Load, guest: Guest) -> bool:
-    return guest.host in (None, load.host.name) and first_reason(load, guest) is None
+def _ordered(
+    guests: t.Iterable[Guest],
+    fleet: Fleet,
+    last: t.Collection[str],
+    size: Size,
+    urgent: t.Mapping[str, int],
+) -> list[Guest]:
+    """The largest first, and the more urgent ones as if they were larger.
 
-
-def _ordered(guests: t.Iterable[Guest], loads: Loads, last: t.Collection[str], size: Size) -> list[Guest]:
-    """The largest first; those of a group that stays together, and those with the same needs, one after the other."""
-    memory = max((load.memory_capacity for load in loads.values()), default=1.0)
-    cpu = max((load.cpu_capacity for load in loads.values()), default=1.0)
-    needs = next(iter(loads.values())).neighbours.needs if loads else {}
+    Those of a group that stays together, and those with the same needs, come one after the other.
+    """
+    memory = max((load.memory_capacity for load in fleet.loads), default=1.0)
+    cpu = max((load.cpu_capacity for load in fleet.loads), default=1.0)
+    groups = fleet.loads[0].neighbours.bundles if fleet.loads else {}
 
     def key(guest: Guest) -> tuple[t.Any, ...]:
-        word = min(guest.together, default="")
-        together = needs.get(word, (guest.memory_mib, guest.vcpus))
-        return (guest.name in last, -size((together[0] / memory, together[1] / cpu)), word, guest.needs, guest.name)
+        bundle = groups.get(min(guest.together, default=""))
+        members, whole = (bundle.members, bundle.guest) if bundle else ((guest,), guest)
+        waits = all(one.name in last for one in members)
+        shares = (whole.memory_mib / memory, whole.vcpus / cpu)
+        forward = 1 + _URGENCY * max(urgent[one.name] for one in members)
+        return (waits, -size(shares) * forward, whole.name if bundle else "", guest.needs, guest.name)
 
     return sorted(guests, key=key)
-
-
-class _Choices:
-    """The hosts that guests with these needs fit on, by what one costs there."""
-
-    def __init__(self, guest: Guest, loads: Loads, cost: Cost) -> None:
-        self.needs, self._guest, self._loads, self._cost = guest.needs, guest, loads, cost
-        self._costs: dict[str, tuple[int, float]] = {}  # soft rules that are broken there come first
-        names = loads if guest.host is None else [name for name in loads if name == guest.host]
-        for name in names:
-            self._look(name)
-        self._heap = [(cost, name) for name, cost in self._costs.items()]
-        heapq.heapify(self._heap)
-
-    def _look(self, name: str) -> None:
-        load = self._loads[name]
-        self._costs.pop(name, None)
-        if load.host.maintenance is None and lack(load, self._guest) is None:
-            self._costs[name] = (dislikes(load, self._guest), self._cost(load, self._guest))
-
-    def changed(self, name: str) -> None:
-        """Look at that host again, where a guest was put."""
-        self._look(name)
-        if name in self._costs:
-            heapq.heappush(self._heap, (self._costs[name], name))
-
-    def best(self, guest: Guest) -> tuple[str | None, int]:
-        """The host where the guest costs least, and how many there are."""
-        barred = [name for name in self._costs if namesake(self._loads[name], guest)] if guest.uuid else []
-        found, skipped = None, []
-        while self._heap and found is None:
-            cost, name = heapq.heappop(self._heap)
-            if self._costs.get(name) != cost:
-                continue  # it was looked at again since
-            skipped.append((cost, name))
-            if name not in barred:
-                found = name
-        for each in skipped:
-            heapq.heappush(self._heap, each)
-        return found, len(self._costs) - len(barred)
 
 
 class _Packing:
     """Guests put on hosts one after the other, each where it costs least. `left` are those without a host."""
 
-    def __init__(self, loads: Loads, cost: Cost) -> None:
-        self._loads, self._cost = loads, cost
-        self._domains = any(load.host.domain for load in loads.values())
+    def __init__(self, fleet: Fleet, cost: Cost) -> None:
+        self._fleet, self._cost = fleet, cost
         self._done: dict[str, Placement] = {}
         self.left: list[Guest] = []
-        self._choices: _Choices | None = None
+        self._choices: Choices | None = None
         self._refused: tuple[t.Any, ...] | None = None  # needs that nobody makes room for; until a guest is put
 
     def choose(self, guest: Guest) -> None:
         """Put the guest on a host."""
-        # Where guests of such groups are counts on all hosts, and has changed with each of them.
-        everywhere = guest.together or (guest.apart and self._domains)
-        if self._choices is None or self._choices.needs != guest.needs or everywhere:
-            self._choices = _Choices(guest, self._loads, self._cost)
-        name, count = self._choices.best(guest)
-        if name is None:
+        choices = self._choices_of(guest)
+        place = choices.best
+        if place is None:
             self._squeeze_in(guest)
             return
-        self._loads[name].put(guest)
-        self._choices.changed(name)
+        chosen = "the only host that fits" if choices.count == 1 else f"least loaded with it, of {choices.count}"
+        self._note(guest, place, "requested" if guest.host else chosen)
+        choices.put(guest)
         self._refused = None
-        chosen = "the only one with room" if count == 1 else f"least loaded with it, of {count}"
-        self._done[guest.name] = Placement(guest.name, name, "requested" if guest.host else chosen)
+
+    def _choices_of(self, guest: Guest) -> Choices:
+        # Where guests of such groups are counts on all hosts, and has changed with each of them.
+        everywhere = guest.together or (guest.apart and self._fleet.domains)
+        known = self._choices
+        if known is None or everywhere or known.key != self._fleet.key(guest) or known.best is None:
+            known = self._choices = Choices(guest, self._fleet, self._cost)
+        return known
+
+    def _note(self, guest: Guest, place: int, why: str) -> None:
+        self._done[guest.name] = Placement(guest.name, self._fleet.loads[place].host.name, why)
 
     def placements(self) -> dict[str, Placement]:
         """By guest; those without a host with the reasons."""
+        loads = {load.host.name: load for load in self._fleet.loads}
         refusals: dict[tuple[t.Any, ...], str] = {}
         for guest in self.left:
-            key = (guest.needs, guest.name if guest.uuid else "")
+            key = self._fleet.key(guest)
             if key not in refusals:
-                refusals[key] = refusal(guest, self._loads)
+                refusals[key] = refusal(guest, loads)
             self._done[guest.name] = Placement(guest.name, None, refusals[key])
         return self._done
 
     def _squeeze_in(self, guest: Guest) -> None:
         """Put the guest where a smaller one of the batch can go elsewhere, or leave it."""
-        again = guest.needs == self._refused
-        name = None if guest.host or guest.together or again else self._make_room(guest)
-        if name is None:
+        key = self._fleet.key(guest)
+        if guest.host or guest.together or key == self._refused or not self._make_room(guest):
             self.left.append(guest)
-            self._refused = None if guest.uuid else guest.needs
+            self._refused = key
             return
         self._choices = self._refused = None
-        self._done[guest.name] = Placement(guest.name, name, "made room by placing a smaller new guest elsewhere")
 
-    def _make_room(self, guest: Guest) -> str | None:
+    def _make_room(self, guest: Guest) -> bool:
         """Move one guest of this batch to another host where that lets `guest` in."""
-        most_memory = max((load.memory_left for load in self._loads.values()), default=0)
-        most_cpu = max((load.cpu_left for load in self._loads.values()), default=0)
-        for name in sorted(self._loads, key=lambda name: (-self._loads[name].memory_left, name)):
-            load = self._loads[name]
-            for other in sorted(load.batch.values(), key=lambda each: (each.memory_mib, each.name)):
-                if other.host is not None or other.together or other.memory_mib > most_memory or other.vcpus > most_cpu:
-                    continue
-                if guest.memory_mib > load.memory_left + other.memory_mib or guest.vcpus > load.cpu_left + other.vcpus:
-                    continue
-                if self._exchanged(guest, other, name):
-                    return name
-        return None
+        memory_left, cpu_left = self._fleet.memory_left, self._fleet.cpu_left
+        most_memory, most_cpu = max(memory_left, default=0.0), max(cpu_left, default=0.0)
+        for place in sorted(self._fleet.takers(guest), key=lambda one: (-memory_left[one], one)):
+            need, cpu_need = guest.memory_mib - memory_left[place], guest.vcpus - cpu_left[place]
+            others = [
+                each
+                for each in self._fleet.loads[place].batch.values()
+                if need <= each.memory_mib <= most_memory and cpu_need <= each.vcpus <= most_cpu
+                if each.host is None and not each.together
+            ]
+            for other in sorted(others, key=lambda each: (each.memory_mib, each.name)):
+                if self._exchanged(guest, other, place):
+                    return True
+        return False
 
-    def _exchanged(self, guest: Guest, other: Guest, name: str) -> bool:
+    def _exchanged(self, guest: Guest, other: Guest, place: int) -> bool:
         """Whether the other guest went to another host, and this one took its place."""
-        load, loads = self._loads[name], self._loads
-        load.take(other)
-        targets = [to for to in loads if to != name and first_reason(loads[to], other) is None]
-        if not targets or first_reason(load, guest):
-            load.put(other)
+        self._fleet.take(other, place)
+        places = self._fleet.fitting(guest, [place]) and [one for one in self._fleet.fitting(other) if one != place]
+        if not places:
+            self._fleet.put(other, place)
             return False
-        to = min(targets, key=lambda to: (dislikes(loads[to], other), self._cost(loads[to], other), to))
-        loads[to].put(other)
-        load.put(guest)
-        self._done[other.name] = Placement(other.name, to, f"made room for {guest.name} on {name}")
+        places = self._fleet.liked(other, places)
+        costs = self._cost(self._fleet, float(other.memory_mib), float(other.vcpus), places)
+        to = places[costs.index(min(costs))]
+        self._fleet.put(other, to)
+        self._fleet.put(guest, place)
+        self._note(other, to, f"made room for {guest.name} on {self._fleet.loads[place].host.name}")
+        self._note(guest, place, "made room by placing a smaller new guest elsewhere")
         return True

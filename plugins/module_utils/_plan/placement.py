@@ -56,22 +56,35 @@ def place(
     usable = [host for host in hosts if host.name not in leave and host.has_capacity]
     unplaced = [guest for guest in guests if fixed[guest.name] is None]
     policy = policy or Policy()
-    placed = packing.packed(unplaced, usable, policy, apart=apart, last=off)
-    if policy.losses:
-        placed = _surviving(unplaced, placed, usable, policy)
+    placed = _placed(unplaced, usable, policy, apart=apart, last=off)
     return [fixed[guest.name] or placed[guest.name] for guest in guests]
 
 
-def _surviving(
-    guests: t.Sequence[Guest], placed: dict[str, Placement], hosts: t.Sequence[Host], policy: Policy
+def _placed(
+    guests: t.Sequence[Guest],
+    hosts: t.Sequence[Host],
+    policy: Policy,
+    *,
+    apart: t.Mapping[str, t.Collection[str]],
+    last: t.Collection[str],
 ) -> dict[str, Placement]:
-    """Keep placements, the largest guests first, while the loss of `policy.losses` hosts leaves room; refuse others."""
-    going = [(guest, host) for guest in guests if (host := placed[guest.name].host)]
-    going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
-    count, against = survival.most(hosts, going, policy, policy.losses)
-    why = f"require_n_plus is {policy.losses}, and with it {against}"
-    refused = {guest.name: Placement(guest.name, None, why) for guest, _host in going[count:]}
-    return {**placed, **refused}
+    """Placements by guest. Where the loss of hosts would leave a guest without one, it is refused, and the room that it
+    would have taken goes to those that were left.
+    """
+    placed = packing.packed(guests, hosts, policy, apart=apart, last=last)
+    open_guests = guests
+    while policy.losses:
+        going = [(guest, host) for guest in open_guests if (host := placed[guest.name].host)]
+        going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
+        refused = survival.refusals(hosts, going, policy, policy.losses)
+        for name, against in refused.items():
+            placed[name] = Placement(name, None, f"require_n_plus is {policy.losses}, and with it {against}")
+        open_guests = [one for one in open_guests if placed[one.name].host is None and one.name not in refused]
+        if not refused or not open_guests:
+            break
+        hosts = survival.with_guests(hosts, [item for item in going if item[0].name not in refused])
+        placed.update(packing.packed(open_guests, hosts, policy, apart=apart, last=last))
+    return placed
 
 
 @dataclasses.dataclass(frozen=True)

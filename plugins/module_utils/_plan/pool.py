@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost
 from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Case,
+    Define,
     NounPlan,
     Rule,
     Start,
@@ -55,11 +57,28 @@ def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
     path = str(case.stored.after.get("path") or "")
     if case.found or case.spec.state == "absent" or not path:
         return
-    other = _host(case).directories().get(posixpath.normpath(path))
-    if other:
-        yield Refused(
-            f"cannot create pool {case.spec.name} in {path}: it is the directory of pool {other}; use that pool, or "
-            "choose another path"
+    host = _host(case)
+    ours = host.identity(path)
+    for theirs, other in host.directories().items():
+        if host.identity(theirs) == ours:
+            told = "" if posixpath.normpath(path) == theirs else f", which calls it {theirs}"
+            yield Refused(
+                f"cannot create pool {case.spec.name} in {path}: it is the directory of pool {other}{told}; use that "
+                "pool, or choose another path"
+            )
+
+
+def _is_open_to_guests(case: Case, plan: NounPlan) -> Findings:
+    """libvirt gives disks to QEMU's user, and opens no directory for it."""
+    path = str(case.stored.after.get("path") or "")
+    comes = any(isinstance(step, (Define, Start)) for step in plan.steps)
+    closed = _host(case).closed(path) if comes and path else None
+    if closed:
+        user, _colon, directory = closed.partition(":")
+        mend = shlex.join(["setfacl", "-m", f"u:{user}:x", directory])
+        yield (
+            f"guests cannot use disks of pool {case.spec.name} in {path}: QEMU's user {user} cannot enter {directory}; "
+            f"choose another path, or open it (`{mend}`)"
         )
 
 
@@ -94,5 +113,6 @@ RULES: tuple[Rule, ...] = (
     _stays,
     _is_alone_in_its_directory,
     _can_be_made,
+    _is_open_to_guests,
     _keeps_no_guest_off,
 )

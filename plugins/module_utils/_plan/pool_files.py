@@ -12,10 +12,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 
-__all__ = ["PoolDirectory", "directory", "file_in", "holder"]
+__all__ = ["DIRECTORY_POOLS", "PoolDirectory", "directory", "file_in", "holder"]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
-_DIRECTORY_POOLS = ("dir", "fs", "netfs")
+DIRECTORY_POOLS = ("dir", "fs", "netfs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +41,15 @@ def file_in(pool: PoolDirectory, name: str) -> str:
 
 def directory(pool: PoolDirectory, what: str) -> str:
     """Where the pool keeps its files on this machine; raises Refused."""
-    if pool.type not in _DIRECTORY_POOLS or not pool.here:
+    if pool.type not in DIRECTORY_POOLS:
         raise Refused(
-            f"cannot keep {what} in pool {pool.name}: it is not a directory on this machine; use a dir, fs or netfs "
-            "pool"
+            f"cannot keep {what} in pool {pool.name}: its type is {pool.type}, which is no directory; use a dir, fs or "
+            "netfs pool"
+        )
+    if not pool.here:
+        raise Refused(
+            f"cannot keep {what} in pool {pool.name}: this user sees no directory {pool.path} on this machine; "
+            "create it or mount its filesystem (virt_pool with state: active does), or run this on the host of the pool"
         )
     return str(pool.path)
 

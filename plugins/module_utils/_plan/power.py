@@ -20,6 +20,8 @@ __all__ = ["check_state", "plan", "power_off", "state_change", "state_problems",
 
 Found = t.Union[FoundGuest, Power]
 
+_MOST_KEPT_H = 8760  # a year
+
 
 def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
     """Steps of a guest that must be there; raises NotFound and Refused."""
@@ -46,6 +48,14 @@ def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | No
         yield f"wait of {guest}: force requires waiting; omit one of wait: false and force: true"
 
 
+def _keeping_problems(guest: str, hours: int, *, removes: bool) -> t.Iterator[str]:
+    """What is wrong with how long disks that are removed are kept aside."""
+    if not 0 <= hours <= _MOST_KEPT_H:
+        yield f"keep_removed_h of {guest}: must be between 0 and {_MOST_KEPT_H} hours, not {hours}"
+    elif hours and not removes:
+        yield f"keep_removed_h of {guest}: requires remove_storage: true; without it no disk is removed"
+
+
 def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
     """What is wrong with how the guest is brought to its state."""
     problems = [
@@ -60,6 +70,9 @@ def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
         problems.append(f"wait of {guest}: wait_for_ip requires waiting; omit one of wait: false and wait_for_ip")
     if waits and params["state"] not in ("running", "rebooted"):
         problems.append(f"wait_for_ip of {guest}: it requires state: running or state: rebooted, not {params['state']}")
+    problems += _keeping_problems(guest, params.get("keep_removed_h") or 0, removes=bool(params.get("remove_storage")))
+    if params.get("force_off") and params["state"] != "absent":
+        problems.append(f"force_off of {guest}: it requires state: absent; state: destroyed powers a guest off")
     if params.get("apply") == "live" and params.get("allow_restart"):
         problems.append(
             f"apply of {guest}: live changes only the running guest, which a restart would undo; choose one of apply "

@@ -11,9 +11,11 @@ import shlex
 import sys
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._plan import step
+from ansible_collections.corral.virt.plugins.module_utils._plan.patience import has_no_system
 
-__all__ = ["Destroy", "GuestStep", "Reboot", "Reset", "Resume", "Seen", "Shutdown", "Start", "Suspend"]
+__all__ = ["Destroy", "GuestStep", "Note", "Reboot", "Reset", "Resume", "Seen", "Shutdown", "Start", "Suspend"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Seen:
 
     state: str = "running"
     acpi: bool = True
-    disk_reads: int | None = None  # since it was started
+    cpu_s: float | None = None  # since it was started
+    disk_reads: int | None = None  # likewise
     packets_sent: int | None = None  # likewise
     agent: str | None = None  # connected or disconnected; None: no channel
     # its networks, and how many each has given to anyone
@@ -70,6 +73,7 @@ class Seen:
                 reads <= _FIRMWARE_READS,
             ),
             (f"guest agent: {agent}", self.state not in ("shutdown", "absent")),
+            (f"CPU used since its start: {self.cpu_s or 0:.0f} s", bool(source) and self.cpu_s is not None),
             (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
             *(
                 (f"leases of network {name}: none for it, {count} for others", lease)
@@ -79,6 +83,10 @@ class Seen:
             (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
         ]
         return "; ".join(fact for fact, holds in facts if holds)
+
+
+class Note(str):
+    """What is to be known of a step that was done."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +111,16 @@ class Shutdown(GuestStep):
             f"cannot {self.verb} {self.guest}: an I/O error of its disks paused it; `{_io_errors(self.guest)}` shows "
             f"which; make room for them or repair them, or set force: true to {self.last_resort} it"
         )
+
+    def gives_up(self, elapsed_s: float, asked: Doing, now: Doing, agent: str | None) -> bool:
+        """Whether to wait no longer than for a guest in which nothing runs that could hear; only where the plug may be
+        pulled.
+        """
+        return self.force and has_no_system(elapsed_s, asked, now, agent)
+
+    def forced_note(self, seen: Seen) -> Note:
+        """What to say when the plug was pulled."""
+        return Note(f"{self.guest} did not {self.verb} ({seen.facts()}), so this run did {self.last_resort} it")
 
     def timeout_message(self, seen: Seen) -> str:
         """What to say when it has not."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
@@ -15,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import COP
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import may_switch
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
-__all__ = ["check", "findings", "uses_ports"]
+__all__ = ["check", "findings", "notes", "uses_ports"]
 
 _KEPT = {
     "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
@@ -35,18 +36,44 @@ def check(
     *,
     lacks: str | None = None,
     ports_filtered: str | None = None,
+    missing: t.Sequence[tuple[str, str]] = (),
 ) -> None:
     """Raise Refused with all of it.
 
-    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached.
+    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached;
+    `missing` is what else it lacks of what the guest needs, each with its remedy.
     """
-    problems = findings(move, guest, source, dest)
+    problems = [*findings(move, guest, source, dest), *_with_remedies(missing)]
     if lacks:
         problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
     if ports_filtered:
         problems.append(ports_filtered)
     if problems:
         raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
+
+
+def _with_remedies(missing: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
+    """What has the same remedy is told together."""
+    reasons: dict[str, list[str]] = {}
+    for reason, remedy in missing:
+        reasons.setdefault(remedy, []).append(reason)
+    for remedy, found in reasons.items():
+        yield f"{', and '.join(found)}; {remedy}"
+
+
+def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
+    """What is to be known of a move that nothing speaks against; `left` are directories that the guest shares with
+    its host, and whose content is on no shared storage.
+    """
+    found = [f"the content of {path}, which the guest uses, is not copied to {move.dest}" for path in left]
+    found += [f"the guest's {here} is {there} on {move.dest}" for here, there in move.firmware]
+    found += [f"the UEFI variables in {path} stay on the source: {why}" for path, why in move.kept]
+    if hooked:
+        found.append(
+            f"a hook of libvirt on {move.dest} may set up files and devices for guests, so it is unknown whether all "
+            "that the guest needs is there"
+        )
+    return found
 
 
 def uses_ports(move: Move) -> bool:
@@ -56,8 +83,16 @@ def uses_ports(move: Move) -> bool:
 
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
     """All of it, each with its remedy."""
-    parts = (_identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
+    parts = (_maintenance, _identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
     return [text for part in parts for text in part(move, guest, source, dest)]
+
+
+def _maintenance(move: Move, _guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if dest.maintenance is not None:
+        yield (
+            f"{move.dest} is in maintenance ({dest.maintenance}) and takes no guests; end that with playbook undrain, "
+            "or choose another host"
+        )
 
 
 def _identity(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
@@ -98,26 +133,37 @@ def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, d
             "there, or choose another host"
         )
     if guest.machine and dest.machines and guest.machine not in dest.machines:
-        yield f"QEMU on {move.dest} does not provide machine type {guest.machine}; upgrade it"
+        remedy = _machine_remedy(guest.machine, source, dest)
+        yield f"QEMU on {move.dest} does not provide machine type {guest.machine}; {remedy}"
     if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:
         yield (
             f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
             "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
         )
-    bridges, links = (
-        [name for name in names if dest.links is not None and name not in dest.links]
-        for names in (guest.bridges, guest.links)
-    )
-    if bridges:
-        yield f"{move.dest} has no bridge {', '.join(bridges)}; create it there with role corral.virt.bridge"
-    if links:
-        yield (
-            f"{move.dest} has no network interface {', '.join(links)}; create it there, or connect the guest to a "
-            "bridge that both hosts have"
-        )
-    networks = [network for network in guest.networks if network not in dest.networks]
-    if networks:
-        yield f"{move.dest} has no active virtual network {', '.join(networks)}; create it there with virt_network"
+
+
+_MACHINE = re.compile(r"(.*?)(\d+(?:\.\d+)+)")  # pc-q35-7.2; also those of distributions, pc-q35-rhel9.2.0
+
+
+def _machine_remedy(machine: str, source: MigrationHost, dest: MigrationHost) -> str:
+    """A newer QEMU drops old machine types, and distributions have their own."""
+    kind = _MACHINE.fullmatch(machine)
+    if kind is None:
+        return "choose a host that provides it"
+    there = _numbers(kind[1], dest.machines)
+    if there and _numbers(kind[1], [machine])[0][0] > there[-1][0]:
+        return "upgrade QEMU there, or choose another host"
+    both = [name for _number, name in there if name in source.machines]
+    if both:
+        newest = f"set machine: {both[-1]}, which both hosts provide, with virt_domain and shut the guest down"
+        return f"newer versions have dropped it: {newest}"
+    return "choose a host that provides it, or set a machine type that both hosts provide with virt_domain"
+
+
+def _numbers(family: str, machines: t.Iterable[str]) -> list[tuple[tuple[int, ...], str]]:
+    """The machine types of a family by their versions, the oldest first."""
+    kinds = [_MACHINE.fullmatch(name) for name in machines]
+    return sorted((tuple(map(int, one[2].split("."))), one[0]) for one in kinds if one and one[1] == family)
 
 
 def _what_it_is_tied_to(

@@ -6,21 +6,23 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import SYSTEM
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk_record, disposal, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
+from ansible_collections.corral.virt.plugins.module_utils._plan.removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._plan.steps import GuestStep
 
-__all__ = ["absent", "gone", "named_after", "shared"]
+__all__ = ["absent", "gone", "named_after", "shared", "unrecorded"]
 
 
 def absent(
@@ -28,34 +30,91 @@ def absent(
     found: FoundGuest,
     *,
     managed_state: t.Sequence[str],
-    owned: t.Sequence[str],
+    owned: t.Sequence[OwnedVolume],
     in_use: t.Mapping[str, str],
     disks: t.Mapping[str, OwnedDisk],
+    owner: Owner,
+    others: t.Sequence[str] = (),
+    unfinished: t.Sequence[DiskAside] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
     """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
-    `disks` is what there is of those that are to be removed.
+    `disks` is what there is of those that are to be removed. `owned` are entries of its record, which count only for
+    their `owner`; `others` are files of the guest that are not in it, and stay.
 
     Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is. Nobody knows
     afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
     """
-    delete = functools.partial(_deletion, uri)
     _refuse_namesake(wanted, found)
     in_use = {**_opened(found, disks), **in_use}
-    removed = {path: disks[path] for path in owned if wanted.remove_storage and path not in in_use}
+    doubts = _doubts(owned, owner, disks)
+    own = {one.path: one for one in owned if one.path not in in_use and one.path not in doubts}
+    removed = {path: disks[path] for path in own if wanted.remove_storage}
     _refuse_unreachable(wanted.name, removed, uri)
-    made: list[GuestStep] = power_off(wanted, found) if found.active else []
+    made: list[GuestStep] = []
+    if found.active:
+        made = [steps.Destroy(wanted.name)] if wanted.force_off else power_off(wanted, found)
     if found.persistent:
         made.append(steps.Undefine(wanted.name, tuple(managed_state)))
-    made += [steps.DeleteVolume(wanted.name, path) for path, disk in removed.items() if disk.volume or disk.active]
-    notes = [
-        f"kept disk {path} of {wanted.name}"
-        + (f": {in_use[path]} uses it" if path in in_use else f"; to delete it: {delete(path)}")
-        for path in owned
-        if path not in removed
+    made += _deletions(wanted, own, removed)
+    finishing, kept = disposal.steps_and_notes(wanted.name, unfinished)
+    used = {path: user for path, user in in_use.items() if user not in others}
+    notes = [_left(owner, path, used, uri) for path in others]
+    notes += [_kept(owner, one, used, doubts, uri) for one in owned if one.path not in removed]
+    notes += [*_unknown(wanted.name, removed), *kept]
+    return GuestPlan(
+        (*finishing, *made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid
+    )
+
+
+def _deletions(
+    wanted: GuestSpec, own: t.Mapping[str, OwnedVolume], removed: t.Mapping[str, OwnedDisk]
+) -> list[steps.DeleteVolume]:
+    """Of disks that are there, or may be."""
+    going = tuple(path for path, disk in removed.items() if disk.volume or disk.active)
+    keep_h = wanted.keep_removed_h
+    return [
+        steps.DeleteVolume(wanted.name, path, own[path].identity, others=going, keep_h=keep_h, key=removed[path].key)
+        for path in going
     ]
-    notes += _unknown(wanted.name, removed)
-    return GuestPlan(tuple(made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid)
+
+
+def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
+    """Why disks of its record are not surely its own, by path."""
+    found = {path: disk.identity for path, disk in disks.items()}
+    reasons = {one.path: disk_record.doubt(one, owner, found.get(one.path)) for one in owned}
+    return {path: reason for path, reason in reasons.items() if reason}
+
+
+def _kept(owner: Owner, one: OwnedVolume, in_use: t.Mapping[str, str], doubts: t.Mapping[str, str], uri: str) -> str:
+    """What is to be known of a disk that stays when its guest goes."""
+    kept = f"kept disk {one.path} of {owner.name}"
+    if one.path in in_use:
+        return f"{kept}: {in_use[one.path]} uses it"
+    reason = f": {doubts[one.path]}" if one.path in doubts else ""
+    if one.path in doubts and one.guest and not one.is_of(owner.guest, owner.host):
+        return f"{kept}{reason}; find out there who uses it before you delete it"
+    return f"{kept}{reason}; to delete it: {disposal.command(uri, one.path)}"
+
+
+def _left(owner: Owner, path: str, in_use: t.Mapping[str, str], uri: str) -> str:
+    """The same of a file that is not in its record: a snapshot made it, or whoever defined the guest."""
+    kept = f"kept file {path} of {owner.name}, which is not in its record (made by a snapshot, or by hand)"
+    return (
+        f"{kept}: {in_use[path]} uses it" if path in in_use else f"{kept}; to delete it: {disposal.command(uri, path)}"
+    )
+
+
+def unrecorded(chains: t.Iterable[t.Sequence[str]], owned: t.Collection[str]) -> list[str]:
+    """Files of a guest that are not in its record, in the order of `chains`: each of its files, and what that stands
+    on. Between two of its own files there are only files of its own; what is below is an image that others use, too.
+    """
+    found: list[str] = []
+    tops = {chain[0] for chain in chains}
+    for chain in chains:
+        last = max(at for at, path in enumerate(chain) if path in owned or path in tops)
+        found += chain[: last + 1]
+    return [path for path in dict.fromkeys(found) if path not in owned]
 
 
 def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
@@ -68,10 +127,14 @@ def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, st
     }
 
 
-def gone(guest: str, left_over: t.Iterable[str], *, uri: str = SYSTEM) -> GuestPlan:
+def gone(
+    guest: str, left_over: t.Iterable[str], unfinished: t.Sequence[DiskAside] = (), *, uri: str = SYSTEM
+) -> GuestPlan:
     """No guest; but files that may be left of it, by a run that ended between its removal and theirs."""
     note = "disk {} may be left over from {}: no guest uses it; inspect it; to delete it: {}"
-    return GuestPlan(notes=tuple(note.format(path, guest, _deletion(uri, path)) for path in left_over))
+    finishing, kept = disposal.steps_and_notes(guest, unfinished)
+    left = [note.format(path, guest, disposal.command(uri, path)) for path in left_over]
+    return GuestPlan(tuple(finishing), notes=(*left, *kept))
 
 
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
@@ -111,10 +174,6 @@ def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) 
             f"cannot remove {guest} with its disks: {'; '.join(problems)}; or set remove_storage: false and delete "
             "the files by hand"
         )
-
-
-def _deletion(uri: str, path: str) -> str:
-    return shlex.join(["virsh", "--connect", uri, "vol-delete", path])
 
 
 def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:

@@ -15,12 +15,27 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils import _units
 from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Loads
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import Bundle, Load, Loads
 
-__all__ = ["RULES", "Reason", "against", "dislikes", "first_reason", "lack", "mib", "namesake", "refusal"]
+__all__ = [
+    "FIXED",
+    "FIXED_FIELDS",
+    "RULES",
+    "Reason",
+    "against",
+    "dislikes",
+    "first_reason",
+    "lack",
+    "mib",
+    "namesake",
+    "of_few",
+    "refusal",
+]
 
 _FEW = 8  # hosts whose reasons are told one by one
 _NAMED = 3
+
+_ASKED = "cannot take it"
 
 Reason = tuple[str, str]
 
@@ -32,6 +47,7 @@ _OFFERED = (
     ("networks", "has no active network"),
     ("machines", "does not provide machine type"),
     ("cpu_models", "does not provide CPU model"),
+    ("platform", "does not provide guests with"),
     ("groups", "is not in the group"),
 )
 
@@ -102,38 +118,64 @@ def _migrates(load: Load, guest: Guest) -> Reason | None:
     return reason, f"{reason}, and the guest runs"
 
 
+def _asked(load: Load, guest: Guest) -> Reason | None:
+    """Hosts that were asked whether they can take it."""
+    why = dict(guest.refused).get(load.host.name)
+    return None if why is None else (_ASKED, why)
+
+
 def _apart(load: Load, guest: Guest) -> Reason | None:
-    for word in sorted(guest.apart):
-        if load.holds_apart(word):
-            reason = f"has a guest of group {word}, whose guests stay apart"
-            return reason, reason
-    return None
+    if guest.apart.isdisjoint(load.apart):
+        return None
+    word = min(guest.apart.intersection(load.apart))
+    reason = f"has a guest of group {word}, whose guests stay apart"
+    return reason, reason
 
 
 def _together(load: Load, guest: Guest) -> Reason | None:
-    """The host has the others of the group; without others, it has room for all of the batch."""
+    """The host has the others of the group; without others, it can have all of the batch."""
     for word in sorted(guest.together):
         there = load.neighbours.together.get(word)
         if there and load.host.name not in there:
             reason = f"guests of group {word} stay together on {' and '.join(sorted(there))}"
             return reason, reason
-        memory, vcpus = load.neighbours.needs.get(word, (0, 0))
-        if not there and (memory > load.memory_left or vcpus > load.cpu_left):
-            return f"lacks room for group {word}", f"no room for all of group {word} ({vcpus} vcpus, {mib(memory)})"
+        bundle = load.neighbours.bundles.get(word)
+        if not there and bundle and (found := _against_all(load, bundle)):
+            kind, reason = found
+            return f"cannot have all of group {word} ({kind})", f"cannot have all of group {word}, which {reason}"
     return None
 
 
-RULES: tuple[t.Callable[[Load, Guest], Reason | None], ...] = (
-    _offers,
-    _versions,
-    _migrates,
-    _devices,
-    _memory,
-    _vcpus,
-    _disk,
-    _apart,
-    _together,
+def _against_all(load: Load, bundle: Bundle) -> Reason | None:
+    """Why the host cannot have all of these guests, which nobody of them is on."""
+    need = f"needs {bundle.guest.vcpus} vcpus and {mib(bundle.guest.memory_mib)}"
+    if bundle.conflict:
+        return bundle.conflict, f"{need}: {bundle.conflict}"
+    if bundle.guest.host not in (None, load.host.name):
+        return "another host is requested", f"{need}: one requests {bundle.guest.host}"
+    names = (namesake(load, one) for one in bundle.members)
+    found = next((("has another guest of a name", why) for why in names if why), None) or lack(load, bundle.guest)
+    return found and (found[0], f"{need}: {found[1]}")
+
+
+Rule = t.Callable[[Load, Guest], "Reason | None"]
+# What a host refuses whoever is put on it, and the fields of a guest that those rules look at.
+FIXED: tuple[Rule, ...] = (_offers, _versions, _migrates)
+FIXED_FIELDS = (*(field for field, _words in _OFFERED), "versions", "runs_within", "host")
+# What few guests ask for, by the field that asks.
+_OF_FEW: tuple[tuple[str, Rule], ...] = (
+    ("refused", _asked),
+    ("devices", _devices),
+    ("disks", _disk),
+    ("apart", _apart),
+    ("together", _together),
 )
+RULES: tuple[Rule, ...] = (*FIXED, _asked, _devices, _memory, _vcpus, _disk, _apart, _together)
+
+
+def of_few(guest: Guest) -> list[Rule]:
+    """The rules beside those for memory, vCPUs, and what is fixed that can refuse this guest."""
+    return [rule for field, rule in _OF_FEW if getattr(guest, field)]
 
 
 def against(load: Load, guest: Guest) -> str | None:
@@ -184,6 +226,8 @@ def refusal(guest: Guest, loads: Loads) -> str:
         else t.cast("tuple[str, str]", first_reason(load, guest))
         for name, load in sorted(loads.items())
     }
+    if reasons and all(kind == _ASKED for kind, _why in reasons.values()):
+        return "; ".join(why for _kind, why in reasons.values())
     need = f"it needs {guest.vcpus} vcpus and {mib(guest.memory_mib)}, and no hypervisor fits"
     if len(reasons) <= _FEW:
         return f"{need}: {'; '.join(f'{name}: {why}' for name, (_kind, why) in reasons.items()) or 'there is none'}"

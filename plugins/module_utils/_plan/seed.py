@@ -18,18 +18,25 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Seed
+from ansible_collections.corral.virt.plugins.module_utils._model.yaml_text import unkept, yaml_text
 
-__all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "seed"]
+__all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "is_cloud_config", "seed", "sent"]
 
 ON_CHANGE = ("ignore", "next_boot", "refuse")
 METHODS = ("nocloud", OFFLINE)
 DOCUMENTS = ("user_data", "meta_data", "network_config", "vendor_data")
 _HEADER = "#cloud-config"
+# The beginnings that cloud-init and cloudbase-init take, in any case, with words after them.
 _FIRST_LINE = re.compile(
-    r"#!|#include(-once)?\s*$|#part-handler\s*$|#cloud-boothook\s*$|#cloud-config(-archive|-jsonp)?\s*$|## template: "
-    r"jinja\s*$"
-    r"|(Content-Type|MIME-Version):"
+    r"#!|## template: jinja\b|(#include(-once)?|#part-handler|#cloud-boothook|#cloud-config(-archive|-jsonp)?"
+    r"|#ps1(_sysnative|_x86)?|rem cmd)(\s|$)|<(powershell|script)>|(Content-Type|MIME-Version):",
+    re.IGNORECASE,
 )
+_CLOUD_CONFIG = re.compile(rf"{_HEADER}(\s|$)", re.IGNORECASE)
+_MIME_BEGIN = 4096  # characters within which cloud-init looks for a MIME-Version
+# A cloud-config as the controller sends it: the user's text, and what it says.
+_SENT = "#corral-sent\n"
+_MAC = re.compile(r"([0-9a-f]{2}:){5}(([0-9a-f]{2}:){14})?[0-9a-f]{2}", re.IGNORECASE)  # InfiniBand: twenty octets
 _KINDS = ("ed25519", "ecdsa", "rsa")  # of host keys, in the order in which clients like them
 OFF = ("false", "no", "off", "0")
 # Early at each boot; what it does, it does once. DHCP and the journal tell machines by their ID, and the disk has that
@@ -52,13 +59,12 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
     meta_data = _mapping(options.get("meta_data"), where["meta_data"], problems)
     network = _network(options.get("network_config"), where["network_config"], problems)
     method, on_change = options.get("method") or METHODS[0], options.get("on_change") or "ignore"
-    if vendor_data.startswith(("Content-Type:", "MIME-Version:")):
+    if _is_mime(vendor_data):
         problems.append(
-            f"{where['vendor_data']}: it shares its file with the SSH host key; use {_HEADER}-archive instead of MIME"
+            f"{where['vendor_data']}: it shares its file with the SSH host key and cannot be MIME; "
+            f"write it as {_HEADER}, or give MIME in user_data"
         )
-    if meta_data.get("instance-id") and on_change == "next_boot":
-        why = "on_change: next_boot works by a new instance-id; omit the one that never changes"
-        problems.append(f"{where['meta_data']}: {why}")
+    problems += _instance_id_problems(meta_data, on_change, where["meta_data"])
     if method == OFFLINE:
         from ansible_collections.corral.virt.plugins.module_utils._plan import customize
 
@@ -69,20 +75,26 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
         problems.append(f"{where['user_data']}: {why}")
     if problems:
         raise BadInput(problems)
-    stated = [user_data, meta_data, network, *([vendor_data, method] if vendor_data or method == OFFLINE else [])]
+    stated = [_cloud_config(config) or user_data, meta_data, network]
+    stated += [vendor_data, method] if vendor_data or method == OFFLINE else []
     return Seed(
         user_data=user_data or f"{_HEADER}\n{{}}\n",
         vendor_data=vendor_data,
         config=config,
         vendor_config=vendor,
         meta_data=meta_data,
-        network_config=json.dumps(network, sort_keys=True) if network else None,
+        network_config=yaml_text(network) if network else None,
         on_change=on_change,
         method=method,
         host_keys=keys,
         digest=hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest(),
         addresses=tuple(address for address, _given in _addresses(network)),
     )
+
+
+def _instance_id_problems(meta_data: t.Mapping[str, t.Any], on_change: str, what: str) -> t.Iterator[str]:
+    if meta_data.get("instance-id") and on_change == "next_boot":
+        yield f"{what}: on_change: next_boot works by a new instance-id; omit the one that never changes"
 
 
 def instance_id(wanted: Seed, guest: str) -> str:
@@ -106,7 +118,7 @@ def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, s
     ours = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": private, "ed25519_public": public}}
     result = {
         "user-data": wanted.user_data,
-        "meta-data": json.dumps(meta_data, sort_keys=True) + "\n",
+        "meta-data": yaml_text(meta_data) + "\n",
         "vendor-data": _vendor_data(wanted, {} if wanted.host_keys else ours),
     }
     if wanted.network_config:
@@ -123,7 +135,7 @@ def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
     if wanted.vendor_data and (not wanted.vendor_config or not ours):
         parts.append(("plain", wanted.vendor_data))
     if ours:
-        parts.append(("cloud-config", f"{_HEADER}\n{json.dumps({**wanted.vendor_config, **ours}, sort_keys=True)}\n"))
+        parts.append(("cloud-config", _cloud_config({**wanted.vendor_config, **ours})))
     if wanted.of_a_copy:
         parts.append(("cloud-boothook", _OWN_MACHINE_ID % wanted.of_a_copy))
     if len(parts) > 1:
@@ -145,22 +157,68 @@ def _mime(parts: t.Iterable[tuple[str, str]]) -> str:
     return f"{mime}{''.join(f'--corral{chr(10)}Content-Type: text/{one}' for one in written)}--corral--\n"
 
 
+def is_cloud_config(text: str) -> bool:
+    """Whether cloud-init reads a text as a cloud-config."""
+    return bool(_CLOUD_CONFIG.match(text.lstrip()))
+
+
+def sent(text: str, config: object) -> str:
+    """A cloud-config for the host, which has no YAML library: the user's text, and what it says in JSON."""
+    return _SENT + json.dumps({"text": text, "config": config}, sort_keys=True)
+
+
+def _received(value: str, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:
+    """What was `sent`; a user's own text may begin like that."""
+    try:
+        found = json.loads(value[len(_SENT) :])
+        text, config = str(found["text"]), found["config"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        problems.append(f"{what}: {_unknown_text(value)}")
+        return "", {}
+    return text, _mapping(config, what, problems)
+
+
 def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:
-    """A cloud-config as JSON, which is YAML, below its header, and what it says; other text as it is."""
+    """A document as it goes into the seed, text as it is given; and what it says, if it is a cloud-config."""
+    if isinstance(value, str) and value.startswith(_SENT):
+        text, config = _received(value, what, problems)
+        return (text, config) if config else ("", {})
     config = value if isinstance(value, dict) else {}
     if isinstance(value, str) and value:
-        first, _newline, rest = value.lstrip().partition("\n")
-        if first.strip() == _HEADER:
-            config = _mapping(rest.strip(), what, problems)
-        elif _FIRST_LINE.match(first):
+        if is_cloud_config(value):
+            config = _mapping(value.lstrip().partition("\n")[2].strip(), what, problems)
+        elif _FIRST_LINE.match(value.lstrip()) or _is_mime(value):
+            problems += [f"{what}: {reason}" for reason in unkept(value)]
             return value, {}
         else:
-            problems.append(
-                f"{what}: cloud-init ignores it without a first line such as '{_HEADER}'; add one, or use a mapping"
-            )
-    elif not isinstance(value, (dict, str)) and value is not None:
+            problems.append(f"{what}: {_unknown_text(value)}")
+    elif isinstance(value, dict):
+        config = _mapping(value, what, problems)
+    elif not isinstance(value, str) and value is not None:
         problems.append(f"{what}: must be a mapping or text, not {type(value).__name__}")
-    return (f"{_HEADER}\n{json.dumps(config, sort_keys=True)}\n", config) if config else ("", {})
+    if config.keys() & {"ignition", "variant"}:
+        problems.append(f"{what}: {_IGNITION}")
+    return _cloud_config(config), config
+
+
+_IGNITION = "it is an Ignition or Butane config, which cloud-init does not read; use an image with cloud-init"
+
+
+def _unknown_text(value: str) -> str:
+    if re.match(r'\{\s*"ignition"|variant:', value.lstrip()):
+        return _IGNITION
+    return f"cloud-init ignores it without a first line such as '{_HEADER}'; add one, or use a mapping"
+
+
+def _is_mime(text: str) -> bool:
+    """Whether cloud-init takes it apart as a message: the header can be any of the first ones."""
+    begin = text[:_MIME_BEGIN].lower()
+    return begin.lstrip().startswith("content-type:") or re.search(r"^mime-version:", begin, re.MULTILINE) is not None
+
+
+def _cloud_config(config: t.Mapping[str, t.Any]) -> str:
+    """Its text; empty where it says nothing."""
+    return f"{_HEADER}\n{yaml_text(config)}\n" if config and not [*unkept(config)] else ""
 
 
 def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
@@ -174,6 +232,7 @@ def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
             problems.append(f"{what}: must be a mapping, or JSON text (tasks and ansible -m convert YAML to it)")
             return {}
     if isinstance(value, dict):
+        problems += [f"{what}: {reason}" for reason in unkept(value)]
         return value
     if value is not None:
         problems.append(f"{what}: must be a mapping, not {type(value).__name__}")
@@ -202,12 +261,55 @@ def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
     ]
     problems += [f"{what}: {name} must be a mapping of mappings" for name in wrong]
     if not wrong:
-        for address, given in _addresses(network):
-            try:
-                ipaddress.ip_address(address)
-            except ValueError:
-                problems.append(f"{what}: {given!r} is not an IP address")
+        problems += [f"{what}: {reason}" for reason in _wrong_addresses(network)]
     return network
+
+
+def _wrong_addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """IP addresses and MACs that are none. YAML reads some MACs without quotes as a number."""
+    for address, given in _addresses(network):
+        if not _is_ip(address):
+            yield f"{given!r} is not an IP address"
+    for place, key, value in _scalars(network):
+        if key in _MAC_KEYS and not _is_mac(value):
+            yield f"{place}: {value!r} is not a MAC address such as '52:54:00:12:34:56'; write it in quotes"
+        elif key in _IP_KEYS and value not in _WORDS and not all(map(_is_ip, _ips_in(value))):
+            yield f"{place}: {value!r} is not an IP address; write it in quotes"
+
+
+_MAC_KEYS = ("macaddress", "mac_address")
+_IP_KEYS = ("gateway", "gateway4", "gateway6", "via", "to", "dns_nameservers", "nameservers.addresses")
+_WORDS = ("default", "random", "permanent", "preserve", "stable", None)  # that stand instead of addresses
+
+
+def _ips_in(value: object) -> list[str]:
+    """Without prefix length, or the name that a name server proves over TLS."""
+    return [re.sub(r"(/\d+|#.*)$", "", word) for word in re.split(r"[\s,]+", str(value).strip())]
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_mac(value: object) -> bool:
+    return value in _WORDS or (isinstance(value, str) and _MAC.fullmatch(value) is not None)
+
+
+def _scalars(node: object, place: str = "", key: str = "") -> t.Iterator[tuple[str, str, object]]:
+    """Each scalar of a document: its place, its key (after that of nameservers), and itself."""
+    if isinstance(node, dict):
+        for name, item in node.items():
+            under = "nameservers.addresses" if (key, name) == ("nameservers", "addresses") else str(name)
+            yield from _scalars(item, f"{place}.{name}" if place else str(name), under)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _scalars(item, f"{place}[{index}]", key)
+    else:
+        yield place, key, node
 
 
 def _nics(section: object) -> t.Iterable[object]:

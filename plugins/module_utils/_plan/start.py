@@ -12,7 +12,7 @@ import operator
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
     UNFINISHED_SUFFIX,
     Missing,
@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites i
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps
 
-__all__ = ["autostart_notes", "check", "check_steps", "combined", "of_update"]
+__all__ = ["autostart_notes", "check", "check_steps", "combined", "of_update", "problems", "without"]
 
 
 def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:
@@ -31,13 +31,20 @@ def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -
     return dataclasses.replace(every, files=every.files.difference(made), images=images)
 
 
+def without(needed: Prerequisites, paths: t.Collection[str]) -> Prerequisites:
+    """The same without files that are found elsewhere."""
+    templates = {path: variables for path, variables in needed.templates.items() if path not in paths}
+    return dataclasses.replace(needed, files=needed.files.difference(paths), templates=templates)
+
+
 def of_update(needed: Prerequisites, fields: str) -> Prerequisites:
     """What the change of a device of a running guest needs: an interface stays where it is plugged in unless that
     changes.
     """
     if not all(field.startswith(_IN_PLACE) for field in fields.split(", ")):
         return needed
-    return dataclasses.replace(needed, links=frozenset(), lower=frozenset(), plugged=frozenset())
+    nothing = frozenset[str]()
+    return dataclasses.replace(needed, links=nothing, lower=nothing, switches=nothing, plugged=nothing)
 
 
 _IN_PLACE = ("link", "filterref.", "bandwidth")
@@ -52,22 +59,44 @@ def check_steps(
 
 
 def check(verb: str, guest: str, needed: Prerequisites, missing: Missing) -> None:
-    """Raise NotFound with all that the host lacks, and what mends it."""
-    problems = [
-        *_networks(missing),
-        *_uplinks(missing),
-        *_links(needed, missing),
-        *_filters(missing),
-        *_files(needed, missing),
-        *_named(missing),
-        *_volumes(missing),
-        *_devices(missing),
-    ]
-    if problems:
-        reasons, remedies = (dict.fromkeys(texts) for texts in zip(*problems))
+    """Raise NotFound with all that the host lacks, and what mends it; Refused for a start while it takes no guests."""
+    if verb == "start" and missing.maintenance is not None:
+        raise Refused(
+            f"cannot start {guest}: this host is in maintenance ({missing.maintenance}) and takes no guests; end that "
+            "with playbook undrain, or migrate the guest to another host"
+        )
+    found = problems(needed, missing)
+    if found:
+        reasons, remedies = (dict.fromkeys(texts) for texts in zip(*found))
         image = " from its managed save image" if needed.restored else ""
         told = [*remedies, *([_of_saved(guest)] if needed.restored else [])]
         raise NotFound(f"cannot {verb} {guest}{image}: {', and '.join(reasons)}; {'; '.join(told)}")
+
+
+HERE = "this host"
+
+
+def problems(needed: Prerequisites, missing: Missing, host: str = HERE) -> list[tuple[str, str]]:
+    """Each thing that a host lacks of what a guest needs, with what mends it."""
+    parts = (
+        _networks,
+        _uplinks,
+        _links,
+        _filters,
+        _files,
+        _directories,
+        _helpers,
+        _named,
+        _volumes,
+        _secrets,
+        _devices,
+    )
+    return [each for part in parts for each in part(needed, missing, host)]
+
+
+def _on(host: str) -> str:
+    """Where it is; nothing of the host that the task runs on."""
+    return "" if host == HERE else f" on {host}"
 
 
 def _of_saved(guest: str) -> str:
@@ -98,23 +127,24 @@ def _lasting(name: str, missing: Missing) -> str:
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
 
 
-def _networks(missing: Missing) -> Problems:
+def _networks(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
     for name, there in sorted(missing.networks.items()):
         if there:
             start = shlex.join(["virsh", "net-start", name])
-            yield f"network {name} is not active", f"start it with virt_network (state: active) or `{start}`"
+            reason = f"network {name} is not active{_on(host)}"
+            yield reason, f"start it with virt_network (state: active) or `{start}`"
         else:
-            yield f"this host has no network {name}", "create the network with virt_network, or choose another"
+            yield f"{host} has no network {name}", "create the network with virt_network, or choose another"
 
 
-def _uplinks(missing: Missing) -> Problems:
+def _uplinks(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
     """Devices that an active network needs."""
     for name, uplink in sorted(missing.uplinks.items()):
         if uplink.bridge in missing.links:
-            yield f"network {name} has no bridge {uplink.bridge} on this host", _bridge_remedy(name, uplink)
+            yield f"network {name} has no bridge {uplink.bridge} on {host}", _bridge_remedy(name, uplink)
         elif uplink.interfaces and missing.links.issuperset(uplink.interfaces):
             remedy = f"connect or create one, or name one that exists in interfaces of network {name} with virt_network"
-            yield f"network {name} has no network device {' or '.join(uplink.interfaces)} on this host", remedy
+            yield f"network {name} has no network device {' or '.join(uplink.interfaces)} on {host}", remedy
 
 
 def _bridge_remedy(name: str, uplink: Uplink) -> str:
@@ -127,40 +157,74 @@ def _bridge_remedy(name: str, uplink: Uplink) -> str:
     return f"create the bridge with role corral.virt.bridge, or name another in network {name} with virt_network"
 
 
-def _links(needed: Prerequisites, missing: Missing) -> Problems:
-    for name in sorted(missing.links & needed.links):
+def _links(needed: Prerequisites, missing: Missing, host: str) -> Problems:
+    for name in sorted(missing.links & (needed.links | needed.switches)):
         makes = "create the bridge with role corral.virt.bridge"
-        if name in needed.lower:
+        if name in needed.switches:
+            makes = f"create the bridge of Open vSwitch (`{shlex.join(['ovs-vsctl', 'add-br', name])}`)"
+        elif name in needed.lower:
             makes = "connect or create it (`ip -brief link` lists what there is)"
-        yield f"this host has no network device {name}", f"{makes}, or choose another for the interface"
+        yield f"{host} has no network device {name}", f"{makes}, or choose another for the interface"
 
 
-def _filters(missing: Missing) -> Problems:
+def _filters(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
     for name in sorted(missing.filters):
         remedy = "define it (`virsh nwfilter-define`), or choose another (`virsh nwfilter-list`) for the interface"
-        yield f"this host has no network filter {name}", remedy
+        yield f"{host} has no network filter {name}", remedy
 
 
-def _files(needed: Prerequisites, missing: Missing) -> Problems:
+def _files(needed: Prerequisites, missing: Missing, host: str) -> Problems:
     made = {template for template, variables in needed.templates.items() if variables not in missing.paths}
     for path in sorted(missing.paths & (needed.files | (needed.templates.keys() - made))):
         if path.endswith(UNFINISHED_SUFFIX):
             remedy = "list its disks again with virt_domain to finish creating them, or remove the guest"
             yield f"an interrupted run left {path[: -len(UNFINISHED_SUFFIX)]} incomplete", remedy
         else:
-            yield f"{path} does not exist", "put it there, or take it out of the guest's definition"
+            yield f"{path} does not exist{_on(host)}", _file_remedy(path, needed, host)
 
 
-def _volumes(missing: Missing) -> Problems:
+def _file_remedy(path: str, needed: Prerequisites, host: str) -> str:
+    if path in needed.loaders or path in needed.templates:
+        return "install the package that has this firmware, or copy the file from a host that has it"
+    if path in needed.contents and host != HERE:
+        return "create the directory and copy what it holds, or mount it from storage that both hosts have"
+    return "put it there, or take it out of the guest's definition"
+
+
+def _directories(needed: Prerequisites, missing: Missing, host: str) -> Problems:
+    for path in sorted(missing.paths & needed.directories):
+        remedy = f"create it (`{shlex.join(['mkdir', '-p', path])}`), or choose another in the guest's definition"
+        yield f"directory {path}, for logs or sockets of the guest, does not exist{_on(host)}", remedy
+
+
+def _helpers(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
+    for name in sorted(missing.helpers):
+        yield f"{host} has no {name}", f"install package {name}"
+    for offer in sorted(missing.offers):
+        if offer.what == "swtpm":
+            remedy = "install packages swtpm and swtpm-tools on it, or remove the TPM (tpm.model: none)"
+            yield f"{host} has no swtpm, which emulates a TPM", remedy
+        else:
+            reason = f"{host} has no {offer.what} firmware for machine type {offer.machine}"
+            yield reason, "install it (Debian: ovmf, qemu-efi-aarch64; Enterprise Linux: edk2-ovmf, edk2-aarch64)"
+
+
+def _secrets(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
+    for name in sorted(missing.secrets):
+        remedy = "define it and set its value (`virsh secret-define`, `virsh secret-set-value`)"
+        yield f"libvirt{_on(host)} has no secret {name}", remedy
+
+
+def _volumes(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
     for (pool, name), reason in sorted(missing.volumes.items()):
         remedy = (
             f"create the volume, or start or refresh its pool (`{shlex.join(['virsh', 'pool-start', pool])}`, "
             f"`{shlex.join(['virsh', 'pool-refresh', pool])}`)"
         )
-        yield f"volume {name} of pool {pool} is not found ({reason})", remedy
+        yield f"volume {name} of pool {pool} is not found{_on(host)} ({reason})", remedy
 
 
-def _named(missing: Missing) -> Problems:
+def _named(_needed: Prerequisites, missing: Missing, _host: str) -> Problems:
     for path, (image, is_data) in sorted(missing.named.items()):
         if is_data:  # qemu-img names another only of an image that opens
             yield f"data file {path} of image {image} does not exist", "put it there, or restore both from a backup"
@@ -173,7 +237,7 @@ def _named(missing: Missing) -> Problems:
 _LISTED = {"pci": "pci", "usb": "usb_device", "mdev": "mdev"}
 
 
-def _devices(missing: Missing) -> Problems:
+def _devices(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
     for name in sorted(missing.devices):
         there = f"`virsh nodedev-list --cap {_LISTED[name.partition(' ')[0]]}` lists what there is"
-        yield f"this host has no device {name}", f"plug in, enable or create it ({there}), or take it from the guest"
+        yield f"{host} has no device {name}", f"plug in, enable or create it ({there}), or take it from the guest"

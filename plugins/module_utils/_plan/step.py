@@ -11,7 +11,16 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 
-__all__ = ["Plan", "Step"]
+__all__ = ["Look", "Plan", "Step"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How a step that cannot be undone looks again right before it acts; the table in the internals guide."""
+
+    at: str  # what is compared with the plan, by identity
+    holds: str  # what nobody can change from the look to the act; empty: nothing
+    leaves: str  # what stays, and what is said, where the look differs from the plan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +28,8 @@ class Step:
     """One change of the world, in one verb, on one object; its text is for humans."""
 
     changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
+    # Of a step that destroys something: its doer must be a `Looked` (a test); None where it can be undone.
+    look: t.ClassVar[Look | None] = None
 
     @property
     def verb(self) -> str:

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan.address_steps import RecordAddresses, WaitForAddress
+from ansible_collections.corral.virt.plugins.module_utils._plan.disposal_steps import DeleteVolume, FinishRemoval
 from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import (
     Destroy,
     GuestStep,
@@ -23,6 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps impo
     Start,
     Suspend,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "DeleteVolume",
     "Destroy",
     "Detach",
+    "FinishRemoval",
     "GrowDisk",
     "GrowRunningDisk",
     "GuestStep",
@@ -67,6 +70,12 @@ __all__ = [
 class Define(GuestStep):
     """Store the definition; a running guest goes on as it is."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, and the whole stored definition without our record of it",
+        holds="",
+        leaves="the definition as others have changed it; which parts they changed",
+    )
+
     xml: str = dataclasses.field(repr=False)
     why: str = ""
 
@@ -96,6 +105,12 @@ class Claim:
 class CreateVolume(GuestStep):
     """Make a disk image; `replace` only for one that an interrupted run of ours left."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
+        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
+        leaves="the file, under its name; its user",
+    )
+
     volume: Volume
     xml: str = dataclasses.field(repr=False)
     replace: bool = False
@@ -118,6 +133,12 @@ class CreateVolume(GuestStep):
 class WriteSeed(GuestStep):
     """Write the cloud-init seed image."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="who but the guest uses the seed that it has",
+        holds="",
+        leaves="the seed as it is; its user",
+    )
+
     volume: Volume
     files: t.Mapping[str, str] = dataclasses.field(repr=False)
     replace: bool = True
@@ -135,6 +156,12 @@ class WriteSeed(GuestStep):
 @dataclasses.dataclass(frozen=True)
 class Customize(GuestStep):
     """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
+        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
+        leaves="the file, under its name; its user",
+    )
 
     pool: str
     source: str
@@ -169,16 +196,6 @@ class GrowRunningDisk(GrowDisk):
 
     def __str__(self) -> str:
         return f"{super().__str__()} while it runs"
-
-
-@dataclasses.dataclass(frozen=True)
-class DeleteVolume(GuestStep):
-    """Remove a disk image that the guest owns."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"delete disk {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,11 +240,12 @@ class SetMemory(GuestStep):
 
 @dataclasses.dataclass(frozen=True)
 class SetMetadata(GuestStep):
-    """Give the running guest its new title, description and record of ours."""
+    """Give the running guest its new title, description, operating system and record of ours."""
 
     title: str | None = None
     description: str | None = None
     record: str = dataclasses.field(default="", repr=False)
+    osinfo: str | None = None  # libosinfo's element; None leaves it alone
 
     def __str__(self) -> str:
         return f"set metadata of running {self.guest}"
@@ -324,6 +342,12 @@ class SetAutostart(GuestStep):
 @dataclasses.dataclass(frozen=True)
 class Undefine(GuestStep):
     """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, the whole stored definition without our record of it, that it is stored, and that it is off",
+        holds="",
+        leaves="the guest and its disks; which parts of its definition others have changed, or that it was started",
+    )
 
     managed_state: tuple[str, ...] = ()
 

@@ -16,53 +16,118 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan import packing
+from ansible_collections.corral.virt.plugins.module_utils._plan.load import bundles
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
-__all__ = ["most", "unsurvived", "with_guests"]
+__all__ = ["refusals", "unsurvived", "with_guests"]
+
+Going = t.Sequence[tuple[Guest, str]]  # guests, and the hosts that they are to be on
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loss:
+    """What fails at once: failure domains or single hosts, and all of their hosts."""
+
+    units: t.Sequence[str]
+    hosts: frozenset[str]
+
+    def text(self, homeless: t.Sequence[Guest]) -> str:
+        """What it would do to these guests."""
+        one = homeless[0]
+        more = f" and {len(homeless) - 1} more" if homeless[1:] else ""
+        need = f"{one.vcpus} vcpus, {bytes_text(one.memory_mib * 1024**2)}"
+        return f"the loss of {' and '.join(self.units)} would leave {one.name} ({need}){more} without a hypervisor"
 
 
 def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | None:
     """The first loss of that many units after which a guest has no host, in words; None where there is none."""
-    units: dict[str, list[str]] = {}
-    for host in hosts:
-        units.setdefault(host.domain or host.name, []).append(host.name)
-    counted = [name for name in sorted(units) if any(host.residents for host in hosts if host.name in units[name])]
-    for lost in itertools.combinations(counted, min(losses, len(counted))):
-        gone = {name for unit in lost for name in units[unit]}
-        homeless = _homeless(hosts, gone, policy)
-        if homeless:
-            one = homeless[0]
-            more = f" and {len(homeless) - 1} more" if homeless[1:] else ""
-            need = f"{one.vcpus} vcpus, {bytes_text(one.memory_mib * 1024**2)}"
-            return f"the loss of {' and '.join(lost)} would leave {one.name} ({need}){more} without a hypervisor"
-    return None
+    found = ((loss, _homeless(hosts, loss, policy)) for loss in _losses(hosts, losses))
+    return next((loss.text(homeless) for loss, homeless in found if homeless), None)
 
 
-def _homeless(hosts: t.Sequence[Host], gone: t.Collection[str], policy: Policy) -> list[Guest]:
-    left = [host for host in hosts if host.name not in gone]
-    homeless = [guest for host in hosts if host.name in gone for guest in host.residents if guest.host not in gone]
-    placed = packing.packed(homeless, left, policy, apart={}, last=())
-    return sorted(
-        (guest for guest in homeless if placed[guest.name].host is None),
-        key=lambda guest: (-guest.memory_mib, guest.name),
-    )
+def refusals(hosts: t.Sequence[Host], placed: Going, policy: Policy, losses: int) -> dict[str, str]:
+    """Which of these guests cannot be added, and why: with it, such a loss would leave a guest without a host.
 
-
-def most(
-    hosts: t.Sequence[Host], placed: t.Sequence[tuple[Guest, str]], policy: Policy, losses: int
-) -> tuple[int, str | None]:
-    """How many of these guests, from the first, can be added so that such losses are survived, and what is against
-    more.
+    The first ones have precedence. Guests that stay together are added together, or not at all.
     """
-    why = unsurvived(with_guests(hosts, placed), policy, losses)
-    if why is None:
-        return len(placed), None
-    low, high = 0, len(placed)  # the largest number that is known to do, and the smallest that is known not to
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = unsurvived(with_guests(hosts, placed[:middle]), policy, losses)
-        low, high, why = (middle, high, why) if found is None else (low, middle, found)
-    return low, why
+    parties = _parties(placed)
+    refused: dict[str, str] = {}
+    filled = with_guests(hosts, placed)
+    for loss in _losses(filled, losses):
+        if _homeless(filled, loss, policy):
+            found = _harmful(hosts, parties, loss, policy)
+            refused.update((guest.name, why) for index, why in found.items() for guest, _host in parties[index])
+            parties = [party for index, party in enumerate(parties) if index not in found]
+            filled = with_guests(hosts, itertools.chain(*parties))
+    return refused
+
+
+def _parties(placed: Going) -> list[Going]:
+    """Each guest with those that it stays together with, in the order of the first ones."""
+    groups = bundles(guest for guest, _host in placed)
+    found: dict[str, list[tuple[Guest, str]]] = {}
+    for guest, host in placed:
+        bundle = groups.get(min(guest.together, default=""))
+        found.setdefault(bundle.guest.name if bundle else guest.name, []).append((guest, host))
+    return list(found.values())
+
+
+def _losses(hosts: t.Sequence[Host], losses: int) -> t.Iterator[_Loss]:
+    units: dict[str, list[Host]] = {}
+    for host in hosts:
+        units.setdefault(host.domain or host.name, []).append(host)
+    counted = [name for name in sorted(units) if any(host.residents for host in units[name])]
+    for lost in itertools.combinations(counted, min(losses, len(counted))):
+        yield _Loss(lost, frozenset(host.name for unit in lost for host in units[unit]))
+
+
+def _homeless(hosts: t.Sequence[Host], loss: _Loss, policy: Policy) -> list[Guest]:
+    """Guests for which the other hosts have no room, the largest first."""
+    left = [host for host in hosts if host.name not in loss.hosts]
+    lost = [each for host in hosts if host.name in loss.hosts for each in host.residents if each.host not in loss.hosts]
+    placed = packing.packed(lost, left, policy, apart={}, last=(), rounds=0)
+    homeless = [guest for guest in lost if placed[guest.name].host is None]
+    return sorted(homeless, key=lambda guest: (-guest.memory_mib, guest.name))
+
+
+def _harmful(hosts: t.Sequence[Host], parties: t.Sequence[Going], loss: _Loss, policy: Policy) -> dict[int, str]:
+    """Which of these parties must not be added because of this loss, and why.
+
+    What the loss does without any of them is nobody's fault, but room that is too little already is not made less.
+    """
+    homeless = _homeless(hosts, loss, policy)
+    before = {guest.name for guest in homeless}
+    scarce = _scarce(hosts, homeless, loss, policy)
+    found = {
+        index: loss.text([scarce[host]])
+        for index, party in enumerate(parties)
+        for _guest, host in party
+        if host in scarce
+    }
+    kept: list[int] = []
+    parts = [[index for index in range(len(parties)) if index not in found]]
+    while parts:
+        part = parts.pop()
+        added = itertools.chain(*(parties[index] for index in (*kept, *part)))
+        new = [one for one in _homeless(with_guests(hosts, added), loss, policy) if one.name not in before]
+        if not new:
+            kept += part
+        elif len(part) == 1:
+            found[part[0]] = loss.text(new)
+        else:
+            parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+    return found
+
+
+def _scarce(hosts: t.Sequence[Host], homeless: t.Iterable[Guest], loss: _Loss, policy: Policy) -> dict[str, Guest]:
+    """Hosts that have too little room for guests that they could have, and the first of these guests."""
+    found: dict[str, Guest] = {}
+    for host in hosts:
+        emptied = dataclasses.replace(host, vcpus_used=0, memory_used_mib=0, disk_left_mib={})
+        for guest in homeless if host.name not in loss.hosts else ():
+            if packing.packed([guest], [emptied], policy, apart={}, last=())[guest.name].host:
+                found.setdefault(host.name, guest)
+    return found
 
 
 def with_guests(hosts: t.Sequence[Host], placed: t.Iterable[tuple[Guest, str]]) -> list[Host]:

@@ -52,6 +52,9 @@ __all__ = [
 ]
 
 _DAY = datetime.timedelta(days=1)
+_TAKE_OVER = (
+    "run again to take them over, or, without the CA's key here, provide a list that has them (ca_crl, qemu_ca_crl)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +87,9 @@ def plan(
     Raises Refused.
     """
     refuse_foreign([(goal, found[name]) for name, goal in wanted.items()])
+    for name, goal in wanted.items():
+        if name in signed and goal.trust.crl and (forgotten := _unknown(goal, found[name])):
+            raise Refused(f"cannot install the {name} certificates: {_shorter(forgotten)}; {_TAKE_OVER}")
     plans = [
         TlsPlan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now)
         for name, goal in wanted.items()
@@ -121,7 +127,7 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
     The first mends the rest.
     """
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
-    if _refuses_unknown(wanted, found):
+    if _unknown(wanted, found):
         trust = []  # what another controller revoked stays so: this one has yet to learn of it
     if anew:
         why = "missing" if not found.files else _why(anew)
@@ -132,14 +138,14 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
 
 
-def _refuses_unknown(wanted: TlsSpec, found: FoundTls) -> bool:
-    """Whether the CRL in place refuses a certificate that the authority does not."""
-    return bool({*found.stands} - {*wanted.trust.refuses})
+def _unknown(wanted: TlsSpec, found: FoundTls) -> list[str]:
+    """Serials that the CRL in place refuses, and the authority does not."""
+    return sorted({*found.stands} - {*wanted.trust.refuses})
 
 
 def unknown_crls(wanted: t.Mapping[str, TlsSpec], found: t.Mapping[str, FoundTls]) -> dict[str, str]:
     """CRLs in place that refuse what the authority does not know of, by identity: the controller learns from them."""
-    return {name: state.crl for name, state in found.items() if _refuses_unknown(wanted[name], state)}
+    return {name: state.crl for name, state in found.items() if _unknown(wanted[name], state)}
 
 
 def renewed(steps: t.Sequence[Step]) -> list[str]:
@@ -175,6 +181,19 @@ def _set_problems(wanted: TlsSpec, new: NewSet, now: datetime.datetime | None) -
         fault = new.faults.get(place.path) or ("is not signed by this authority" if place.path in new.foreign else None)
         if fault:
             yield f"{place.name} {fault}; another run may be in progress"
+    # What was planned from is looked at again: another controller may have been here meanwhile.
+    if new.forgotten:
+        yield f"{_shorter(new.forgotten)}; {_TAKE_OVER}"
+    if new.strangers and not wanted.replace_authority:
+        yield (
+            f"the host has come to trust {', '.join(new.strangers)}, which this authority does not know; run again, "
+            "or restore the newest backup of the CAs (ca_dir)"
+        )
+
+
+def _shorter(serials: t.Sequence[str]) -> str:
+    """Why a list of revoked certificates is not replaced."""
+    return f"the list in place has revoked certificates that the new one lacks ({', '.join(serials)})"
 
 
 def renewal(

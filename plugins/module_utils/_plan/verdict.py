@@ -16,7 +16,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.move import MigrationHost, Observation
+from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+    MigrationHost,
+    Observation,
+    arriving_name,
+)
 from ansible_collections.corral.virt.plugins.module_utils._plan.problems import WHERE_IT_IS
 
 __all__ = [
@@ -31,6 +35,7 @@ __all__ = [
     "check",
     "check_abort",
     "check_arrived",
+    "check_copy",
     "check_reconciled",
     "following",
     "foreseen",
@@ -191,8 +196,13 @@ _BEGUN = (
     _row("paused", "running", "held back", "clean_source",
          "runs on the destination; a paused copy was left on the source"),
     _row("paused", "incoming", "undecided", "clean_dest~", "not yet decided by libvirt"),
-    _row("running paused", "paused incoming reserved shutdown crashed migrated", "dead copy", "clean_dest",
+    _row("running paused", "paused incoming reserved", "dead copy", "clean_dest",
          "still on the source; a dead copy was left on the destination"),
+    # What a migration reserves there says so; a definition that does not may be somebody's.
+    _row("running paused", "shutdown crashed migrated", "twin", "nothing",
+         "still on the source, and defined on the destination, where it does not run ({dest}) and this migration did "
+         "not define it: nothing was touched; compare the definitions, undefine the wrong one (virsh undefine, "
+         "without its disks), and run again"),
     _row("*", "*", "unclear", "nothing",
          "unclear (source: {source}, destination: {dest}); inspect it on both hosts (virsh domstate --reason), and "
          "run again"),
@@ -221,7 +231,8 @@ def is_one_host(source: MigrationHost, dest: MigrationHost) -> bool:
 
 def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
     """The destination without the copies of a guest that an earlier run made there: they are in nobody's way."""
-    others = {name: its for name, its in dest.guests.items() if (name, its[0]) != (guest, uuid)}
+    copies = ((guest, uuid), (arriving_name(uuid), uuid))
+    others = {name: its for name, its in dest.guests.items() if (name, its[0]) not in copies}
     return dataclasses.replace(dest, guests=others)
 
 
@@ -296,6 +307,15 @@ def foreseen(verdict: Verdict) -> bool:
     return verdict.end == STAYED and not verdict.wait
 
 
+def check_copy(guest: str, host: str, *, same: bool) -> None:
+    """Raise Failed where the copy of a guest that is to be removed is not the one that the migration left."""
+    if not same:
+        raise Failed(
+            f"cannot remove the copy of {guest} on {host}: its definition there was changed by somebody else; nothing "
+            "was touched; compare the definitions on both hosts (virsh dumpxml), and undefine the wrong one"
+        )
+
+
 def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.Sequence[str]) -> None:
     """Raise Failed when a guest that was sent is not there: why, and what was seen instead, with what is `left` of
     it.
@@ -307,7 +327,8 @@ def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.
 
 def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:
     """A failure that left what could not be settled, for another reason."""
-    return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {error}; run again")
+    told = str(error).removesuffix("; run again").removesuffix(", and run again")
+    return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {told}; run again")
 
 
 def check_reconciled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:

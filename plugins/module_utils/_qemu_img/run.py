@@ -23,7 +23,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
 
-__all__ = ["Progress", "convert", "create", "flat_bytes", "info", "rebase", "resize"]
+__all__ = ["Progress", "convert", "corruptions", "create", "flat_bytes", "info", "rebase", "resize"]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
@@ -41,12 +41,20 @@ class _Limits(t.NamedTuple):
     cpu_s: int = 0  # 0: as long as it takes
 
 
-_READ, _WORK = _Limits(_GIB, 30), _Limits(4 * _GIB)
+_READ, _CHECK, _WORK = _Limits(_GIB, 30), _Limits(4 * _GIB, 300), _Limits(4 * _GIB)
+_CHECKED = (0, 2, 3)  # sound, corrupt, or with clusters that nothing uses
 
 
 def info(path: str, form: str) -> dict[str, t.Any]:
     """virtual-size, backing-filename … of an image of that format, as qemu-img reports them; also of one in use."""
     return t.cast("dict[str, t.Any]", _answer("read image", path, ["info", "-U", "-f", form], _READ))
+
+
+def corruptions(path: str) -> int:
+    """How many places of a qcow2 are damaged, such as those beyond the end of a truncated one."""
+    arguments = ["check", "-f", "qcow2", "--output=json", path]
+    report = json.loads(_run("check image", path, arguments, limits=_CHECK, accepted=_CHECKED))
+    return int(report.get("corruptions", 0)) + int(report.get("check-errors", 0))
 
 
 def flat_bytes(path: str, form: str = "qcow2") -> int:
@@ -98,7 +106,12 @@ def _answer(verb: str, path: str, arguments: t.Sequence[str], limits: _Limits) -
 
 
 def _run(
-    verb: str, what: str, arguments: t.Sequence[str], progress: Progress | None = None, limits: _Limits = _WORK
+    verb: str,
+    what: str,
+    arguments: t.Sequence[str],
+    progress: Progress | None = None,
+    limits: _Limits = _WORK,
+    accepted: t.Collection[int] = (0,),
 ) -> str:
     def prepare() -> None:
         _die_with_us()
@@ -125,7 +138,7 @@ def _run(
             except BaseException:
                 process.kill()
                 raise
-        if process.returncode == 0:
+        if process.returncode in accepted:
             return output
         errors.seek(0)
         raise _failure(verb, what, errors.read().decode(errors="replace"), process.returncode, limits)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, sealed
 
 __all__ = [
     "Brief",
@@ -20,6 +20,7 @@ __all__ = [
     "directory",
     "guest",
     "moving",
+    "offers",
     "references",
     "security_models",
     "tags",
@@ -76,15 +77,23 @@ def tags(record: str | None) -> list[str]:
     return [item.text or "" for item in found if item.tag.rpartition("}")[2] == "tag"]
 
 
-def moving(record: str | None) -> bool:
-    """Whether our element of a guest's metadata says that it is being moved."""
+def moving(record: str | None, uuid: str) -> bool:
+    """Whether our element of the metadata of the guest with that UUID says that it is being moved."""
     found = _parsed(record).iter() if record else ()
-    return any(item.tag.rpartition("}")[2] == "moving" for item in found)
+    return any(item.tag.rpartition("}")[2] == "moving" and item.get("seal") in (None, sealed(uuid)) for item in found)
 
 
 def security_models(capabilities: str) -> list[str]:
     """What confines QEMU on a host: apparmor, selinux, dac."""
     return [model.text or "" for model in _parsed(capabilities).iterfind("host/secmodel/model")]
+
+
+def offers(capabilities: str, what: str) -> bool:
+    """Whether guests of that type and machine may have a firmware of libvirt's choice (efi, bios), or swtpm."""
+    place = "devices/tpm/enum[@name='backendModel']" if what == "swtpm" else "os/enum[@name='firmware']"
+    found = _parsed(capabilities).find(place)
+    wanted = "emulator" if what == "swtpm" else what
+    return found is None or wanted in [value.text for value in found]  # an old libvirt does not say
 
 
 def references(nwfilter: str) -> list[str]:

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OriginalDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import LIBOSINFO
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import disk, host_bindings, interface, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
@@ -17,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = ["disks", "document", "own_files"]
 
-_TAGS = {"tags": DOMAIN["tags"]}
-_LIBOSINFO = "{http://libosinfo.org/xmlns/libvirt/domain/1.0}"  # says which system it is, not which guest
+_KEPT = {"tags": DOMAIN["tags"], "login_user": DOMAIN["login_user"]}
+_SYSTEM = f"{{{LIBOSINFO}}}"  # says which system it is, not which guest
 _ELEMENTS = (
     "sysinfo//entry[@name='uuid' or @name='serial']",
     "hwuuid",
@@ -109,15 +110,16 @@ def _matches(root: Element, places: t.Sequence[str]) -> list[t.Any]:
 
 
 def _forget_records(root: Element) -> None:
-    """What programs keep with a guest is of that guest; tags are what a user says of it.
+    """What programs keep with a guest is of that guest; tags and the login user are what a user says of it.
 
     Except of what stays apart: a copy is made on the host of its original.
     """
-    tags = [tag for tag in row.read(root, _TAGS).get("tags", ()) if not tag.startswith(APART)]
+    kept = row.read(root, _KEPT)
+    tags = tuple(tag for tag in kept.get("tags", ()) if not tag.startswith(APART))
     for record in root.findall("metadata/*"):
-        if not record.tag.startswith(_LIBOSINFO):
+        if not record.tag.startswith(_SYSTEM):
             record.getparent().remove(record)
-    row.graft(root, _TAGS, {"tags": tuple(tags)})
+    row.graft(root, _KEPT, {**kept, "tags": tags})
 
 
 def _choose_ports(root: Element) -> None:

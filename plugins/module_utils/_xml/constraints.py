@@ -158,7 +158,7 @@ def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str]
     """A value that means nothing without another field."""
     for other, asks in row.required_with.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
-            yield where + option_of(other), f"{_shown(values[other])} requires {option_of(field)}"
+            yield where + option_of(field), f"{option_of(other)} {_shown(values[other])} requires it"
 
 
 def _either(values: t.Iterable[t.Any]) -> str:

@@ -115,11 +115,13 @@ class SecureBoot(Row):
         return loader.get("secure") == "yes" if loader is not None and loader.get("secure") else None
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Ask for a firmware that has both, or none of them."""
+        """Ask for a firmware that has both, or none of them. Keys that `xml` alone speaks of are as it says."""
         firmware = child(child(element, "os"), "firmware")
-        for name in self._FEATURES:
-            for old in [one for one in firmware.findall("feature") if one.get("name") == name]:
-                firmware.remove(old)
+        there = [one for one in firmware.findall("feature") if one.get("name") in self._FEATURES]
+        if any(one.get("name") == "secure-boot" for one in there):
+            while there:
+                firmware.remove(there.pop())
+        for name in sorted({*self._FEATURES} - {one.get("name") for one in there}):
             firmware.append(firmware.makeelement("feature", {"enabled": "yes" if value else "no", "name": name}))
 
 
@@ -152,12 +154,50 @@ class Resolution(Row):
         element.set("y", height)
 
 
+# Of these, libosinfo's short id tells the id: `debian13` is http://debian.org/debian/13.
+_OSINFO = {
+    "almalinux": "almalinux.org/almalinux",
+    "alpinelinux": "alpinelinux.org/alpinelinux",
+    "centos": "centos.org/centos",
+    "centos-stream": "centos.org/centos-stream",
+    "debian": "debian.org/debian",
+    "fedora": "fedoraproject.org/fedora",
+    "freebsd": "freebsd.org/freebsd",
+    "linux": "libosinfo.org/linux",
+    "netbsd": "netbsd.org/netbsd",
+    "ol": "oracle.com/ol",
+    "openbsd": "openbsd.org/openbsd",
+    "opensuse": "opensuse.org/opensuse",
+    "rhel": "redhat.com/rhel",
+    "rocky": "rockylinux.org/rocky",
+    "ubuntu": "ubuntu.com/ubuntu",
+    "win": "microsoft.com/win",
+}
+_OSINFO_MUST = (
+    "must be an id of libosinfo such as http://debian.org/debian/13, or a short one such as debian13; "
+    "`osinfo-query os` prints them"
+)
+
+
+def _osinfo(value: t.Any) -> str:
+    """The id; of some systems the short id tells it."""
+    text = str(value)
+    if not text or re.fullmatch(r"https?://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", text, re.ASCII):
+        return text
+    short = re.fullmatch(r"([a-z]+(?:-[a-z]+)??)-?(\d[a-z0-9.]*|tumbleweed|rawhide|testing)", text, re.ASCII)
+    if not short or short.group(1) not in _OSINFO:
+        raise ValueError(_OSINFO_MUST)
+    return f"http://{_OSINFO[short.group(1)]}/{short.group(2)}"
+
+
 _US = k.integer(1000, 1000000)
 _QUOTA = k.integer(1000, 2**44 - 1, also=(-1, 0))
 _COUNT = k.integer(1, 4096)
 _ACTION = k.choice("destroy", "restart", "preserve", "rename-restart")
 _MEMORY_MODE = k.choice("strict", "preferred", "interleave", "restrictive")
 _ID = k.integer(0, 4095)
+_SYSTEM = k.Kind({"type": "str"}, _osinfo, must=_OSINFO_MUST)
+_LOGIN = k.matching(r"[a-z_][a-z0-9_-]{0,31}", "must be a user name of small letters, digits, '_' and '-'")
 _HYPERV = (
     "relaxed",
     "vapic",
@@ -198,6 +238,8 @@ SHAPE = overlay.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",
 DOMAIN: row.Table = {
     "title": Row("title", k.LINE),
     "description": Row("description"),
+    "osinfo": Row("metadata/libosinfo:libosinfo/libosinfo:os/@id", _SYSTEM),
+    "login_user": Row("metadata/corral:guest/corral:login/@user", _LOGIN),
     # processors
     "vcpus.maximum": Row("vcpu", _COUNT),
     "vcpus.current": Row("vcpu/@current", _COUNT),
@@ -524,7 +566,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     """
     found = parse(xml)
     root = spelt_out(found)
-    changes = overlay.merge(root, wanted.xml, SHAPE) if wanted.xml else []
+    changes = _merged(root, wanted.xml, wanted.fields) if wanted.xml else []
     changes += row.graft(root, DOMAIN, _without_mode(root, _with_controller(root, wanted.fields)))
     if wanted.graphics is not None:
         changes += graphics.graft(root, wanted.graphics)
@@ -539,7 +581,24 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
     if not changes and not remembered:
         root = found
     devices = _devices(changes, root, found)
-    return Grafted(xml=text(root), changes=tuple(changes), devices=devices, metadata=record.document(root))
+    return Grafted(
+        xml=text(root),
+        changes=tuple(changes),
+        devices=devices,
+        metadata=record.document(root),
+        osinfo=record.document(root, "libosinfo:libosinfo"),
+    )
+
+
+def _merged(root: Element, xml: str, fields: row.Values) -> list[Change]:
+    """Merge `xml`. Of a new device that options describe, too, `xml` has a piece: it gets what every new one has."""
+    before = set(root.iterfind("devices/*"))
+    changes = overlay.merge(root, xml, SHAPE)
+    added = set(root.iterfind("devices/*")) - before
+    for field, one in DOMAIN.items():
+        if added and isinstance(one, Items) and one.path.startswith("devices/") and fields.get(field):
+            one.complete(root, fields[field], added)
+    return changes
 
 
 def _without_mode(root: Element, fields: row.Values) -> row.Values:

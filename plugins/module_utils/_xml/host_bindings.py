@@ -9,18 +9,21 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.remote import NVME, has_medium
+from ansible_collections.corral.virt.plugins.module_utils._xml.sources import variables
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
 
 __all__ = [
     "LOCAL_STATE",
     "cpu",
     "files",
+    "firmware",
     "has_agent",
     "is_reserved",
     "local_state",
     "needs",
     "released",
     "reserved",
+    "with_firmware",
 ]
 
 # What QEMU writes beside disks, where its definition says so: the state of a TPM, the content of an NVDIMM, firmware
@@ -35,11 +38,10 @@ LOCAL_STATE = (
 _NVME = NVME["nvme.address"]
 _WAITING = ".arriving"
 _NO_KERNEL = "/"
-_NVRAM = "/var/lib/libvirt/qemu/nvram"
 
 
 def needs(xml: str) -> dict[str, t.Any]:
-    """Memory, machine, processor, bridges, networks and host devices of a guest."""
+    """Memory, machine, processor, bridges and host devices of a guest."""
     root = parse(xml)
     cpu_element = root.find("cpu")
     nics = root.findall("devices/interface")
@@ -50,8 +52,6 @@ def needs(xml: str) -> dict[str, t.Any]:
         "virt_type": root.get("type"),
         "cpu_mode": "" if cpu_element is None else cpu_element.get("mode") or "custom",
         "bridges": tuple(sorted({source.get("bridge") for kind, source in sources if kind == "bridge"} - {None})),
-        "links": tuple(sorted({source.get("dev") for kind, source in sources if kind == "direct"} - {None})),
-        "networks": tuple(sorted({source.get("network") for kind, source in sources if kind == "network"})),
         "devices": tuple(_devices(root)),
     }
 
@@ -91,16 +91,31 @@ def has_agent(xml: str) -> bool:
 
 
 def files(xml: str) -> list[str]:
-    """What a guest writes beside its disks: its UEFI variables, which libvirt keeps in a place of its own when
-    nobody names one.
-    """
+    """What a guest writes beside its disks: its UEFI variables."""
+    return variables(parse(xml))
+
+
+_LOADER, _TEMPLATE = "os/loader", "os/nvram[@template]"
+
+
+def firmware(xml: str) -> tuple[str, str, str, str]:
+    """Its firmware and the template of its variables (empty where none is named), architecture and machine type."""
     root = parse(xml)
-    nvram, source = root.findtext("os/nvram"), root.find("os/nvram/source")
-    if source is not None:
-        nvram = source.get("file")
-    elif not nvram and root.find("os").get("firmware") == "efi":
-        nvram = f"{_NVRAM}/{root.findtext('name')}_VARS.fd"
-    return [nvram] if nvram else []
+    kind, template = root.find("os/type"), root.find(_TEMPLATE)
+    paths = (root.findtext(_LOADER) or "").strip(), "" if template is None else template.get("template")
+    return (*paths, kind.get("arch") or "", kind.get("machine") or "")
+
+
+def with_firmware(xml: str, paths: t.Mapping[str, str]) -> str:
+    """The definition with firmware and template under the paths of another host."""
+    if not paths:
+        return xml
+    root = parse(xml)
+    for loader in root.iterfind(_LOADER):
+        loader.text = paths.get((loader.text or "").strip(), loader.text)
+    for nvram in root.iterfind(_TEMPLATE):
+        nvram.set("template", paths.get(nvram.get("template"), nvram.get("template")))
+    return text(root)
 
 
 def local_state(xml: str) -> list[str]:
@@ -109,13 +124,15 @@ def local_state(xml: str) -> list[str]:
     return [str(path) for place in LOCAL_STATE for path in root.xpath(place)]
 
 
-def reserved(xml: str) -> str:
-    """The definition so that nobody can start it: its kernel and its disks are files that do not exist.
+def reserved(xml: str, name: str) -> str:
+    """The definition under that name, so that nobody can start it: its kernel and its disks are files that do not
+    exist.
 
     Each is needed: a guest may have no disk that is a file, or one that it starts without (`startupPolicy`); and while
     its disks are copied, they are not the guest's yet.
     """
     root = parse(xml)
+    child(root, "name").text = name
     for source, place in _paths(root):
         source.set(place, source.get(place) + _WAITING)
     kernel = child(root.find("os"), "kernel")
@@ -128,8 +145,10 @@ def is_reserved(xml: str) -> bool:
     return str(parse(xml).findtext("os/kernel")).endswith(_WAITING)
 
 
-def released(xml: str) -> str:
-    """The definition as it was."""
+def released(xml: str, live: str = "") -> str:
+    """The definition as it was; of a guest that runs, with the disks that it has now: its owner may have merged or
+    taken a snapshot since it arrived.
+    """
     root = parse(xml)
     for source, place in _paths(root):
         source.set(place, source.get(place).removesuffix(_WAITING))
@@ -138,7 +157,26 @@ def released(xml: str) -> str:
         kernel.text = (kernel.text or "").removesuffix(_WAITING)
         if kernel.text == _NO_KERNEL:
             root.find("os").remove(kernel)
+    if live:
+        _follow(root, parse(live))
     return text(root)
+
+
+def _follow(root: Element, live: Element) -> None:
+    """Give disks the files that the running guest has in their slots."""
+    now = {disk.find("target").get("dev"): disk for disk in live.iterfind("devices/disk")}
+    for disk in root.iterfind("devices/disk"):
+        twin = now.get(disk.find("target").get("dev"))
+        if twin is None or twin.get("type") != disk.get("type") or twin.find("source") is None:
+            continue
+        source, other = disk.find("source"), twin.find("source")
+        moved = [place for place in ("file", "dev") if source is not None and source.get(place) != other.get(place)]
+        for place in moved:
+            source.set(place, other.get(place) or "")
+        if moved:
+            child(disk, "driver").set("type", twin.find("driver").get("type"))
+            for below in disk.findall("backingStore"):
+                disk.remove(below)
 
 
 def _paths(root: Element) -> t.Iterator[tuple[Element, str]]:

@@ -19,13 +19,25 @@ _MDEV = re.compile(r"mdev_([0-9a-f]{8})_([0-9a-f]{4})_([0-9a-f]{4})_([0-9a-f]{4}
 
 
 def bound(root: Element) -> dict[str, t.Any]:
-    """What ties a guest to hosts: architecture, machine type, and devices of its host."""
+    """What ties a guest to hosts: architecture, machine type, devices of its host, and what it has of its platform."""
     kind = root.find("os/type")
     return {
         "arch": None if kind is None else kind.get("arch"),
         "machine": None if kind is None else kind.get("machine"),
         "devices": devices(root),
+        "platform": sorted(_platform(root)),
     }
+
+
+def _platform(root: Element) -> t.Iterator[str]:
+    """Firmware that libvirt chooses, and what else a host may not have for its guests."""
+    if root.find("os[@firmware='efi']") is not None:
+        yield "efi"
+        signed = ("os/loader[@secure='yes']", "os/firmware/feature[@name='secure-boot'][@enabled='yes']")
+        if any(root.find(place) is not None for place in signed):
+            yield "secure_boot"
+    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+        yield "tpm"
 
 
 def devices(root: Element) -> list[str]:

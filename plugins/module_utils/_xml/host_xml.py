@@ -31,6 +31,7 @@ def host(xml: str) -> dict[str, t.Any]:
             arch.get("name"): [domain.get("type") for domain in arch.findall("domain")]
             for arch in root.findall("guest/arch")
         },
+        "emulators": sorted({emulator.text for emulator in root.findall("guest/arch//emulator")}),
         "machines": {
             arch.get("name"): sorted({machine.text for machine in arch.iter("machine")})
             for arch in root.findall("guest/arch")
@@ -62,8 +63,25 @@ def domain_capabilities(xml: str) -> dict[str, t.Any]:
         ],
         "firmware": [value.text for value in root.findall("os/enum[@name='firmware']/value")],
         "tpm": root.find("devices/tpm[@supported='yes']") is not None,
+        "platform": sorted(_platform(root)),
         "host_model_xml": _host_model(root),
     }
+
+
+def _platform(root: Element) -> t.Iterator[str]:
+    """What a guest can ask for by these options. What libvirt does not tell, it may have.
+
+    libvirt knows firmware with secure boot by its need of SMM, which only the machines of x86 have.
+    """
+    firmware, secure = root.find("os/enum[@name='firmware']"), root.find("os/loader/enum[@name='secure']")
+    backends = root.find("devices/tpm/enum[@name='backendModel']")
+    has_efi = firmware is None or "efi" in [value.text for value in firmware]
+    if has_efi:
+        yield "efi"
+        if root.findtext("arch") != "x86_64" or secure is None or "yes" in [value.text for value in secure]:
+            yield "secure_boot"
+    if backends is None or "emulator" in [value.text for value in backends]:
+        yield "tpm"
 
 
 def _host_model(root: Element) -> str | None:

@@ -73,7 +73,7 @@ def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
         return {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
 
     neighbours = [_neighbour(*network) for network in raw.networks]
-    return NetworkHost(raw.bridges, tuple(neighbours), users, raw.version, strangers)
+    return NetworkHost(raw.bridges, tuple(neighbours), users, raw.version, strangers, raw.subnets, raw.ruleset)
 
 
 def _targets(document: str) -> t.Iterator[str]:

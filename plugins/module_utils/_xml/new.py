@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
-__all__ = ["brought", "domain"]
+__all__ = ["brought", "domain", "said"]
 
 # A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
 _SPARE_ROOT_PORTS = 16
@@ -66,6 +66,23 @@ def _devices(devices: Element, without: t.Collection[str], ports: int) -> None:
         make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT_CHANNEL)
     if "rng" not in without:
         make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+
+
+# Options that `suited` selects, and where a piece in libvirt's own words says them.
+_SAID = {
+    "clock": "clock",
+    "features": "features/hyperv",
+    "firmware": "os[@firmware]",
+    "loader": "os/loader",
+    "nvram": "os/nvram",
+    "secure_boot": "os/firmware",
+    "tpm": "devices/tpm",
+}
+
+
+def said(xml: str | None) -> set[str]:
+    """What a piece in libvirt's own words says of what an operating system needs."""
+    return {option for option, place in _SAID.items() if parse(xml).find(place) is not None} if xml else set()
 
 
 def brought(xml: str | None) -> set[str]:

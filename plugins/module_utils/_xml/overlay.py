@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = [
     "IDENTITIES",
+    "KEYS",
     "Children",
     "Shape",
     "checked",
@@ -56,6 +57,16 @@ IDENTITIES = {
     "interface": ("mac", "address"),
     "channel": ("target", "name"),
     "filesystem": ("target", "dir"),
+}
+# Attributes that tell what is no device from its like: libvirt refuses a second one, or believes the last.
+KEYS = {
+    "feature": "name",
+    "timer": "name",
+    "vcpupin": "vcpu",
+    "iothreadpin": "iothread",
+    "cell": "id",
+    "memnode": "cellid",
+    "sibling": "id",
 }
 _SHARED = ("interface", "graphics")  # several may have the same identity
 _ONLY = ("memballoon", "vsock", "iommu")  # devices of which a guest has one
@@ -201,7 +212,7 @@ class Children:
 
 def identity(element: Element) -> str | None:
     """What tells a device from its like, whatever else changes: the alias that its user gave it, the target of a disk,
-    the MAC address of an interface, the type of a display. None for one that has none.
+    the MAC address of an interface, the type of a display; and a feature by its name. None for one that has none.
     """
     return next(_marks(element), None)
 
@@ -215,6 +226,8 @@ def _marks(element: Element) -> t.Iterator[str | None]:
         yield element.get("type")
     elif element.tag == "controller" and element.get("type") != "usb" and element.get("index"):
         yield f"{element.get('type')}-{element.get('index')}"  # USB's have companions
+    elif element.tag in KEYS and element.get(KEYS[element.tag]):
+        yield element.get(KEYS[element.tag])
     elif element.tag in IDENTITIES:
         tag, attribute = IDENTITIES[element.tag]
         found = element.find(tag)

@@ -10,7 +10,12 @@ import posixpath
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._model.pool import (
+    DirectoryId,
+    PoolHost,
+    PoolUser,
+    RawPoolHost,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row, tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
@@ -37,10 +42,10 @@ def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:
 
     def users() -> list[PoolUser]:
         directory = tree.parse(found.xml).findtext("target/path") if found else None
-        seen = (_user(guest, documents, name, directory) for guest, documents in raw.guests())
+        seen = (_user(guest, documents, name, directory, raw.identity) for guest, documents in raw.guests())
         return [user for user in seen if user]
 
-    return PoolHost(lambda: _directories(raw.pools()), users, raw.obstacle)
+    return PoolHost(lambda: _directories(raw.pools()), users, raw.obstacle, raw.identity, raw.closed)
 
 
 def _directories(pools: t.Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -49,11 +54,13 @@ def _directories(pools: t.Iterable[tuple[str, str]]) -> dict[str, str]:
     return {posixpath.normpath(path): pool for path, pool in paths if path}
 
 
-def _user(guest: str, documents: tuple[str, ...], pool: str, directory: str | None) -> PoolUser | None:
+def _user(
+    guest: str, documents: tuple[str, ...], pool: str, directory: str | None, identity: DirectoryId
+) -> PoolUser | None:
     disks = [source for xml in documents for source in tree.parse(xml).iterfind("devices/disk/source")]
     by_pool = any(source.get("pool") == pool for source in disks)
     files = [posixpath.dirname(source.get("file") or "") for source in disks]
-    inside = directory is not None and posixpath.normpath(directory) in map(posixpath.normpath, filter(None, files))
+    inside = directory is not None and identity(directory) in {identity(path) for path in files if path}
     return PoolUser(guest, by_pool) if by_pool or inside else None
 
 

@@ -9,45 +9,121 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Prerequisites, Qcow2
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Offer, Prerequisites, Qcow2
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
 __all__ = ["prerequisites"]
 
 Element = ElementTree.Element
 
-_BOOTED = ("os/kernel", "os/initrd", "os/dtb", "os/loader")
 _PLUGGED = ("bridge", "direct")  # into a network device of the host
 _FILTERED = ("bridge", "network", "ethernet")  # libvirt ignores or refuses filters of others
 _FILTERS = "devices/interface[@type='{}']/filterref"
+_SHARED = "devices/filesystem/source"
+# Places of paths that must be there: the element, and the attribute; "" for its text.
+_FILES = (
+    *((f"os/{one}", "") for one in ("kernel", "initrd", "shim", "dtb", "loader", "acpi/table")),
+    ("sysinfo[@type='fwcfg']/entry", "file"),
+    ("devices/*/rom", "file"),
+    ("devices/emulator", ""),
+    *((_SHARED, one) for one in ("dir", "file", "dev")),
+    ("devices/filesystem/binary", "path"),
+)
+_SPECIAL = (  # sockets that somebody else listens on, and devices
+    (_SHARED, "socket"),
+    *((f"devices/{one}/source[@mode='connect']", "path") for one in ("serial", "parallel", "console", "channel")),
+    *((f"devices/{one}[@type='dev']/source", "path") for one in ("serial", "parallel", "console", "channel")),
+    ("devices/interface[@type='vhostuser']/source[@mode='client']", "path"),
+    ("devices/shmem/server", "path"),
+    ("devices/tpm/backend/device", "path"),
+    ("devices/tpm/backend[@type='external']/source", "path"),
+    ("devices/rng/backend[@model='random']", ""),
+    ("devices/input/source", "evdev"),
+    ("devices/input[@type='evdev']/source", "dev"),
+    ("devices/graphics/gl", "rendernode"),
+    ("devices/video/model/acceleration", "rendernode"),
+)
+_MADE = (  # by QEMU and libvirt, in a directory that must be there
+    ("devices/*/log", "file"),
+    *((f"devices/{one}[@type='file']/source", "path") for one in ("serial", "parallel", "console", "channel")),
+    *((f"devices/{one}/source[@mode='bind']", "path") for one in ("serial", "parallel", "console", "channel")),
+    ("devices/interface[@type='vhostuser']/source[@mode='server']", "path"),
+    ("devices/graphics/listen[@type='socket']", "socket"),
+    ("devices/graphics", "socket"),
+    ("devices/audio[@type='file']", "path"),
+)
+_OWN = ("/var/lib/libvirt/qemu/", "/run/libvirt/", "/var/run/libvirt/", "/run/user/", "/var/log/libvirt/")  # libvirt's
 
 
-def prerequisites(xml: str, *, restored: bool = False) -> Prerequisites:
+def prerequisites(xml: str, *, restored: bool = False, disks: bool = True) -> Prerequisites:
     """Of a guest, or of one device of it. Not the file of an NVDIMM: QEMU makes one that is missing.
 
-    `restored`: it goes on from a saved state, with more devices that may be missing.
+    `restored`: it goes on from a saved state, with more devices that may be missing. `disks`: with the files and
+    volumes of its disks; they travel when it moves.
     """
     root = _domain(xml)
     _drop(root, ("optional", "requisite") if restored else ("optional",))
-    layers = [layer for disk in root.iter("disk") for layer in _layers(disk)]
+    secrets = _named(one.get("uuid") or one.get("usage") for one in root.iterfind("devices//secret"))
+    secrets |= _named(one.get("secret") for one in root.iterfind("devices/tpm/backend/encryption"))
+    layers = [layer for disk in root.iter("disk") for layer in _layers(disk) if disks]
     sources = [one for layer in layers for one in layer.findall("source")]
     nics = [(nic, _kind(nic), one) for nic in root.iter("interface") for one in nic.findall("source")]
-    files = [*(root.findtext(place) for place in _BOOTED), *(one.get("file") for one in root.iter("rom"))]
-    files += [one.get("dir") for one in root.iterfind("devices/filesystem/source")]
-    files += [one.get("file") or one.get("dev") for one in (*sources, *root.iterfind(".//dataStore/source"))]
+    special, booted = _paths(root, _SPECIAL), _paths(root, _FILES)
+    files = [one.get("file") or one.get("dev") for one in sources]
+    files += [one.get("file") or one.get("dev") for one in root.iterfind(".//dataStore/source") if disks]
     return Prerequisites(
         networks=_named(one.get("network") for _nic, kind, one in nics if kind == "network"),
         plugged=_named(one.get("network") for nic, kind, one in nics if kind == "network" and not _is_switched(nic)),
         filters=_named(one.get("filter") for kind in _FILTERED for one in root.iterfind(_FILTERS.format(kind))),
         links=_named(one.get("bridge") or one.get("dev") for _nic, kind, one in nics if kind in _PLUGGED),
         lower=_named(one.get("dev") for _nic, kind, one in nics if kind == "direct"),
+        switches=_named(one.get("bridge") for nic, _kind, one in nics if _is_switched(nic)),
         devices=_devices(root),
-        files=_named(files),
+        files=booted | special | _named(files),
+        special=special,
+        contents=_paths(root, [(_SHARED, "dir")]),
+        loaders=_paths(root, [("os/loader", "")]),
+        directories=_directories(root),
         volumes=frozenset((one.get("pool", ""), one.get("volume", "")) for one in sources if one.get("pool")),
         images=frozenset(image for layer in layers for image in _images(layer)),
         templates={one.get("template", ""): _variables(one) for one in root.iterfind("os/nvram[@template]")},
+        secrets=secrets,
+        helpers=frozenset({"virtiofsd"} if any(map(_starts_virtiofsd, root.iterfind("devices/filesystem"))) else ()),
+        offers=frozenset(_offers(root)),
         restored=restored,
     )
+
+
+def _paths(root: Element, places: t.Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Absolute paths in these places."""
+    found = (
+        (one.get(attribute) if attribute else one.text) for place, attribute in places for one in root.iterfind(place)
+    )
+    return frozenset(path for path in (str(one or "").strip() for one in found) if path.startswith("/"))
+
+
+def _directories(root: Element) -> frozenset[str]:
+    """Where files are made; not those that libvirt makes itself."""
+    made = (path for path in _paths(root, _MADE) if not path.startswith(_OWN))
+    return frozenset(path.rpartition("/")[0] or "/" for path in made)
+
+
+def _starts_virtiofsd(shared: Element) -> bool:
+    """Whether libvirt starts the program, and chooses it."""
+    virtiofs = shared.find("driver[@type='virtiofs']") is not None
+    return virtiofs and shared.find("binary[@path]") is None and shared.find("source[@socket]") is None
+
+
+def _offers(root: Element) -> t.Iterator[Offer]:
+    """Of firmware only what libvirt looks for at each start: a newer one writes down what it has found."""
+    kind, system = root.find("os/type"), root.find("os")
+    if kind is None or system is None:
+        return
+    of = (root.get("type", ""), kind.get("arch", ""), kind.get("machine", ""))
+    if system.get("firmware") and not system.findtext("loader"):
+        yield Offer(system.get("firmware", ""), *of)
+    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+        yield Offer("swtpm", *of)
 
 
 def _domain(xml: str) -> Element:

@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.xml_names impor
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
+    KEYS,
     Children,
     Shape,
     told_apart_first,
@@ -23,17 +24,21 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 __all__ = ["path_of", "remainder", "stripped"]
 
 
-_OF_LIBVIRT = ("/var/lib/libvirt/qemu/", "/run/libvirt/qemu/")
+# Where libvirt puts the sockets of channels, each at the end of a path as the channel is called. Others are the user's.
+_SOCKETS = ("/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/")
+_CALLED = "substring(@path, string-length(@path) - string-length(../target/@name) + 1) = ../target/@name"
 # What libvirt chooses anew, and what belongs to one guest or to the run of one: nobody has to say it.
 _CHOSEN = (
     "name",
     "uuid",
     "devices/*/alias[not(starts-with(@name, 'ua-'))]",
-    "devices/*/address[@type='pci' or @type='usb' or @type='virtio-serial' or @type='ccid']",
+    "devices/*/address[@type='ccid']",
     "devices/controller[@type='pci']/model[not(@name='ioh3420')]",  # older than what libvirt chooses
-    "devices/controller[@type='pci']/target[not(node or @hotplug or @busNr)]",
     "devices/interface/target[starts-with(@dev, 'vnet') or starts-with(@dev, 'macvtap')]",
-    *(f"devices/channel/source[not(*) and starts-with(@path, '{place}')]" for place in _OF_LIBVIRT),
+    *(
+        f"devices/channel[@type='unix']/source[not(*) and starts-with(@path, '{place}') and {_CALLED}]"
+        for place in _SOCKETS
+    ),
     "devices/serial/target/model",
     "devices/console[../serial][target/@type='serial']",  # the first serial port once more
     "devices/disk/backingStore[not(*)]",
@@ -73,10 +78,77 @@ _SEATS: t.Mapping[str, t.Callable[[int], list[list[int]]]] = {
 }
 
 
+# In this order libvirt gives out places on PCI; ports and bridges, and what has its own place on a board, come before.
+_SEATED = (
+    *("filesystem", "interface", "sound", "controller", "disk", "hostdev", "memballoon", "rng", "watchdog"),
+    *("video", "shmem", "input", "serial", "vsock", "memory", "iommu", "panic"),
+)
+# What has its own place on a board of that kind: bus, slot, function.
+_BOARDS: t.Mapping[str, t.Mapping[str, tuple[int, int, int]]] = {
+    "pc": {"ide": (0, 1, 1), "usb": (0, 1, 2), "video": (0, 2, 0)},
+    "q35": {"sata": (0, 0x1F, 2), "video": (0, 1, 0)},
+}
+
+
+def _chosen_places(root: Element) -> list[Element]:
+    """Addresses that libvirt would give the devices anew; of a bus on which one is another, none is."""
+    kept = root.xpath(
+        "devices/*/address[@type='pci'] | devices/controller[@type='pci']/target[not(node or @hotplug or @busNr)]"
+    )
+    chosen = kept if _follow_on_pci(root) else []
+    for kind, part in (("usb", "port"), ("virtio-serial", "port")):
+        places = root.findall(f"devices/*/address[@type='{kind}']")
+        if [one.get(part) for one in places] == [str(number) for number in range(1, len(places) + 1)]:
+            chosen += places
+    return chosen
+
+
+def _follow_on_pci(root: Element) -> bool:
+    """Whether libvirt would seat all devices where they are: one after the other, without a gap."""
+    machine = str(root.xpath("string(os/type/@machine)"))
+    found = re.search(r"q35|^pc(?=$|-i440fx|-\d)", machine)
+    board = found.group() if found else ""
+    if not board or len(root.findall("devices/video")) > 1:
+        return False
+    own = dict(_BOARDS[board])
+    ports, others = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
+    for one in sorted(root.findall("devices/*[address]"), key=lambda one: (*_SEATED, one.tag).index(one.tag)):
+        address = one.find("address[@type='pci']")
+        if address is None:
+            continue
+        kind = str(one.get("type") if one.tag == "controller" else one.tag)
+        domain, *place = (int(address.get(part) or "0", 0) for part in ("domain", "bus", "slot", "function"))
+        seat = (place[0], place[1], place[2])
+        if domain or (kind == "pci" and not _is_numbered_by_place(one, seat)):
+            return False
+        if own.get(kind) == seat:
+            del own[kind]
+        else:
+            (ports if kind == "pci" else others).append(seat)
+    begin = {"pc": 3, "q35": 2}[board] - ("video" in own)
+    if board == "pc":
+        return not ports and others == [(0, begin + number, 0) for number in range(len(others))]
+    on_root = [(0, begin + number // 8, number % 8) for number in range(len(ports))]
+    return ports == on_root and others == [(1 + number, 0, 0) for number in range(len(others))]
+
+
+def _is_numbered_by_place(port: Element, seat: tuple[int, int, int]) -> bool:
+    """Whether the chassis and port of a controller are those that libvirt chooses."""
+    target = port.find("target")
+    chosen = {
+        "chassis": int(port.get("index") or 0),
+        "chassisNr": int(port.get("index") or 0),
+        "port": seat[1] * 8 + seat[2],
+    }
+    told = {} if target is None else {name: int(target.get(name), 0) for name in chosen if target.get(name)}
+    return told.items() <= chosen.items()
+
+
 def stripped(root: Element) -> Element:
     """A copy of a definition without what nobody has to say."""
     root = copied(root)
     chosen = [element for place in _CHOSEN for element in root.xpath(place)]
+    chosen += _chosen_places(root)
     chosen += [one for one in root.findall("devices/disk/address[@type='drive']") if _follows_from_target(one)]
     if root.find("os") is not None and root.find("os").get("firmware"):
         chosen += [element for place in _OF_FIRMWARE for element in root.xpath(place)]
@@ -149,6 +221,8 @@ def _with_identity(left: Element, device: Element) -> Element:
         left.set("type", device.get("type"))
     elif device.tag == "controller":
         left.attrib.update({name: device.get(name) for name in ("type", "index")})
+    elif device.tag in KEYS:
+        left.set(KEYS[device.tag], device.get(KEYS[device.tag]))
     elif device.tag in IDENTITIES:
         tag, attribute = IDENTITIES[device.tag]
         there = left.find(tag)

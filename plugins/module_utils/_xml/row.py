@@ -328,6 +328,17 @@ class Items(Row):
                 index.put(found, self._known_by(self.name(found), found))
         return changes
 
+    def complete(self, root: Element, wanted: t.Sequence[Item], parts: t.Collection[Element]) -> None:
+        """Make entries of elements that are but parts of one: each gets what it lacks of a new entry."""
+        index = self.index(root)
+        for item in wanted:
+            found = self.entry(index, item)
+            if found in parts and item.state != "absent":
+                index.drop(found)
+                _fill(found, self.bare(item))
+                self.seat(found, index)
+                index.put(found, self._known_by(item.name, found))
+
     def bare(self, item: Item) -> Element:
         """An entry that holds only what tells it from the others."""
         *_way, tag = self.path.split("/")
@@ -361,6 +372,19 @@ def _word(field: str, value: t.Any) -> str:
     if isinstance(value, bool):
         return f"{field}: {str(value).lower()}"
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _fill(element: Element, bare: Element) -> None:
+    """Add attributes and children that are not there."""
+    for name, value in bare.attrib.items():
+        if name not in element.attrib:
+            element.set(name, value)
+    for part in list(bare):
+        there = element.find(part.tag)
+        if there is None:
+            element.append(part)
+        else:
+            _fill(there, part)
 
 
 def _remove(element: Element, root: Element) -> None:

@@ -10,8 +10,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
-__all__ = ["Located", "files", "of_backup", "of_snapshot", "path_of", "sources"]
+__all__ = ["Located", "files", "of_backup", "of_snapshot", "path_of", "sources", "variables"]
 
+_NVRAM = "/var/lib/libvirt/qemu/nvram"
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 
 
@@ -26,10 +27,19 @@ def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
 
 def files(xml: str) -> list[str]:
     """Paths of what a guest has of files beside its disks: to boot from, and as memory."""
-    places = ("os/kernel", "os/initrd", "os/dtb", "os/loader", "os/nvram", "devices/memory/source/path")
+    places = ("os/kernel", "os/initrd", "os/dtb", "os/loader", "devices/memory/source/path")
     root = parse(xml)
-    found = [one.text for place in places for one in root.iterfind(place)]
-    return [path for path in (*found, *(one.get("file") for one in root.iterfind("os/nvram/source"))) if path]
+    return [one.text for place in places for one in root.iterfind(place) if one.text] + variables(root)
+
+
+def variables(root: Element) -> list[str]:
+    """Paths of a guest's UEFI variables, which libvirt keeps in a place of its own when nobody names one."""
+    nvram, source = root.findtext("os/nvram"), root.find("os/nvram/source")
+    if source is not None:
+        nvram = source.get("file")
+    elif not nvram and root.find("os") is not None and root.find("os").get("firmware") == "efi":
+        nvram = f"{_NVRAM}/{root.findtext('name')}_VARS.fd"
+    return [nvram] if nvram else []
 
 
 def of_snapshot(xml: str) -> list[str]:

@@ -13,7 +13,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic, Sighting
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, CORRAL, SEEN, sealed
 
 __all__ = ["has_agent", "is_managed", "macs", "nics", "read", "recorded", "sighted", "sightings"]
 
@@ -48,6 +48,8 @@ def read(xml: str) -> tuple[dict[str, t.Any], Element]:
 def recorded(root: Element) -> dict[str, t.Any]:
     """What the collection remembers of where a guest is: the addresses of its seed, those seen, and its migration."""
     moving = root.find(f"{_GUEST}/{{{CORRAL}}}moving")
+    if moving is not None and moving.get("seal") not in (None, sealed(root.findtext("uuid") or "")):
+        moving = None  # of the guest whose definition somebody copied
     return {
         "addresses": texts(root, f"{_GUEST}/{{{CORRAL}}}address"),
         "seen": texts(root, f"{_SEEN}/{{{SEEN}}}at"),

@@ -18,7 +18,7 @@ try:
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
 
-__all__ = ["Element", "child", "copied", "make", "parse", "resolve", "text"]
+__all__ = ["Element", "canonical", "child", "copied", "make", "parse", "resolve", "text"]
 
 Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts
 
@@ -47,6 +47,11 @@ def text(element: Element, *, without_namespaces: bool = False) -> str:
     if without_namespaces:
         etree.cleanup_namespaces(element)
     return etree.tostring(element, pretty_print=True, encoding="unicode")
+
+
+def canonical(element: Element) -> bytes:
+    """The element in the one form that equal documents have (W3C Canonical XML), to be compared."""
+    return etree.tostring(element, method="c14n")
 
 
 def resolve(tag: str) -> str:

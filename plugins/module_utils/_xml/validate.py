@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._changes import size_t
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, device, domain, graphics, row
+from ansible_collections.corral.virt.plugins.module_utils._xml.disk import name_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
@@ -33,12 +34,14 @@ def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str
     if not changed:
         return []
     root = parse(after.xml)
-    values = _readable(domain.DOMAIN, row.read(root, domain.DOMAIN))
+    # Where nothing is said of vcpus, libvirt makes one.
+    values = {"vcpus.maximum": 1, **_readable(domain.DOMAIN, row.read(root, domain.DOMAIN))}
     found = [
         *_mirrored(parse(before), root, wanted, changed),
         *_listed_twice(root, wanted),
         *_controllers(root, wanted),
         *_without_usb(root),
+        *_without_ide(root),
     ]
     found += constraints.violations(domain.DOMAIN, wanted.fields, root, changed)
     for rule, fields in _RULES.items():
@@ -110,6 +113,19 @@ def _controllers(root: Element, wanted: GuestSpec) -> Problems:
                 f"controllers[{item.name}]",
                 "devices are attached to it, or other controllers follow it; remove those first",
             )
+
+
+def _without_ide(root: Element) -> Problems:
+    """libvirt says this only when the disks are made."""
+    machine = str(root.xpath("string(os/type/@machine)"))
+    if re.match(r"(pc-)?q35\b|virt\b", machine) is None:
+        return
+    kind = "virt" if machine.startswith("virt") else "q35"
+    reason = f"machine {kind} has no IDE; use bus sata or scsi" + (", or set machine: pc" if kind == "q35" else "")
+    for one in root.xpath("devices/disk[target/@bus='ide']"):
+        yield f"disks[{name_of(one)}].bus", reason
+    for one in root.xpath("devices/controller[@type='ide']"):
+        yield f"controllers[ide-{one.get('index', '0')}]", reason
 
 
 _USB_DEVICES = (

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from corral_lab.host import Host
+from corral_lab.patience import Patience
 from corral_lab.places import Lab, Problem
 
 MOUNTED = Path("/sys/fs/cgroup")
@@ -30,13 +31,13 @@ def make(lab: Lab, host: Host) -> list[Path]:
 
 def remove(lab: str) -> None:
     """Remove a lab's, which have no process any more."""
-    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
+    patience = Patience(REMOVAL_TIMEOUT_S)
     while left := [root / _folder(lab) for root in _roots() if (root / _folder(lab)).exists()]:
         for top in left:
             for folder, _below, _files in os.walk(top, topdown=False):
                 with contextlib.suppress(OSError):  # said below, when it lasts
                     Path(folder).rmdir()
-        if time.monotonic() > deadline:
+        if patience.is_over:
             raise Problem(f"cannot remove {left[0]}: processes in it are listed by `systemd-cgls {left[0]}`")
         time.sleep(POLL_S)
 

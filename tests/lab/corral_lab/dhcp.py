@@ -7,6 +7,7 @@ from pathlib import Path
 
 from corral_lab import processes
 from corral_lab.host import nameservers
+from corral_lab.patience import Patience
 from corral_lab.places import Lab, Problem, write
 from corral_lab.shell import start
 
@@ -42,9 +43,9 @@ def ensure(lab: Lab) -> None:
         f"--dhcp-leasefile={lab.state / 'dhcp-leases'}", f"--dhcp-hostsfile={_reservations(lab)}",
         mark=f"{lab.name}/{PART}", log=log,
     )  # fmt: skip
-    deadline = time.monotonic() + START_TIMEOUT_S
+    patience = Patience(START_TIMEOUT_S)
     while "IP range" not in log.read_text(errors="replace"):
-        if process.poll() is not None or time.monotonic() > deadline:
+        if process.poll() is not None or patience.is_over:
             raise Problem(f"the DHCP server of lab {lab.name} does not start: see {log}")
         time.sleep(0.05)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
-from corral_lab import webserver
+from corral_lab import kvm, webserver
 from corral_lab.host import NOT_ROOT, USER, Host, hosts, nameservers
-from corral_lab.places import Lab, write
+from corral_lab.places import CHECKOUT, Lab, write
 
 HEADER = "# Written by tests/lab/lab.py up; gone with the lab.\n---\n"
 
@@ -41,7 +42,7 @@ Host *
     write(lab.build / "ssh_config", "\n".join(per_host) + everywhere)
 
 
-def write_inventory(lab: Lab, *, image: Path | None) -> None:
+def write_inventory(lab: Lab, *, image: Path | None, mirror: str | None = None) -> None:
     """An inventory for `ansible-playbook -i`."""
     known = hosts(lab)
     place = lab.build / "inventory"
@@ -51,7 +52,7 @@ def write_inventory(lab: Lab, *, image: Path | None) -> None:
         {"hyper": {"hosts": {host.name: {"ansible_host": host.address} for host in known.values()}}},
     )
     _yaml(place / "virt.yml", {"plugin": "corral.virt.virt"})
-    _yaml(place / "group_vars" / "all" / "lab.yml", _everywhere(lab, image))
+    _yaml(place / "group_vars" / "all" / "lab.yml", _everywhere(lab, image, mirror))
     trust = {"pki_ca_dir": str(lab.build / "ca"), "guests_known_hosts": str(lab.build / "known_hosts")}
     _yaml(place / "group_vars" / "hyper" / "lab.yml", HYPER | trust)
     for host in known.values():
@@ -65,11 +66,13 @@ def write_inventory(lab: Lab, *, image: Path | None) -> None:
 HYPER = {
     "ansible_user": "root",
     "ansible_python_interpreter": "/usr/bin/python3",
+    # On a machine that does much else, a connection that was kept open breaks now and then.
+    "ansible_ssh_retries": 2,
     "hypervisor_qemu_conf": {"cgroup_controllers": []},
 }
 
 
-def _everywhere(lab: Lab, image: Path | None) -> dict[str, Any]:
+def _everywhere(lab: Lab, image: Path | None, mirror: str | None) -> dict[str, Any]:
     known_hosts = f'UserKnownHostsFile="{lab.build / "known_hosts"}"'
     variables: dict[str, Any] = {
         "ansible_ssh_private_key_file": str(lab.build / lab.key.name),
@@ -83,9 +86,19 @@ def _everywhere(lab: Lab, image: Path | None) -> dict[str, Any]:
         "virt_lab_nameservers": nameservers(),
         # Addresses <prefix>.100 to <prefix>.199 are for guests.
         "virt_lab_guest_prefix": lab.prefix,
+        "virt_lab_kvm": kvm.node(lab.state).exists(),
     }
     if image:
         variables["virt_lab_image_url"] = f"{webserver.url(lab)}/{image.name}"
+        variables["virt_lab_image_digest_command"] = shlex.join(
+            [
+                "python3",
+                str(CHECKOUT / "tests/lab/lab.py"),
+                "image",
+                "--digest",
+                *(["--mirror", mirror] if mirror else []),
+            ]
+        )
         variables["virt_lab_image_sums_url"] = f"{webserver.url(lab)}/SHA256SUMS"
     return variables
 

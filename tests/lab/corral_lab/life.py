@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral_lab import cgroups, dhcp, generated, host, image, machine, network, processes, template, webserver
+from corral_lab import cgroups, dhcp, generated, host, image, kvm, machine, network, processes, template, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
 from corral_lab.shell import run, start, unmount
 from corral_lab.tree import tree
@@ -29,6 +29,7 @@ class Wanted:
     image_later: bool = False  # its server answers when it is built
     packages: Sequence[str] = ()
     subnet: int | None = None
+    kvm: bool = False  # where it starts guests
     template: template.Template | None = None
 
 
@@ -59,20 +60,23 @@ def up(name: str, wanted: Wanted) -> Lab:
             pool.shutdown(wait=False, cancel_futures=True)
         if served:
             webserver.ensure(lab, served.parent, sys.executable)
-        generated.write_inventory(lab, image=served)
+        generated.write_inventory(lab, image=served, mirror=wanted.mirror)
         host.keep_packages(lab)
     return lab
 
 
-def down(name: str) -> None:
+def down(name: str, *, of_others: bool = False) -> None:
     """Leave nothing of a lab but what is cached."""
     with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
+        ours = [lab for lab in labs() if lab.name == name]
+        for lab in ours:
+            if not of_others:
+                _refuse_another(lab, f"run it there, or `lab.py down --name {name} --of-others`")
         processes.end(name)
         state = STATE / name
-        for lab in labs():
-            if lab.name == name:
-                host.keep_packages(lab)
-                shutil.rmtree(lab.build, ignore_errors=True)
+        for lab in ours:
+            host.keep_packages(lab)
+            shutil.rmtree(lab.build, ignore_errors=True)
         for mount in _mounts(state):
             unmount(mount)
         network.down(name)
@@ -113,9 +117,7 @@ def _claimed(name: str, wanted: Wanted) -> Lab:
                 )
             if lab.checkout == CHECKOUT:
                 return lab
-            if lab.build.exists():
-                remedy = f"use another --name, or `lab.py down --name {name}`"
-                raise Problem(f"lab {name} belongs to {lab.checkout}: {remedy}")
+            _refuse_another(lab, f"use another --name, or `lab.py down --name {name} --of-others`")
             adopted = Lab(name, CHECKOUT, lab.subnet)
             adopted.save()
             return adopted
@@ -123,6 +125,12 @@ def _claimed(name: str, wanted: Wanted) -> Lab:
     if wanted.template and template.begin(lab, wanted.template):
         say(f"lab {name} begins with the template {wanted.template.slot}")
     return lab
+
+
+def _refuse_another(lab: Lab, remedy: str) -> None:
+    """A lab belongs to the checkout that made it, as long as that is there."""
+    if lab.checkout != CHECKOUT and lab.checkout.is_dir():
+        raise Problem(f"lab {lab.name} belongs to {lab.checkout}: {remedy}")
 
 
 def _refuse_changes(lab: Lab, wanted: Wanted) -> None:
@@ -168,6 +176,11 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
         say(f"lab {lab.name} was running already")
     if len(dead) == len(known):
         network.drop_ports(lab)
+    if dead:
+        works = wanted.kvm and kvm.works()
+        kvm.give(lab.state, given=works)
+        if wanted.kvm:
+            say("KVM starts guests here" if works else "KVM starts no guest here: guests are emulated, which is slow")
     for each in dead:
         machine.boot(lab, each)
     host.add_names(lab)

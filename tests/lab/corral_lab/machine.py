@@ -7,8 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from corral_lab import cgroups, processes
+from corral_lab import cgroups, kvm, processes
 from corral_lab.host import Host, mount
+from corral_lab.patience import Patience
 from corral_lab.places import Lab, Problem
 from corral_lab.shell import MARK, start
 
@@ -44,6 +45,7 @@ def boot(lab: Lab, host: Host) -> None:
         "--timezone=off", f"--network-bridge={lab.bridge}", f"--setenv={MARK}={lab.name}/{host.name}",
         # All a hypervisor needs, but the kernel's modules, which are this machine's.
         "--capability=all", "--drop-capability=CAP_SYS_MODULE", "--bind=/dev/net/tun", "--bind=/dev/fuse",
+        *([f"--bind={kvm.node(lab.state)}:{kvm.DEVICE}"] if kvm.node(lab.state).exists() else []),
         mark=f"{lab.name}/{host.name}", log=_log(lab, host),
     )  # fmt: skip
     time.sleep(0.2)
@@ -53,10 +55,10 @@ def boot(lab: Lab, host: Host) -> None:
 
 def wait(lab: Lab, host: Host) -> str:
     """Wait until a host is up and lets its user in; returns the units that failed."""
-    deadline = time.monotonic() + BOOT_TIMEOUT_S
+    patience = Patience(BOOT_TIMEOUT_S)
     ask = "systemctl is-system-running --wait; systemctl list-units --failed --plain --no-legend"
     ssh = ("ssh", "-F", lab.build / "ssh_config", "-o", "ConnectTimeout=3", host.name, ask)
-    while time.monotonic() < deadline and running(lab, host):
+    while not patience.is_over and running(lab, host):
         state, *failed = subprocess.run(ssh, check=False, capture_output=True, text=True).stdout.splitlines() or [""]
         if state in ("running", "degraded"):
             return ", ".join(line.split()[0] for line in failed)

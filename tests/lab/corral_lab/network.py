@@ -55,7 +55,7 @@ def drop_ports(lab: Lab) -> None:
     """Remove the cables of hosts that are gone."""
     if Path(f"/sys/class/net/{lab.bridge}").exists():
         for link in run_json("ip", "-j", "link", "show", "master", lab.bridge):
-            run("ip", "link", "delete", link["ifname"], ok=(0, 1))  # the kernel may be faster
+            run("ip", "link", "delete", link["ifname"], ok=(0, 1, 2))  # the kernel may be faster
 
 
 def down(name: str) -> None:

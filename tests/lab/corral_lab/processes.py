@@ -7,9 +7,9 @@ import contextlib
 import os
 import select
 import signal
-import time
 from pathlib import Path
 
+from corral_lab.patience import Patience
 from corral_lab.places import Problem
 from corral_lab.shell import MARK
 
@@ -55,22 +55,22 @@ def reload(lab: str, part: str) -> None:
 
 def end(lab: str, part: str = "") -> None:
     """Kill a lab's processes, or one part's, and wait until they are gone. A host's first takes the others along."""
-    deadline = time.monotonic() + END_TIMEOUT_S
+    patience = Patience(END_TIMEOUT_S)
     while pids := find(lab, part):
         for pid in pids:
-            _kill(pid, lab, part, deadline)
-        if time.monotonic() > deadline:
+            _kill(pid, lab, part, patience)
+        if patience.is_over:
             raise Problem(f"cannot end processes {pids} of lab {lab}: look at them with `ps -fp {pids[0]}`")
 
 
-def _kill(pid: int, lab: str, part: str, deadline: float) -> None:
+def _kill(pid: int, lab: str, part: str, patience: Patience) -> None:
     """Kill through a handle checked after it was taken: a number that went to another process is not touched."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(pid)
         try:
             if _matches(mark_of(pid), lab, part):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-                select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
+                select.select([handle], [], [], max(0.0, patience.left_s))
         finally:
             os.close(handle)
 

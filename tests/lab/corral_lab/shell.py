@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from corral_lab.patience import Patience
 from corral_lab.places import Problem
 
 MARK = "CORRAL_LAB_PROCESS"
@@ -30,12 +31,12 @@ def unmount(place: str | Path) -> None:
     It stays busy for a moment after the end of the last process that used it, and while another host that is being
     started has a copy of all mounts.
     """
-    deadline = time.monotonic() + _BUSY_S
+    patience = Patience(_BUSY_S)
     while True:
         try:
             run("umount", place)
         except Problem:
-            if time.monotonic() > deadline:
+            if patience.is_over:
                 raise
             time.sleep(0.1)
         else:

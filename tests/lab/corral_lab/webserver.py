@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from corral_lab import processes
+from corral_lab.patience import Patience
 from corral_lab.places import CHECKOUT, STATE, Lab, Problem
 from corral_lab.shell import start
 
@@ -33,9 +34,9 @@ def ensure(lab: Lab, directory: Path, python: str) -> None:
     processes.end(lab.name, "web")
     log = lab.state / "logs" / "web.log"
     start(*wanted, mark=f"{lab.name}/web", log=log)
-    deadline = time.monotonic() + START_TIMEOUT_S
+    patience = Patience(START_TIMEOUT_S)
     while not _answers(lab):
-        if time.monotonic() > deadline:
+        if patience.is_over:
             raise Problem(f"the image server does not answer at {url(lab)}: see {log}")
         time.sleep(0.05)
 

@@ -29,6 +29,7 @@ def made_of(
         "virt_guest_defaults": {},
         "guests_seed": False,
         "guests_wait_for_ip": "unknown",
+        "virt_images_catalogue": {},
         "virt_host": {"host": {"guests": []}},
         "__guests_placed": {"positions": {"localhost": {one["name"]: position for position, one in enumerate(guests)}}},
     }
@@ -78,31 +79,35 @@ def test_whoever_runs_ansible_is_let_in_by_all_of_their_keys(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("check", "images", "promised", "there", "made"),
+    ("check", "images", "fetched", "promised", "there", "made"),
     [
-        (False, True, [], [], True),
-        (True, False, [], [], True),
-        (True, True, [], [], False),
-        (True, False, ["new"], [], False),
-        (True, True, ["new"], ["web1"], True),
+        (False, True, True, [], [], True),
+        (True, False, False, [], [], True),
+        (True, True, False, [], [], False),
+        (True, False, True, [], [], False),
+        (True, False, False, ["new"], [], False),
+        (True, True, False, ["new"], ["web1"], True),
     ],
 )
 def test_check_mode_predicts_no_guest_on_what_is_not_there_yet(
-    tmp_path: Path, check: bool, images: bool, promised: list[str], there: list[str], made: bool
+    tmp_path: Path, check: bool, images: bool, fetched: bool, promised: list[str], there: list[str], made: bool
 ) -> None:
     """It is shown as one to come; and images are imported into pools that are there."""
-    tasks = {task["name"]: task for task in yaml.safe_load((ROLES / "guests/tasks/converge.yml").read_text())}
+    files = [(ROLES / f"guests/tasks/{name}.yml").read_text() for name in ("converge", "images")]
+    tasks = {task["name"]: task for text in files for task in yaml.safe_load(text)}
     creates = " and ".join(f"({condition})" for condition in tasks["Create the guests"]["when"])
     shown = tasks["Show the guests whose images or pools are not there yet"]["when"]
     known = {
         "__guests_is_chosen": True,
         "__guests_images": {"changed": images},
+        "__guests_fetched": {"changed": fetched},
         "__guests_promised": promised,
         "__guests_here": [{"name": "web1"}],
         "__guests_there": there,
         "__guests_result": {} if made else {"skipped": True},
         "item": {"pool": "new"},
     }
-    expression = f"[({creates}), ({shown}), ({tasks['Import the images']['when']})]"
+    imports = [tasks[name]["when"] for name in ("Import the images", "Import the images that new guests name")]
+    expression = f"[({creates}), ({shown}), ({imports[0]}), ({imports[1]})]"
     arguments = ["--check"] if check else []
-    assert value(tmp_path, expression, [], known, arguments=arguments) == [made, not made, not promised]
+    assert value(tmp_path, expression, [], known, arguments=arguments) == [made, not made, not promised, not promised]

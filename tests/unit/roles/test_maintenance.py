@@ -98,3 +98,79 @@ def test_a_host_that_was_marked_stays_in_maintenance(
         tmp_path, "__maintenance_is_marked", FILES, known, host="h2", inventory=inventory, arguments=arguments
     )
     assert found is told
+
+
+def _guest(name: str, state: str = "shutdown", **more: t.Any) -> dict[str, t.Any]:
+    other = {"autostart": True, "moving": None, "unfinished": False}
+    return {"name": name, "uuid": f"{name}-uuid", "state": state, **other, **more}
+
+
+GUESTS = [
+    _guest("auto"),
+    _guest("runs", "running"),
+    _guest("manual", autostart=False),
+    _guest("stopped", autostart=False),
+    _guest("moving", moving="h2"),
+    _guest("half", unfinished=True),
+]
+MARK: dict[str, t.Any] = {"by": "drain", "boot": "b1", "stopped": ["stopped-uuid"], "reason": "fan", "id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "by", "names", "foreign"),
+    [
+        (MARK, "drain", ["stopped"], False),
+        ({**MARK, "boot": "b0"}, "drain", ["auto", "stopped"], False),
+        ({**MARK, "boot": ""}, "drain", ["stopped"], False),  # of an earlier version
+        ({**MARK, "boot": "b0", "by": "upgrade"}, "drain", ["auto", "stopped"], False),
+        ({**MARK, "boot": "b0", "by": "upgrade"}, "upgrade", ["auto", "stopped"], False),
+        ({**MARK, "boot": "b0"}, "upgrade", [], True),
+        (None, "drain", [], False),
+        (None, "upgrade", [], False),
+    ],
+)
+def test_guests_start_that_could_not_when_the_host_booted_and_no_other(
+    tmp_path: Path, mark: dict[str, t.Any] | None, by: str, names: list[str], foreign: bool
+) -> None:
+    """An upgrade ends no maintenance that somebody else began."""
+    known = {"__maintenance_undrained": {"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": mark}}}
+    expression, arguments = "[__maintenance_to_start, __maintenance_is_foreign]", ("-e", f"__maintenance_by={by}")
+    found = value(tmp_path, expression, FILES, known, arguments=arguments)
+    start = [{"name": name, "uuid": f"{name}-uuid", "state": "running"} for name in names]
+    assert found == [start, foreign]
+    skipped = {"__maintenance_undrained": {"skipped": True}}  # all other hosts
+    assert value(tmp_path, expression, FILES, skipped, arguments=arguments) == [[], False]
+
+
+def test_a_guest_is_not_sent_again_where_it_could_not_go(tmp_path: Path) -> None:
+    results = {"h1": [{"name": "web1", "dest": "h2", "failed": True}, {"name": "web2", "dest": "h3"}], "h3": []}
+    inventory = json.dumps(
+        {"hyper": {"hosts": {name: {"__maintenance_results": each} for name, each in results.items()}}}
+    )
+    known = {"__maintenance_placed": {"moves": [*MOVES, {**MOVES[0], "dest": "h3"}]}}
+    found = value(tmp_path, "__maintenance_untried", FILES, known, host="h1", inventory=inventory)
+    assert [(each["name"], each["dest"]) for each in found] == [("web2", "h3"), ("db1", "h2"), ("web1", "h3")]
+
+
+@pytest.mark.parametrize(
+    ("host", "change", "again"),
+    [
+        ("h1", {}, False),
+        ("h1", {"maintenance": {"id": "mine"}}, False),  # its own mark
+        ("h2", {"maintenance": {"id": "another"}}, True),
+        ("h1", {"guests": [*GUESTS, _guest("late", "running")]}, True),
+        ("h1", {"guests": [*GUESTS[1:], _guest("auto", "running")]}, True),
+        ("h2", {"guests": [*reversed(GUESTS)]}, False),
+    ],
+)
+def test_what_other_runs_change_is_planned_for_again(
+    tmp_path: Path, host: str, change: dict[str, t.Any], again: bool
+) -> None:
+    def picture(**more: t.Any) -> t.Any:
+        hosts = {name: {"guests": GUESTS, "maintenance": None} for name in ("h1", "h2")}
+        hosts[host].update(more)
+        seen = {name: {"virt_host": {"host": each}} for name, each in hosts.items()}
+        inventory, known = json.dumps({"hyper": {"hosts": seen}}), {"maintenance_host": "h1"}
+        return value(tmp_path, "__maintenance_picture", FILES, known, host="h1", inventory=inventory)
+
+    assert (picture(**change) != picture()) is again

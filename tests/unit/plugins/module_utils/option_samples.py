@@ -75,6 +75,7 @@ def _places(options: t.Mapping[str, t.Any], where: Place = ()) -> t.Iterator[Pla
 PLACES = list(_places(OPTIONS))
 
 TEXTS = (
+    "debian13", "http://debian.org/debian/13",
     "x", "br0", "org.qemu.guest_agent.0", "/srv/a b/c", "/dev/sdb", "0-3,8", "0", "0123456789abcdef", "vdb", "sda", "hdb", "fda", "de",
     "en-us", "192.0.2.7", "::1", "h.example.org", "0000:06:00.0", "52:54:00:12:34:56", "1280x720", "0x1d6b", "Europe/Paris",
     "default/a.qcow2", "http://h.example.org/a.iso?b=c", "nbd://[::1]:10810/x", "iscsi://192.0.2.7/iqn.x:y/1", UUID, "512MiB", "1.5 GB",

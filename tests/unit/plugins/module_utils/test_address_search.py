@@ -24,24 +24,23 @@ SEEN = Sighting(MAC, "192.0.2.7", "lease", 100)
 
 
 @pytest.mark.parametrize(
-    ("guest", "believed", "left_s", "believed_s", "waits"),
+    ("guest", "believed", "over", "believed_s", "waits"),
     [
-        (WEB, [], 9, 0, True),
-        (WEB, [IPV4], 9, 0, False),
-        (WEB, [IPV6], 9, 4.9, True),
-        (WEB, [IPV6], 9, 5, False),
-        (WEB, [IPV6, IPV4], 9, 0, False),
-        (WEB, [], 0, 0, False),
-        (WEB, [], 0.5, 0, True),
-        (None, [], 9, 0, False),
-        (dataclasses.replace(WEB, running=False), [], 9, 0, False),
-        (dataclasses.replace(WEB, nics=()), [], 9, 0, False),
+        (WEB, [], False, 0, True),
+        (WEB, [IPV4], False, 0, False),
+        (WEB, [IPV6], False, 4.9, True),
+        (WEB, [IPV6], False, 5, False),
+        (WEB, [IPV6, IPV4], False, 0, False),
+        (WEB, [], True, 0, False),
+        (None, [], False, 0, False),
+        (dataclasses.replace(WEB, running=False), [], False, 0, False),
+        (dataclasses.replace(WEB, nics=()), [], False, 0, False),
     ],
 )
 def test_who_is_waited_for(
-    guest: AddressedGuest | None, believed: list[AddressClaim], left_s: float, believed_s: float, waits: bool
+    guest: AddressedGuest | None, believed: list[AddressClaim], over: bool, believed_s: float, waits: bool
 ) -> None:
-    assert plans.is_waited_for(guest, believed, left_s=left_s, believed_s=believed_s) is waits
+    assert plans.is_waited_for(guest, believed, over=over, believed_s=believed_s) is waits
 
 
 TWO = dataclasses.replace(WEB, nics=(*WEB.nics, Nic(MAC, "vnet1", "br0")))

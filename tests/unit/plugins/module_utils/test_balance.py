@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import typing as t
 
 import pytest
@@ -13,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
 from ansible_collections.corral.virt.plugins.module_utils._plan import balance
 from ansible_collections.corral.virt.plugins.module_utils._plan.balance import SuggestedMove, broken, moved, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.imbalance import BY, Resident, imbalance
+from ansible_collections.corral.virt.plugins.module_utils._plan.survival import with_guests
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
@@ -448,14 +450,34 @@ def test_who_wanted_to_a_host_that_has_got_another_guest(
     assert ", ".join(f"{move.guest} to {move.dest}" for move in plan(found, residents)) == moves
 
 
-def test_as_many_moves_as_hosts_where_nobody_says_more() -> None:
+def test_all_moves_that_are_worth_it_where_nobody_says_how_many() -> None:
     hosts = [host("a", 60_000, memory_mib=100_000), host("b", 0, memory_mib=100_000)]
     residents = [on("a", f"web{number:02}", 2000) for number in range(30)]
-    assert [move.guest for move in plan(hosts, residents)] == [f"web{number:02}" for number in range(10)]
-    assert len(plan(hosts, residents, max_moves=30)) == 13, "then they differ by less than five percent points"
-    assert len(plan(hosts, residents, max_moves=30, tolerance=0.1)) == 15
-    idle = [host(f"idle{number:02}", 0, memory_mib=100_000) for number in range(10)]
-    assert len(plan([*hosts, *idle], residents)) == 12
+    assert len(plan(hosts, residents)) == 13, "then they differ by less than five percent points"
+    assert len(plan(hosts, residents, tolerance=0.1)) == 15
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_plan_without_a_limit_a_second_one_is_empty(seed: int) -> None:
+    """On hosts of several sizes, of which some have far more guests than others."""
+    chance = random.Random(seed)
+    sizes = [chance.choice(((32, 65536), (64, 131072), (48, 262144), (96, 196608))) for _host in range(8 + seed)]
+    names = [f"h{number:02}" for number in range(len(sizes))]
+    weights = [chance.choice((1, 1, 2, 3)) for _name in names]
+    guests = [
+        Guest(f"g{n}", *chance.choice(((1, 1024), (2, 2048), (2, 4096), (4, 8192)))) for n in range(10 * len(names))
+    ]
+    homes = {one.name: chance.choices(names, weights)[0] for one in guests}
+
+    def planned() -> list[SuggestedMove]:
+        hosts = [Host(name, *size) for name, size in zip(names, sizes)]
+        there = with_guests(hosts, [(one, homes[one.name]) for one in guests])
+        return plan(there, [Resident(one, homes[one.name]) for one in guests])
+
+    first = planned()
+    assert first
+    homes.update({move.guest: move.dest for move in first})
+    assert planned() == []
 
 
 @pytest.mark.parametrize("count", [2, 8, 64, 200])

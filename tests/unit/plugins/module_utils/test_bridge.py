@@ -434,6 +434,54 @@ iface eth0 inet manual
     )
 
 
+ALIASED = """auto eth0
+iface eth0 inet static
+\taddress 192.0.2.5/24
+
+auto eth0:0
+iface eth0:0 inet static
+\taddress 192.0.2.6/24
+\tup ip addr add 192.0.2.8/24 dev eth0 label eth0:0
+"""
+
+
+def test_ifupdown_moves_the_addresses_of_aliases() -> None:
+    change = ifupdown.switch("eth0", "br7", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
+    [text] = map(str, change.lasting.values())
+    assert (
+        text
+        == f"""auto br7
+iface br7 inet static
+\tbridge_ports eth0
+\tbridge_stp off
+\tbridge_fd 0
+\tbridge_maxwait 0
+\tbridge_hw {MAC}
+\taddress 192.0.2.5/24
+
+auto br7:0
+iface br7:0 inet static
+\taddress 192.0.2.6/24
+\tup ip addr add 192.0.2.8/24 dev br7 label br7:0
+
+iface eth0 inet manual
+"""
+    )
+    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
+    assert words == [
+        "ifdown --force eth0:0 eth0",
+        f"ifup --force -i {TRIAL_INTERFACES} eth0 br7 br7:0",
+        f"ifdown --force -i {TRIAL_INTERFACES} br7:0 br7 eth0",
+        "ifup --force eth0 eth0:0",
+    ]
+
+
+def test_ifupdown_refuses_an_alias_whose_name_would_be_too_long() -> None:
+    with pytest.raises(Refused, match=r"a-longer-bridg:0 would be longer than 15 characters; choose a shorter name"):
+        ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
+    ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}))
+
+
 def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
     before = "auto eth0 eth0.5\niface eth0 inet dhcp\niface eth0.5 inet manual\n"
     after = ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", MAC)

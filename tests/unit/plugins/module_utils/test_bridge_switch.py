@@ -22,6 +22,7 @@ class Host:
     def __init__(self, place: Path) -> None:
         self.place, self.ran = place, list[str]()
         self.fails: dict[str, str] = {}
+        self.held: dict[tuple[str, str], list[str]] = {}
         self.taken_over = True
         self.lost_after_reload = False
         self.trial, self.lasting = place / "run/trial", place / "etc/lasting"
@@ -43,14 +44,39 @@ class Host:
 
     def run(self, command: t.Sequence[str]) -> str:
         text = " ".join(command)
-        if command[0] == "ip":
-            return "[]"
+        if command[0] in ("ip", "resolvectl"):
+            return self.asked(command)
         self.ran.append(text + (" (trial)" if self.trial.exists() else ""))
         if text in self.fails:
             raise bridge_switch.SwitchFailed(self.fails[text])
         if text == "reload" and self.lost_after_reload:
             self.taken_over = False
         return "fine"
+
+    def asked(self, command: t.Sequence[str]) -> str:
+        """What `ip` answers for the port and the bridge, or does to them."""
+        text = " ".join(command)
+        if command[0] == "resolvectl":
+            return ""
+        if text.startswith("ip -j addr show dev "):
+            rows = [{"scope": "global", **json.loads(one)} for one in self.holds(command[-1], "address")]
+            return json.dumps([{"addr_info": rows}])
+        if " show" in text:
+            link = command[-1] if command[-2] == "dev" else ""
+            return "\n".join(self.holds(link, " ".join(command[1:3])))
+        self.ran.append(text)
+        if text.startswith("ip addr add ") and text not in self.fails:
+            local, _slash, prefix = command[3].partition("/")
+            self.held.setdefault((command[-1], "address"), []).append(
+                json.dumps({"local": local, "prefixlen": int(prefix)})
+            )
+        elif list(command[2:4]) == ["route", "add"]:
+            self.held.setdefault((command[-1], f"{command[1]} route"), []).append(" ".join(command[4:-2]))
+        return ""
+
+    def holds(self, link: str, what: str) -> list[str]:
+        """What a link has."""
+        return self.held.get((link, what), [])
 
     def serve(self, **more: t.Any) -> dict[str, t.Any]:
         """Run the service; its result."""
@@ -71,6 +97,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(bridge_switch, "DELAY_S", 0)
     monkeypatch.setattr(bridge_switch, "AFTER_RELOAD_S", 0.3)
     monkeypatch.setattr(bridge_switch, "POLL_S", 0.01)
+    monkeypatch.setattr(bridge_switch, "GRACE_S", 0.05)
+    monkeypatch.setattr(bridge_switch, "RESTORE_S", 0.2)
+    monkeypatch.setattr(bridge_switch, "RESOLV_CONF", str(tmp_path / "resolv.conf"))
     monkeypatch.setattr(bridge_switch, "run", host.run)
     monkeypatch.setattr(bridge_switch, "has_taken_over", lambda _change, _before: host.taken_over)
     return host
@@ -145,6 +174,118 @@ def test_whatever_fails_is_taken_back(host: Host, monkeypatch: pytest.MonkeyPatc
 def test_commands_that_need_no_trial_leave_none(host: Host) -> None:
     host.serve(undo_in_trial=[])
     assert host.ran[2:] == ["undo"] and host.is_as_before()
+
+
+ALIAS = json.dumps({"local": "192.0.2.6", "prefixlen": 24})
+
+
+def test_what_somebody_added_by_hand_moves_to_the_bridge(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm(host, monkeypatch)
+    host.held = {("eth0", "address"): [ALIAS], ("eth0", "-4 route"): ["198.51.100.0/24 via 192.0.2.9 linkdown"]}
+    assert host.serve()["ok"] is True
+    assert [one for one in host.ran if one.startswith("ip ")] == [
+        "ip addr add 192.0.2.6/24 dev br0",
+        "ip -4 route add 198.51.100.0/24 via 192.0.2.9 dev br0",
+    ]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *, fails: bool) -> None:
+    host.held = {("eth0", "address"): [ALIAS]}
+    command = "ip addr add 192.0.2.6/24 dev eth0"
+    ran = host.run
+
+    def run(words: t.Sequence[str]) -> str:
+        if list(words) == ["up"]:
+            host.held.clear()  # the configuration does not know it
+        if " ".join(words) == command and fails:
+            raise bridge_switch.SwitchFailed("no")
+        return ran(words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bridge_switch, "run", run)
+        result = host.serve()
+    assert result["ok"] is False
+    text = model.rolled_back(result)
+    if fails:
+        assert result["differs"] == [f"address 192.0.2.6/24 is not on eth0 (`{command}`)"]
+        assert "the host is not as before: address 192.0.2.6/24 is not on eth0" in text
+    else:
+        assert command in host.ran and result["differs"] == []
+        assert text.startswith("it was rolled back and the host is as before: ")
+
+
+@pytest.mark.parametrize(
+    ("shown", "command"),
+    [
+        ("default via 192.0.2.1 onlink", "default via 192.0.2.1 onlink dev eth0"),
+        ("198.51.100.0/24 via 192.0.2.9 table 7 metric 5 dead linkdown", "198.51.100.0/24 via 192.0.2.9 table 7 metric 5 dev eth0"),
+        ("198.51.100.0/24 nhid 10 via 192.0.2.9", "198.51.100.0/24 via 192.0.2.9 dev eth0"),
+        ("192.0.2.0/24 proto kernel scope link src 192.0.2.5", ""),
+        ("default via 192.0.2.1 proto dhcp", ""),
+        ("default via fe80::1 proto ra metric 100 expires 1700sec", ""),
+        ("local 192.0.2.5 table local proto kernel", ""),
+        ("nexthop via 192.0.2.1 weight 1", ""),
+    ],
+)  # fmt: skip
+def test_routes_that_nobody_brings_again(shown: str, command: str) -> None:
+    found = [" ".join(words) for words in bridge_switch.route_of(shown.split(), "-4").values()]
+    assert found == ([f"ip -4 route add {command}".replace("eth0", bridge_switch.LINK)] if command else [])
+
+
+ONE, TWO = "nexthop via 192.0.2.1 dev eth0 weight 1", "nexthop via 192.0.2.2 dev eth0 weight 2"
+OTHER = "nexthop via 198.51.100.1 dev eth1 weight 1 onlink"
+MULTIPATH = [
+    # As `ip -o route show table all` prints it; what adds it to br0; what it is called.
+    (f"10.9.0.0/16 proto static \\\t{ONE} \\\t{TWO} ", f"10.9.0.0/16 proto static {ONE} {TWO}", "10.9.0.0/16 via 192.0.2.1 dev it via 192.0.2.2 dev it"),
+    (
+        f"default table 7 metric 5 \\\t{ONE} \\\t{OTHER} ",
+        f"default table 7 metric 5 {ONE} {OTHER}",
+        "default table 7 via 192.0.2.1 dev it via 198.51.100.1 dev eth1",
+    ),
+    # Without its link, and over objects that are gone with it.
+    (f"10.9.0.0/16 nhid 20 \\\t{ONE} dead linkdown \\\t{OTHER} ", f"10.9.0.0/16 {ONE} {OTHER}", "10.9.0.0/16 via 192.0.2.1 dev it via 198.51.100.1 dev eth1"),
+    ("2001:db8::/32 metric 1024 pref medium\\\tnexthop via fe80::1 dev eth0 weight 1 \\\tnexthop via fe80::2 dev eth0 weight 1 ",
+     "2001:db8::/32 metric 1024 pref medium nexthop via fe80::1 dev eth0 weight 1 nexthop via fe80::2 dev eth0 weight 1",
+     "2001:db8::/32 via fe80::1 dev it via fe80::2 dev it"),
+    # Others', and those of other links.
+    (f"10.9.0.0/16 proto ra \\\t{ONE} \\\t{TWO} ", "", ""),
+    (f"10.9.0.0/16 \\\t{OTHER} \\\t{OTHER} ", "", ""),
+    ("10.9.0.0/16 via 192.0.2.1 dev eth0 ", "", ""),
+    ("", "", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "command", "what"), MULTIPATH)
+def test_a_route_over_several_next_hops_moves_as_a_whole(
+    shown: str, command: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ip route show dev` leaves it out. What is left of it on another link is replaced, not added to."""
+    asked = "-6" if "::" in shown else "-4"
+    printed = {("ip", "-o", asked, "route", "show", "table", "all"): f"{shown}\n"}
+    monkeypatch.setattr(bridge_switch, "run", lambda words: printed.get(tuple(words), ""))
+    monkeypatch.setattr(bridge_switch, "read", lambda _path: "")
+    found = bridge_switch.settings_of("eth0")
+    commands = {f"route {what}": f"ip {asked} route replace {command}".replace("eth0", "br0")} if command else {}
+    assert {name: " ".join(bridge_switch.named(words, "br0")) for name, words in found.items()} == commands
+
+
+def test_rules_that_name_the_link() -> None:
+    words = ["32765:", "from", "all", "iif", "eth0", "[detached]", "lookup", "100"]
+    found = bridge_switch.rule_of(words, "-4", "eth0")
+    what, command = next(iter(found.items()))
+    assert len(found) == 1 and what == "rule -4 from all iif it lookup 100"
+    assert " ".join(bridge_switch.named(command, "br0")) == "ip -4 rule add prio 32765 from all iif br0 lookup 100"
+    assert bridge_switch.rule_of(words, "-4", "eth") == {} == bridge_switch.rule_of([], "-4", "eth0")
+
+
+def test_an_address_comes_back_as_it_was() -> None:
+    row = {"local": "192.0.2.6", "prefixlen": 24, "broadcast": "192.0.2.255", "label": "eth0:1"}
+    [command] = bridge_switch.address_of(row).values()
+    told = "ip addr add 192.0.2.6/24 broadcast 192.0.2.255 label br0:1 dev br0"
+    assert " ".join(bridge_switch.named(command, "br0")) == told
+    [command] = bridge_switch.address_of({"local": "192.0.2.6", "prefixlen": 32, "address": "192.0.2.7"}).values()
+    assert " ".join(command[:6]) == "ip addr add 192.0.2.6 peer 192.0.2.7/32"
 
 
 ADDRESSES = [

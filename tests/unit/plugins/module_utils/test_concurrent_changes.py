@@ -10,8 +10,10 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
 from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
+from ansible_collections.corral.virt.plugins.module_utils._plan import image as images
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import deletable, ways
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
@@ -54,6 +56,24 @@ CASES: list[tuple[t.Callable[[], object], str]] = [
         lambda: concurrent_changes.check_path_free("/a", user=None, taken=True),
         "no migration of this guest created; inspect it",
     ),
+    (lambda: concurrent_changes.check_definition("web1", "5eed", "5eed"), ""),
+    (lambda: concurrent_changes.check_definition("web1", "5eed", "0bad"), "somebody changed its definition"),
+    (lambda: concurrent_changes.check_definition("web1", "5eed", None), "it is gone after the migration was planned"),
+    (lambda: concurrent_changes.check_in_place("web1", {"/a": "", "/b": ""}), ""),
+    (
+        lambda: concurrent_changes.check_in_place("web1", {"/a": "", "/b": "it was replaced"}),
+        "/b: it was replaced. Not",
+    ),
+    (lambda: concurrent_changes.check_name_kept("/a", in_place=True), ""),
+    (lambda: concurrent_changes.check_name_kept("/a", in_place=False), "another file took this name"),
+    (lambda: concurrent_changes.check_reserved("web1", reserved=True), ""),
+    (lambda: concurrent_changes.check_reserved("web1", reserved=False), "undefine it there (virsh undefine web1)"),
+    (lambda: concurrent_changes.check_is_there("web1", there=True), ""),
+    (lambda: concurrent_changes.check_is_there("web1", there=False), "is no longer on the destination; they stay"),
+    (lambda: concurrent_changes.check_not_written("web1", []), ""),
+    (lambda: concurrent_changes.check_not_written("web1", ["/a", "/b"]), "a process has /a, /b open for writing"),
+    (lambda: concurrent_changes.check_same_content("web1", []), ""),
+    (lambda: concurrent_changes.check_same_content("web1", ["/a"]), "/a was written to after being copied"),
     (lambda: concurrent_changes.check_off("web1", "shutdown"), ""),
     (lambda: concurrent_changes.check_off("web1", "crashed"), ""),
     (lambda: concurrent_changes.check_off("web1", "running"), "cannot migrate web1: it was started in the meantime"),
@@ -143,3 +163,12 @@ def test_a_directory_is_a_pool_of_a_name_that_is_no_ones() -> None:
     first, second = new_pool("/srv/a & b"), new_pool("/srv/b")
     assert host_xml.pool(first) == {"type": "dir", "path": "/srv/a & b"}
     assert "<name>corral-" in first and first.partition("</name>")[0] != second.partition("</name>")[0]
+
+
+def test_an_image_that_somebody_has_come_to_use_is_not_removed() -> None:
+    image = Image("debian.qcow2", "/images", "qcow2")
+    images.check_unused(image, "debian.1a2b3c4d5e6f.qcow2", None)
+    with pytest.raises(
+        Refused, match=r"cannot remove a\.qcow2 of image debian\.qcow2: guest web1 uses it by now; it is"
+    ):
+        images.check_unused(image, "a.qcow2", "guest web1")

@@ -154,17 +154,17 @@ ZONE = "<clock offset='timezone'{}/>"
         (
             "<clock offset='utc'/>",
             {"clock": {"offset": "timezone"}},
-            ["clock.offset of web1: timezone requires clock.timezone"],
+            ["clock.timezone of web1: clock.offset timezone requires it"],
         ),
         (
             "<clock offset='utc' timezone=''/>",
             {"clock": {"offset": "timezone"}},
-            ["clock.offset of web1: timezone requires clock.timezone"],
+            ["clock.timezone of web1: clock.offset timezone requires it"],
         ),
         (
             ZONE.format(" timezone='Europe/Paris'"),
             {"clock": {"timezone": ""}},
-            ["clock.offset of web1: timezone requires clock.timezone"],
+            ["clock.timezone of web1: clock.offset timezone requires it"],
         ),
         (
             "<clock offset='utc'/>",

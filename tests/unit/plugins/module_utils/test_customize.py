@@ -225,8 +225,8 @@ KEYFILES: list[tuple[dict[str, t.Any] | None, str]] = [
     ({"dhcp4": True}, f"[match]\ninterface-name=nic\n{NONE.format('auto')}"),
     (None, f"[match]\ninterface-name=nic\n{NONE.format('disabled')}"),
     (
-        {"match": {"macaddress": "m"}, "nameservers": {"search": ["a"]}},
-        NONE.format("disabled").replace("]\n", "]\nmac-address=m\n", 1),
+        {"match": {"macaddress": "52:54:00:00:00:02"}, "nameservers": {"search": ["a"]}},
+        NONE.format("disabled").replace("]\n", "]\nmac-address=52:54:00:00:00:02\n", 1),
     ),
 ]
 

@@ -124,6 +124,25 @@ def test_devices_on_a_bus_that_is_turned_off(options: dict[str, t.Any], kinds: s
     assert not problems(guest(USB_OFF), {**options, **more})
 
 
+@pytest.mark.parametrize(
+    ("machine", "remedy"),
+    [
+        ("q35", "machine q35 has no IDE; use bus sata or scsi, or set machine: pc"),
+        ("pc-q35-7.2", "machine q35 has no IDE; use bus sata or scsi, or set machine: pc"),
+        ("virt", "machine virt has no IDE; use bus sata or scsi"),
+        ("pc", ""),
+        ("pc-i440fx-7.2", ""),
+    ],
+)
+def test_ide_is_refused_before_disks_are_made_for_a_machine_without_it(machine: str, remedy: str) -> None:
+    there = guest(DISK.format("vda", "virtio", "")).replace("<os>", f"<os><type machine='{machine}'>hvm</type>")
+    cdrom = {"disks": [{"name": "cd", "device": "cdrom", "bus": "ide"}]}
+    assert problems(there, cdrom) == [f"disks[cd].bus of web1: {remedy}"] * bool(remedy)
+    more = {"controllers": [{"type": "ide", "index": 0}]}
+    assert problems(there, more) == [f"controllers[ide-0] of web1: {remedy}"] * bool(remedy)
+    assert not problems(there, {"disks": [{"name": "cd", "device": "cdrom"}]})
+
+
 def placed(kind: str, controller: int) -> str:
     """An address."""
     return f"<address type='{kind}' controller='{controller}' bus='0' target='0' unit='0'/>"

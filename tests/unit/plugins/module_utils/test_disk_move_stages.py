@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     DigestThere,
     DiskMoveFacts,
     FindDataFilesHere,
+    FindFileBesideDisks,
     FindFileHere,
     FindFileThere,
     FindImportThere,
@@ -27,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     IsTakenThere,
     SeenDisk,
     TakenBackFacts,
+    VariablesFacts,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
     MigratingDisk,
@@ -238,6 +240,33 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
         assert isinstance(seen, SeenDisk) and (seen.disk.elsewhere is None) == (state in same.split())
 
 
+STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
+LOCAL = (FindSharedFilesystem(STORE), None)
+STORE_HERE, STORE_THERE = FindFileBesideDisks(STORE, there=False), FindFileBesideDisks(STORE, there=True)
+VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, modified_s=1000.0)
+OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (900.0, 1000.0, 1100.0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ([LOCAL, (STORE_THERE, (True, None))], ""),
+        ([(FindSharedFilesystem(STORE), "nfs4")], "it is on shared storage (nfs4)"),
+        # A filesystem that is not known to be shared: the destination sees the file before the guest comes.
+        ([LOCAL, (STORE_THERE, (True, SAME)), (STORE_HERE, (True, VARIABLES))], "which may be the same one"),
+        ([LOCAL, (STORE_THERE, (True, NEW)), (STORE_HERE, (True, VARIABLES))], "which may be the same one"),
+        # What an earlier move left there is older.
+        ([LOCAL, (STORE_THERE, (True, OLD)), (STORE_HERE, (True, VARIABLES))], ""),
+        ([LOCAL, (STORE_THERE, (True, SAME)), (STORE_HERE, (True, None))], "which may be the same one"),
+        ([LOCAL, (STORE_THERE, (True, SAME)), (STORE_HERE, (False, None))], "which may be the same one"),
+        ([LOCAL, (STORE_THERE, (False, None))], "libvirt cannot tell whether the destination has the same file"),
+    ],
+)
+def test_variables_that_the_destination_may_use_stay_on_the_source(asked: Dialogue, kept: str) -> None:
+    found = stages.why_kept(told(stages.why_kept, VariablesFacts(STORE), asked))
+    assert isinstance(found, str) and kept in found and bool(found) == bool(kept)
+
+
 def test_files_whose_time_nobody_tells_may_be_one() -> None:
     here, there = VolumeFile("raw", 1, 1), VolumeFile("raw", 1, 1)
     asked: Dialogue = [SHARED, (HERE, here), (THERE, there)]
@@ -307,3 +336,81 @@ def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
     dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
     seen = stages.disk(told(stages.disk, facts(pools={"/images": IMAGES}), dialogue))
     assert seen == SeenDisk(disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True))
+
+
+# What was the disk before an external snapshot ----------------------------------------------------------------------
+
+SNAPSHOT, BEFORE = "/images/a.s1", "/images/a.s0"
+
+
+def on(path: str | None, form: str | None = "qcow2", **more: t.Any) -> VolumeFile:
+    """A file that stands on another."""
+    return VolumeFile("qcow2", 800, 50, path, form if path else None, **more)
+
+
+def asked_for(file: VolumeFile) -> list[tuple[t.Any, t.Any]]:
+    """The first questions, of a disk on something that is no image, and that the destination lacks."""
+    below = t.cast(str, file.backing_path)
+    first: list[tuple[t.Any, t.Any]] = [ALONE, FREE, (HERE, file), WHOLE]
+    return [*first, (FindImportThere("images", below), None), (FindFileHere(below), ON), (FindFileThere(below), None)]
+
+
+def member(path: str, *, taken: bool = False) -> list[tuple[t.Any, t.Any]]:
+    """What is asked of a file of the chain; what it is was asked before."""
+    return [(IsTakenThere("images", path.rpartition("/")[2]), taken), (FindDataFilesHere(path), ())]
+
+
+def chained(looked: DiskMoveFacts, dialogue: Dialogue) -> MigratingDisk:
+    """What is known of the disk after these answers."""
+    return t.cast(SeenDisk, stages.disk(told(stages.disk, looked, dialogue))).disk
+
+
+def test_a_file_that_only_the_source_has_is_copied_with_the_disk() -> None:
+    found = chained(facts(), [*asked_for(on(SNAPSHOT)), *member(SNAPSHOT)])
+    assert [(one.path, one.pool, one.ours) for one in found.chain] == [(SNAPSHOT, IMAGES, False)]
+    assert found.image_below is None
+
+
+def test_files_are_copied_down_to_an_image_that_the_destination_has() -> None:
+    asked: list[tuple[t.Any, t.Any]] = [ALONE, FREE, (HERE, on(SNAPSHOT)), WHOLE]
+    asked += [
+        (FindImportThere("images", SNAPSHOT), None),
+        (FindFileHere(SNAPSHOT), on(BASE)),
+        (FindFileThere(SNAPSHOT), None),
+    ]
+    asked += member(SNAPSHOT)
+    found = chained(facts(), [*asked, (IMPORT, IMPORTED)])
+    assert [one.path for one in found.chain] == [SNAPSHOT] and found.image_below is None
+    lacking = chained(facts(), [*asked, (IMPORT, None)])
+    assert lacking.chain == () and lacking.image_below == BASE
+    brought = chained(facts(assumed=True), [*asked, (IMPORT, None)])
+    assert [one.path for one in brought.chain] == [SNAPSHOT] and brought.image_below == BASE
+
+
+@pytest.mark.parametrize(
+    ("looked", "file", "more"),
+    [
+        (facts(), on(SNAPSHOT, None), []),  # nobody knows as what it is read
+        (facts("delta"), on("/elsewhere/a"), None),  # no pool of the destination
+        (facts(), on(SNAPSHOT), [(IsTakenThere("images", "a.s1"), True)]),
+        (facts(), on(SNAPSHOT), [(IsTakenThere("images", "a.s1"), False), (FindDataFilesHere(SNAPSHOT), ("/d",))]),
+    ],
+)
+def test_a_chain_that_cannot_be_copied_is_not(looked: DiskMoveFacts, file: VolumeFile, more: Dialogue | None) -> None:
+    asked = asked_for(file)
+    if more is None:
+        below = t.cast(str, file.backing_path)
+        asked = [ALONE, FREE, (HERE, file), WHOLE, (FindFileHere(below), ON), (FindFileThere(below), None)]
+    elif file.backing_format is None:
+        more = member(SNAPSHOT)
+    assert chained(looked, [*asked, *(more or [])]).chain == ()
+
+
+def test_what_an_earlier_run_copied_is_made_anew() -> None:
+    asked = [*asked_for(on(SNAPSHOT, "raw")), (IsTakenThere("images", "a.s1"), True)]
+    [one] = chained(facts(ours=[SNAPSHOT]), asked).chain
+    assert one.ours and one.file.format == "raw" and one.file.backing_path is None
+
+
+def test_nothing_is_copied_with_a_disk_that_is_flattened() -> None:
+    assert chained(facts("full"), asked_for(on(SNAPSHOT))).chain == ()

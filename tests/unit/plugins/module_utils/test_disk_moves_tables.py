@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import plan_move, plan_moves
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+    ChainFile,
     MigratingDisk,
     VolumeFile,
 )
@@ -290,3 +291,45 @@ def test_a_refusal_says_why(one: MigratingDisk, active: bool, why: str) -> None:
     with pytest.raises(Refused, match=r"^disk vda: ") as refused:
         plan_move(one, active=active)
     assert str(refused.value) == f"disk vda: {why}"
+
+
+def chain(*paths: str, ours: bool = False) -> tuple[ChainFile, ...]:
+    """Files below a disk that only the source has, the highest first."""
+    pool = Pool("fast", IMAGES, 10**12)
+    below = [*paths[1:], None]
+    return tuple(
+        ChainFile(path, VolumeFile("qcow2", 800, 30, base, "qcow2" if base else None), pool, ours)
+        for path, base in zip(paths, below, strict=True)
+    )
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_files_below_a_disk_are_copied_before_it_the_lowest_first(active: bool) -> None:
+    above = disk(OTHER, there=False, chain=chain(OTHER, "/images/lowest"))
+    moves, refused = plan_moves([above], active=active)
+    assert refused == [] and [move.path for move in moves] == ["/images/lowest", OTHER, "/images/a.qcow2"]
+    assert [move.how for move in moves] == ["copy", "copy", "delta" if active else "copy"]
+    assert [move.volume and move.volume.backing_path for move in moves] == [None, "/images/lowest", OTHER]
+    assert moves[0].why == "/images/a.qcow2 stands on it" and moves[0].bytes_to_move == 30
+
+
+def test_a_file_below_two_disks_is_copied_once() -> None:
+    both = [dataclasses.replace(disk(OTHER, there=False, chain=chain(OTHER)), target=each) for each in ("vda", "vdb")]
+    both[1] = dataclasses.replace(both[1], path="/images/b.qcow2")
+    moves, _refused = plan_moves(both, active=True)
+    assert [move.path for move in moves] == [OTHER, "/images/a.qcow2", "/images/b.qcow2"]
+
+
+def test_an_image_below_a_chain_is_brought_before() -> None:
+    [low, move] = plan_moves([disk(OTHER, there=False, chain=chain(OTHER), image_below=NAMED)], active=True)[0]
+    assert (low.base, move.base) == (None, NAMED)
+
+
+def test_a_chain_is_not_copied_with_a_disk_that_stands_alone_there() -> None:
+    above = disk(OTHER, there=False, chain=chain(OTHER))
+    other = dataclasses.replace(disk(NAMED, "full"), target="vdb", path="/images/b.qcow2")
+    moves, refused = plan_moves([above, other], active=True)
+    assert refused == [] and [(move.path, move.flatten) for move in moves] == [
+        ("/images/a.qcow2", True),
+        ("/images/b.qcow2", True),
+    ]

@@ -91,7 +91,7 @@ def test_within_a_protocol_what_is_not_said_stays() -> None:
             {"protocol": "iscsi", "name": "a/1", "hosts": [{"name": "h"}, {"name": "i"}]},
             "network.protocol iscsi requires one host, not 2; set network.hosts",
         ),
-        ({"protocol": "rbd"}, "rbd requires network.name"),
+        ({"protocol": "rbd"}, "network.name of .*network.protocol rbd requires it"),
         (
             {"protocol": "rbd", "name": "a/b", "auth": {"username": "u"}},
             "network.auth.username requires network.auth.secret_uuid or network.auth.secret_usage; store the secret",

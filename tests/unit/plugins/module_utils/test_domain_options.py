@@ -13,6 +13,8 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import BadInpu
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import wanted
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import new
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 EVIL = [
@@ -167,6 +169,44 @@ def test_names_are_always_checked(place: str) -> None:
 def test_the_escape_hatch_has_a_frame(xml: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         option_samples.understood({"xml": xml})
+
+
+@pytest.mark.parametrize(
+    ("options", "piece", "lacking"),
+    [
+        (
+            {"disks": [{"name": "data", "source": "/data.qcow2"}]},
+            "<disk><alias name='ua-data'/><blockio discard_granularity='4096'/></disk>",
+            {"driver/@type": "qcow2", "target/@dev": "vda", "target/@bus": "virtio", "@device": "disk"},
+        ),
+        (
+            {"disks": [{"name": "vdb", "source": "/data.qcow2"}]},
+            "<disk><target dev='vdb'/><blockio discard_granularity='4096'/></disk>",
+            {"driver/@type": "qcow2", "target/@dev": "vdb", "target/@bus": "virtio"},
+        ),
+        (
+            {"interfaces": [{"name": "lan", "bridge": "br0"}]},
+            "<interface><alias name='ua-lan'/><coalesce><rx><frames max='7'/></rx></coalesce></interface>",
+            {"model/@type": "virtio", "@type": "bridge"},
+        ),
+        (
+            {"hostdevs": [{"name": "gpu", "type": "pci", "address": "0000:00:01.0"}]},
+            "<hostdev><alias name='ua-gpu'/><rom bar='off'/></hostdev>",
+            {"@mode": "subsystem", "@managed": "yes"},
+        ),
+    ],
+)
+def test_a_new_device_that_xml_says_more_of_is_a_whole_one(
+    options: dict[str, t.Any], piece: str, lacking: dict[str, str]
+) -> None:
+    """Without its driver, a qcow2 file would be a raw disk."""
+    guest = option_samples.understood({**options, "xml": f"<domain><devices>{piece}</devices></domain>"})
+    base = new.domain(name="web1", uuid=option_samples.UUID, virt_type="kvm", arch="x86_64", machine="q35")
+    after = option_samples.grafted(guest, base)
+    [device] = parse(after.xml).xpath(f"devices/{parse(piece).tag}")
+    assert {path: device.xpath(f"string({path})") for path in lacking} == lacking
+    assert device.find(parse(piece)[-1].tag) is not None
+    assert not option_samples.grafted(guest, after.xml).changes
 
 
 @pytest.mark.parametrize("base", option_samples.bases())

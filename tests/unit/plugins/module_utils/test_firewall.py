@@ -663,6 +663,110 @@ def test_ipv6_has_a_file_and_a_program_of_its_own() -> None:
     assert [change.before for change in changes] == [None, None]
 
 
+# Guests of libvirt's networks
+
+
+def for_guests(*bridges: str, ports: t.Sequence[str] = (), sources: t.Sequence[str] = ()) -> FirewallSpec:
+    return firewall.spec(ports, sources, {}, bridges=bridges, purge=True)
+
+
+@pytest.mark.parametrize("name", ["virbr 1", "a-name-that-is-long", "", "*", "virbr*1", 'x" accept', "-j"])
+def test_a_bridge_that_is_no_device_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match=r"bridges: .* is no network device; use names such as virbr1"):
+        for_guests(name)
+
+
+def test_guests_are_admitted_in_each_chain_of_nftables_that_drops() -> None:
+    wanted = for_guests("virbr*")
+    passing = chain(name="forward", hook="forward", policy="drop")
+    (change, *_files), _changes = firewall.decide(wanted, found(DROPPED, passing))
+    assert isinstance(change, host_steps.ChangeNftables)
+    mark = f'accept comment "{wanted.comment}"'
+    assert list(change.commands) == [
+        f'insert rule inet filter input iifname "virbr*" tcp dport {{ 53 }} {mark}',
+        f'insert rule inet filter input iifname "virbr*" udp dport {{ 53, 67, 547 }} {mark}',
+        f'insert rule inet filter forward iifname "virbr*" {mark}',
+        f'insert rule inet filter forward oifname "virbr*" ct state established,related {mark}',
+    ]
+    assert str(change) == "open DHCP and DNS for virbr* in the running nftables"
+    assert firewall.decide(wanted, found(chain(), chain(name="forward", hook="forward"))) == ([], [])
+
+
+def test_a_chain_that_no_file_defines_refuses_ports_and_not_guests() -> None:
+    """Such as Docker's: it works today without us."""
+    undefined = found(chain(policy="drop"), text="")
+    assert firewall.decide(for_guests("virbr*"), undefined)[0] == []
+    with pytest.raises(Refused, match="the rules would be lost at the next boot"):
+        firewall.decide(for_guests("virbr*", ports=PORTS, sources=["any"]), undefined)
+
+
+def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None:
+    wanted, path = for_guests("virbr*", "lab0"), "/etc/iptables/rules.v4"
+    libvirts = (
+        "-P FORWARD DROP",
+        "-A FORWARD -j LIBVIRT_FWX",
+        "-A FORWARD -j LIBVIRT_FWI",
+        "-A FORWARD -s 192.0.2.1/32 -j DROP",
+    )
+    text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j LIBVIRT_FWX\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
+    family = IptablesFamily(4, (), path, text, libvirts)
+    (served, passed, stored), changes = firewall.decide(wanted, Iptables((family,)))
+    assert isinstance(served, host_steps.ChangeIptables) and isinstance(passed, host_steps.ChangeIptables)
+    mark = ("-m", "comment", "--comment", wanted.comment, "-j", "ACCEPT")
+    assert (served.chain, served.at, passed.chain, passed.at) == ("INPUT", 1, "FORWARD", 3)
+    assert ("-i", "virbr+", "-p", "udp", "-m", "multiport", "--dports", "53,67,547", *mark) in served.insert
+    assert passed.insert[:2] == (
+        ("-i", "lab0", *mark),
+        ("-o", "lab0", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", *mark),
+    )
+    assert str(passed).endswith("in the running iptables (FORWARD)")
+    assert [change.where for change in changes] == ["iptables.running", "iptables.running.forward", path]
+    assert isinstance(stored, host_steps.WriteFile)
+    lines = stored.content.splitlines()
+    assert lines[2] == "-A FORWARD -j LIBVIRT_FWX" and lines[-2:] == ["-A FORWARD -s 192.0.2.1/32 -j DROP", "COMMIT"]
+    running = tuple(f"-A INPUT {shlex.join(rule)}" for rule in served.insert)
+    forward = (*libvirts[:3], *(f"-A FORWARD {shlex.join(rule)}" for rule in passed.insert))
+    again = IptablesFamily(4, running, path, stored.content, forward)
+    assert firewall.decide(wanted, Iptables((again,))) == ([], [])
+    gone, _changes = firewall.decide(for_guests(), Iptables((again,)))
+    assert [len(step.delete) for step in gone if isinstance(step, host_steps.ChangeIptables)] == [4, 4]
+
+
+def test_guests_are_admitted_by_ufw() -> None:
+    steps, _changes = firewall.decide(for_guests("virbr*"), Ufw())
+    assert [step.rule for step in steps if isinstance(step, host_steps.AddUfwRule)] == [
+        "allow in on virbr+ to any port 53 proto tcp comment corral.virt",
+        "allow in on virbr+ to any port 53,67,547 proto udp comment corral.virt",
+        "route allow in on virbr+ comment corral.virt",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("zones", "known", "steps"),
+    [
+        ({"virbr0": "libvirt", "virbr1": "trusted"}, True, []),
+        ({"virbr0": "libvirt", "virbr1": ""}, True, ["put virbr1 into the running zone libvirt"]),
+        (
+            {"virbr1": ""},
+            False,
+            [
+                "reload firewalld (it does not know zone libvirt of libvirt yet)",
+                "put virbr1 into the running zone libvirt",
+            ],
+        ),
+    ],
+)
+def test_firewalld_has_a_zone_for_guests(zones: dict[str, str], *, known: bool, steps: list[str]) -> None:
+    facts = Firewalld("public", zones=zones, has_guest_zone=known)
+    assert [str(step) for step in firewall.decide(for_guests("virbr*"), facts)[0]] == steps
+
+
+def test_rules_without_bridges_keep_their_comments() -> None:
+    """Else every host would change with an upgrade."""
+    assert spec("192.0.2.7").comment == "corral.virt 608c23d8"
+    assert spec("192.0.2.7").comment != firewall.spec(PORTS, ["192.0.2.7"], {}, bridges=["virbr0"], purge=True).comment
+
+
 # The host
 
 
@@ -691,6 +795,13 @@ CALLS: list[tuple[t.Callable[[], None], list[str]]] = [
     ),
     (lambda: files.ufw("allow 1/tcp"), ["ufw allow 1/tcp"]),
     (lambda: files.delete_ufw("allow 1/tcp"), ["ufw delete allow 1/tcp"]),
+    (lambda: files.delete_ufw("route allow in on virbr+"), ["ufw route delete allow in on virbr+"]),
+    (files.reload_firewalld, ["firewall-cmd --reload"]),
+    (lambda: files.move_to_zone("libvirt", "virbr1"), ["firewall-cmd --zone=libvirt --change-interface=virbr1"]),
+    (
+        lambda: files.iptables("iptables", "FORWARD", 3, delete=[], insert=[["-j", "B"]]),
+        ["iptables -w -I FORWARD 3 -j B"],
+    ),
     (
         lambda: files.iptables("ip6tables", delete=[["-j", "A"]], insert=[["-j", "B"], ["-j", "C"]]),
         [f"ip6tables -w {words}" for words in ("-I INPUT -j B", "-I INPUT -j C", "-D INPUT -j A")],

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_minimal import minimal
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_withheld import withhold
+from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 VNC, OPEN = "<graphics type='vnc' port='5901'/>", "<graphics type='vnc' listen='0.0.0.0'/>"
@@ -45,6 +46,57 @@ def test_what_is_withheld(devices: str, gone: list[str]) -> None:
     before = len(root.findall("devices/*"))
     assert [note["why"] for note in withhold(root, None)] == gone
     assert len(root.findall("devices/*")) == before - len(gone)
+
+
+def pci(slot: int, bus: int = 0, function: int = 0) -> str:
+    """A place on PCI."""
+    return f"<address type='pci' domain='0x0000' bus='{bus:#04x}' slot='{slot:#04x}' function='{function:#x}'/>"
+
+
+def port(index: int, place: str, target: str = "", model: str = "pcie-root-port") -> str:
+    """A controller of PCI."""
+    return f"<controller type='pci' index='{index}' model='{model}'>{target}{place}</controller>"
+
+
+def disk(place: str) -> str:
+    """A disk there."""
+    return f"<disk type='file'><source file='/a'/><target dev='vda' bus='virtio'/>{place}</disk>"
+
+
+VIDEO, BALLOON = "<video><model type='vga'/>{}</video>", "<memballoon model='virtio'>{}</memballoon>"
+CHASSIS = "<target chassis='1' port='0x10'/>"
+Q35 = (
+    VIDEO.format(pci(1))
+    + port(1, pci(2), CHASSIS)
+    + port(2, pci(2, 0, 1))
+    + disk(pci(0, 1))
+    + BALLOON.format(pci(0, 2))
+)
+TABLET = "<input type='tablet' bus='usb'><address type='usb' bus='0' port='{}'/></input>"
+
+
+@pytest.mark.parametrize(
+    ("machine", "devices", "kept"),
+    [
+        # as libvirt gives them out
+        ("pc-i440fx-7.2", VIDEO.format(pci(2)) + disk(pci(3)) + BALLOON.format(pci(4)), False),
+        ("pc", disk(pci(2)) + BALLOON.format(pci(3)), False),
+        ("pc-q35-7.2", Q35, False),
+        ("pc", TABLET.format(1), False),
+        # a gap, another order, another chassis, a bridge, a second display, a port of USB, a machine that is not known
+        ("pc", VIDEO.format(pci(2)) + disk(pci(4)) + BALLOON.format(pci(5)), True),
+        ("pc", VIDEO.format(pci(2)) + disk(pci(4)) + BALLOON.format(pci(3)), True),
+        ("pc-q35-7.2", Q35.replace("chassis='1'", "chassis='40'"), True),
+        ("pc-q35-6.0", port(14, pci(0x17), model="pci-bridge"), True),
+        ("pc", VIDEO.format(pci(2)) + VIDEO.format(pci(3)), True),
+        ("pc", TABLET.format(3), True),
+        ("virt-7.2", disk(pci(3)), True),
+    ],
+)
+def test_places_that_libvirt_would_not_choose_are_kept(machine: str, devices: str, kept: bool) -> None:
+    root = document(devices, os=f"<type arch='x86_64' machine='{machine}'>hvm</type>")
+    found = stripped(root).xpath("devices/*/address | devices/*/target[@chassis]")
+    assert len(found) == (len(root.xpath("devices/*/address | devices/*/target[@chassis]")) if kept else 0)
 
 
 def test_of_the_display_that_an_option_describes_it_is_said_which() -> None:
@@ -127,15 +179,19 @@ def made(given: t.Mapping[str, t.Any]) -> t.Any:
     return root
 
 
+def told(document: t.Any) -> t.Any:
+    """What that says."""
+    return json.loads(document.text)
+
+
 def disks(count: int, *needing: int, **more: t.Any) -> list[dict[str, t.Any]]:
     """Some disks, of which some need what others have anyway."""
     return [{"name": str(one), "io": "native" if one in needing else ANYWAY, **more} for one in range(count)]
 
 
-def pruned(count: int, *kept: int, needing: int = 0) -> list[dict[str, t.Any]]:
+def pruned(count: int, *kept: int) -> list[dict[str, t.Any]]:
     """The same, of which some keep what they say."""
-    said = disks(count, needing)
-    return [one if number in kept else {"name": one["name"]} for number, one in enumerate(said)]
+    return [{"name": str(one), **({"io": "native"} if one in kept else {})} for one in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +249,10 @@ def pruned(count: int, *kept: int, needing: int = 0) -> list[dict[str, t.Any]]:
             {"cpu": {"mode": "custom", "model": ANYWAY, "cache": {"mode": "emulate", "level": ANYWAY}}},
             {"cpu": {"mode": "custom", "cache": {"mode": "emulate"}}},
         ),
-        ({"cpu": {"features": [{"name": ANYWAY, "policy": ANYWAY}]}}, {"cpu": {"features": [{"name": ANYWAY}]}}),
+        ({"cpu": {"features": [{"name": "a", "policy": ANYWAY}]}}, None),
         ({"interfaces": [{"name": "a", "filterref": {"parameters": [{"name": ANYWAY, "values": ["1"]}]}}]}, None),
         ({"filesystems": [{"name": "a", "state": ANYWAY}]}, None),
-        ({"filesystems": [{"name": ANYWAY, "source": ANYWAY}]}, {"filesystems": [{"name": ANYWAY}]}),
+        ({"filesystems": [{"name": "a", "driver": ANYWAY}]}, {"filesystems": [{"name": "a"}]}),
         ({"name": ANYWAY, "virt_type": ANYWAY, "machine": ANYWAY, "uuid": ANYWAY, "xml": ANYWAY}, None),
         ({"disks": [{"name": "a", "iotune": {"a": ANYWAY, "b": 1}}]}, {"disks": [{"name": "a", "iotune": {"b": 1}}]}),
         ({"interfaces": [{"name": ANYWAY, "mtu": ANYWAY}]}, {"interfaces": [{"name": ANYWAY}]}),
@@ -205,27 +261,24 @@ def pruned(count: int, *kept: int, needing: int = 0) -> list[dict[str, t.Any]]:
             {"disks": [{"name": "a", "source": ANYWAY, "device": "cdrom"}, {"name": "b"}]},
         ),
         ({"disks": [{"name": "disk"}]}, None),
-        # of many entries, a quarter keeps what one of them needs
-        ({"disks": disks(2, 0)}, {"disks": pruned(2, 0)}),
-        ({"disks": disks(16, 0)}, {"disks": pruned(16, 0)}),
-        ({"disks": disks(17, 0)}, {"disks": pruned(17, *range(4))}),
-        ({"disks": disks(17, 9)}, {"disks": pruned(17, *range(8, 12), needing=9)}),
-        ({"disks": [{"name": str(one), "iotune": {"a": ANYWAY, "b": 1}} for one in range(17)]}, None),
+        # of many entries, only those that need it keep it
+        ({"disks": disks(17, 0)}, {"disks": pruned(17, 0)}),
+        ({"disks": disks(17, 9)}, {"disks": pruned(17, 9)}),
     ],
 )
 def test_the_least_of_what_is_said(given: dict[str, t.Any], left: dict[str, t.Any] | None) -> None:
     said = {"name": "web1", "disks": [], "interfaces": [], **copy.deepcopy(given)}
-    found = minimal(said, made)
+    found = minimal(said, made, told)
     assert found == {"name": "web1", "disks": [], "interfaces": [], **(given if left is None else left)}
     assert said == {"name": "web1", "disks": [], "interfaces": [], **given}  # which others go on to use
 
 
 def test_what_stays_keeps_its_order() -> None:
     said = {"io": "native", "name": "a", "cache": ANYWAY, "bus": "sata"}
-    [disk] = minimal({"name": "web1", "disks": [said], "interfaces": []}, made)["disks"]
+    [disk] = minimal({"name": "web1", "disks": [said], "interfaces": []}, made, told)["disks"]
     assert list(disk) == ["io", "name", "bus"]
 
 
 def test_disks_and_interfaces_may_be_left_out() -> None:
     """They are where an option refuses what libvirt holds."""
-    assert minimal({"name": "web1", "title": ANYWAY}, made) == {"name": "web1"}
+    assert minimal({"name": "web1", "title": ANYWAY}, made, told) == {"name": "web1"}

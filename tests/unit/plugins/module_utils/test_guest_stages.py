@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Offer, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest
 from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
@@ -27,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._plan.removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
@@ -123,6 +126,22 @@ class Host:
         self.asked.add("users")
         return {}
 
+    def host_uuid(self) -> str:
+        return "2baa1b06-db13-410e-952c-5cdfa5800c47"
+
+    def identities(self, paths: t.Collection[str]) -> dict[str, FileIdentity | None]:
+        if paths:
+            self.asked.add("identities")
+        return {}
+
+    def own_chains(self, _found: FoundGuest) -> list[list[str]]:
+        self.asked.add("own_chains")
+        return []
+
+    def unfinished_removals(self) -> list[DiskAside]:
+        self.asked.add("unfinished_removals")
+        return []
+
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if paths:
             self.asked.add("owned_disks")
@@ -179,6 +198,20 @@ def test_what_is_missing_is_asked_once(state: str, monkeypatch: pytest.MonkeyPat
     assert not planned(Host(there(autostart=True)), autostart=True).steps
 
 
+@pytest.mark.parametrize(("state", "verb"), [("running", "start"), ("present", "define")])
+def test_a_guest_with_a_tpm_is_not_planned_where_nothing_emulates_one(state: str, verb: str) -> None:
+    lacks = Offer("swtpm", "kvm", "x86_64", "q35")
+    reason = "this host has no swtpm, which emulates a TPM; install packages swtpm and swtpm-tools on it"
+    host = Host(missing=Missing(offers=frozenset({lacks})))
+    with pytest.raises(NotFound, match=f"^cannot {verb} web1: {reason}, or remove the TPM"):
+        planned(host, vcpus=1, memory="512MiB", state=state, tpm={"model": "tpm-crb", "version": "2.0"})
+    assert "swtpm" in {offer.what for needed in host.needed for offer in needed.offers}
+    for tpm in ({"model": "none"}, {"model": "tpm-crb", "type": "passthrough", "path": "/dev/tpm0"}):
+        host = Host()
+        planned(host, vcpus=1, memory="512MiB", state=state, tpm=tpm)
+        assert "swtpm" not in {offer.what for needed in host.needed for offer in needed.offers}
+
+
 def test_an_interface_on_open_vswitch_moves_to_another_bridge_of_it() -> None:
     moved = {"interfaces": [{"name": "eth0", "bridge": "ovs1"}]}
     with pytest.raises(NotFound, match=r"^cannot change web1: this host has no bridge ovs1"):
@@ -200,7 +233,7 @@ def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
 def test_one_that_is_gone_may_have_left_files() -> None:
     host = Host()
     plan = guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
-    assert host.asked == {"find", "volumes", "users"} and not plan.steps
+    assert host.asked == {"find", "volumes", "users", "unfinished_removals"} and not plan.steps
     assert "web9-system.qcow2 may be left over" in plan.notes[0]
     host = Host()
     assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
@@ -216,7 +249,8 @@ def test_only_disks_that_are_to_be_removed_are_asked_about() -> None:
     with pytest.raises(Refused, match=f"storage pool data of disk {disk} is not active"):
         guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), host)
     plan = guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), Host(there))
-    assert plan.steps[-1] == steps.DeleteVolume("web1", disk)
+    [step] = [step for step in plan.steps if isinstance(step, steps.DeleteVolume)]
+    assert (step.path, step.others) == (disk, (disk,)) and step.expected and step.expected.inode == 131075
 
 
 @pytest.mark.parametrize("remove", [True, False])
@@ -426,13 +460,15 @@ def test_what_is_made_is_claimed_beside_what_the_guest_has() -> None:
     plan = planned(Host(there()), disks=[{"name": "data", "size": "9GiB"}, *new])
     assert any(isinstance(step, steps.GrowDisk) for step in plan.steps)
     claims = [step.claim for step in plan.steps if isinstance(step, steps.CreateVolume)]
-    marks = [f"<volume>/var/lib/libvirt/images/web1-{name}.qcow2</volume>" for name in ("system", "more", "last")]
+    marks = [f">/var/lib/libvirt/images/web1-{name}.qcow2</volume>" for name in ("system", "more", "last")]
     found = [
         ([mark in one.without_file for mark in marks], [mark in one.with_file for mark in marks])
         for one in claims
         if one
     ]
     assert found == [([True, False, False], [True, True, False]), ([True, True, False], [True, True, True])]
+    new_entry = rf'<volume guest="{UUID}" host="2baa1b06-db13-410e-952c-5cdfa5800c47" seal="\w+">'
+    assert all(claim and len(re.findall(new_entry, claim.with_file)) == at for at, claim in enumerate(claims, 1))
 
 
 def test_what_an_interrupted_run_left_is_claimed_already() -> None:

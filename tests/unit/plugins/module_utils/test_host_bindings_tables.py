@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
@@ -14,8 +15,6 @@ SILENT: dict[str, t.Any] = {
     "virt_type": "kvm",
     "cpu_mode": "",
     "bridges": (),
-    "links": (),
-    "networks": (),
     "devices": (),
 }
 
@@ -52,8 +51,8 @@ def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[s
     ("devices", "needs"),
     [
         ("<interface type='bridge'><source bridge='br1'/></interface>", {"bridges": ("br1",)}),
-        ("<interface type='direct'><source dev='eth0'/></interface>", {"links": ("eth0",)}),
-        ("<interface type='network'><source network='lan' bridge='virbr0'/></interface>", {"networks": ("lan",)}),
+        ("<interface type='direct'><source dev='eth0'/></interface>", {}),
+        ("<interface type='network'><source network='lan' bridge='virbr0'/></interface>", {}),
         ("<interface type='user'/><interface type='bridge'><source/></interface>", {}),
         ("<interface type='ethernet'><source dev='tap0'/></interface>", {}),
         (
@@ -64,11 +63,11 @@ def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[s
                 "<interface type='network'><source network='lan'/></interface>"
                 "<interface type='bridge'><source bridge='br1'/></interface>"
             ),
-            {"bridges": ("br0", "br1"), "networks": ("lan", "wan")},
+            {"bridges": ("br0", "br1")},
         ),
     ],
 )
-def test_bridges_and_networks_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.Any]) -> None:
+def test_bridges_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.Any]) -> None:
     assert host_bindings.needs(domain(devices=devices)) == {**SILENT, **needs}
 
 
@@ -173,7 +172,9 @@ def test_a_definition_that_waits_cannot_be_started(
     found: list[str], waiting: list[str], kernel: str, no_kernel: str
 ) -> None:
     before, after = with_disks(*found, kernel=kernel), with_disks(*waiting, kernel=no_kernel)
-    assert tidy(host_bindings.reserved(before)) == tidy(after)
+    name = re.findall("<name>(.*)</name>", before)[0]
+    assert tidy(host_bindings.reserved(before, name)) == tidy(after)
+    assert "<name>arriving-1</name>" in host_bindings.reserved(before, "arriving-1")
     assert tidy(host_bindings.released(after)) == tidy(host_bindings.released(before)) == tidy(before)
     assert host_bindings.is_reserved(after) and not host_bindings.is_reserved(before)
 
@@ -225,3 +226,44 @@ def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
 )
 def test_what_a_guest_keeps_beside_its_disks(xml: str, paths: list[str]) -> None:
     assert host_bindings.local_state(xml) == paths
+
+
+def _disks(vda: str, kind: str = "qcow2", more: str = "") -> str:
+    return (
+        "<domain><name>a</name><os><type>hvm</type></os><devices><disk type='file' device='disk'>"
+        f"<driver name='qemu' type='{kind}'/><source file='{vda}'/>{more}<target dev='vda'/></disk>"
+        "<disk type='block' device='disk'><driver name='qemu' type='raw'/><source dev='/dev/sdx'/><target dev='vdb'/>"
+        "</disk><disk type='file' device='cdrom'><target dev='sda'/></disk></devices></domain>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted"),
+    [
+        (_disks("/a.qcow2"), _disks("/a.qcow2")),
+        (_disks("/a.s1"), _disks("/a.s1", more="<backingStore/>")),
+        (_disks("/a.raw", "raw"), _disks("/a.raw", "raw")),
+        ("<domain><devices/></domain>", _disks("/a.s1", more="<backingStore/>")),
+        (_disks("/a.raw").replace("type='file'", "type='network'"), _disks("/a.s1", more="<backingStore/>")),
+    ],
+    ids=["merged", "as it came", "converted", "detached", "elsewhere"],
+)
+def test_a_guest_whose_owner_merged_a_snapshot_since_it_arrived_is_stored_with_what_it_writes_to(
+    live: str, wanted: str
+) -> None:
+    waiting = host_bindings.reserved(_disks("/a.s1", more="<backingStore/>"), "a")
+    assert tidy(host_bindings.released(waiting, live)) == tidy(wanted)
+
+
+UEFI = "<os><type arch='x86_64' machine='q35'>hvm</type><loader>{}</loader><nvram template='{}'>/v</nvram></os>"
+
+
+def test_no_other_path_changes_with_the_firmware() -> None:
+    xml = f"<domain>{UEFI.format('/a/code', '/a/vars')}</domain>"
+    assert host_bindings.firmware(xml) == ("/a/code", "/a/vars", "x86_64", "q35")
+    assert host_bindings.with_firmware(xml, {}) == xml
+    there = host_bindings.with_firmware(xml, {"/a/code": "/b/code", "/a/vars": "/b/vars", "/v": "/w"})
+    assert tidy(there) == f"<domain>{UEFI.format('/b/code', '/b/vars')}</domain>"
+    plain = "<domain><os><type>hvm</type></os></domain>"
+    assert host_bindings.firmware(plain) == ("", "", "", "")
+    assert tidy(host_bindings.with_firmware(plain, {"": "/b"})) == plain

@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
 
-BOUND = """<domain><os><type arch="x86_64" machine="pc-q35-7.2">hvm</type></os><devices>
+BOUND = """<domain><os firmware="efi"><type arch="x86_64" machine="pc-q35-7.2">hvm</type>
+  <firmware><feature enabled="yes" name="secure-boot"/></firmware></os><devices>
+  <tpm model="tpm-crb"><backend type="emulator" version="2.0"/></tpm>
   <hostdev type="pci"><source><address domain="0x0000" bus="0x06" slot="0x1f" function="0x7"/></source></hostdev>
   <hostdev type="usb"><source><vendor id="0x1d6b"/><product id="0x0002"/></source></hostdev>
   <hostdev type="usb"><source><vendor id="0x1d6b"/><product id="0x0003"/><address bus="1" device="12"/></source></hostdev>
@@ -33,9 +35,10 @@ def test_what_ties_a_guest_to_hosts() -> None:
             "usb 0x1d6b:0x0003",
             "usb 1.12",
         ],
+        "platform": ["efi", "secure_boot", "tpm"],
     }
     bare = ElementTree.fromstring("<domain><devices/></domain>")
-    assert host_devices.bound(bare) == {"arch": None, "machine": None, "devices": []}
+    assert host_devices.bound(bare) == {"arch": None, "machine": None, "devices": [], "platform": []}
 
 
 def test_devices_of_a_host_have_the_names_that_guests_call_them_by() -> None:

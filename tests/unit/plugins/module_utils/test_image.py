@@ -7,13 +7,13 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import checksum_in
 from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Checksum,
     Image,
     Present,
     Source,
     Sums,
-    checksum_in,
     parse_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
@@ -103,18 +103,25 @@ def test_a_list_of_one_belongs_to_the_url_it_is_named_after(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "file", "compression"),
+    ("location", "file", "compression", "archive"),
     [
-        (URL, "debian-12.qcow2", None),
-        (URL + ".xz?a=b/c#d", "debian-12.qcow2.xz", "xz"),
-        (URL + ".zst", "debian-12.qcow2.zst", "zst"),
-        ("/srv/x.raw.gz", "x.raw.gz", "gz"),
-        ("https://example.org/a/", "a", None),
+        (URL, "debian-12.qcow2", None, False),
+        (URL + ".xz?a=b/c#d", "debian-12.qcow2.xz", "xz", False),
+        (URL + ".zst", "debian-12.qcow2.zst", "zst", False),
+        ("/srv/x.raw.gz", "x.raw.gz", "gz", False),
+        ("https://example.org/a/", "a", None, False),
+        ("https://example.org/a.tar.xz?b", "a.tar.xz", "xz", True),
+        ("/srv/A.TAR.GZ", "A.TAR.GZ", "gz", True),
+        ("/srv/a.tgz", "a.tgz", None, True),
+        ("/srv/web.box", "web.box", None, True),
+        ("/srv/tar", "tar", None, False),
+        ("/srv/tar.xz", "tar.xz", "xz", False),
     ],
 )
-def test_sources(location: str, file: str, compression: str | None) -> None:
+def test_sources(location: str, file: str, compression: str | None, *, archive: bool) -> None:
     source = Source("url", location)
-    assert (source.file, source.compression) == (file, compression)
+    assert (source.file, source.compression, source.is_archive) == (file, compression, archive)
+    assert not Source("origin", location).is_archive, "it is a content of a pool"
 
 
 def image(checksum: Checksum | None = CHECKSUM, source: Source | None = SOURCE) -> Image:

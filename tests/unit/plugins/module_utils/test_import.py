@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front.domain_options 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
 from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
 from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import import Import, OptionCheck, less
-from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
+from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed, suited
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.modules import virt_domain_info
@@ -44,7 +44,9 @@ def made(said: t.Mapping[str, t.Any]) -> t.Any:
     kinds = {"virt_type": said["virt_type"], "arch": "x86_64", "machine": said["machine"]}
     ports = not any(one["type"] == "pci" for one in said.get("controllers", ()))
     bare = new.domain(name=said["name"], uuid=UUID, without=new.brought(said.get("xml")), ports=ports, **kinds)
-    return parse(domain.graft(bare, completed(wanted(result.validated_parameters), {})).xml)
+    return parse(
+        domain.graft(bare, completed(suited(wanted(result.validated_parameters), new.said(said.get("xml"))), {})).xml
+    )
 
 
 def changes(xml: str, said: t.Mapping[str, t.Any]) -> list[str]:
@@ -271,6 +273,24 @@ KEPT: dict[str, tuple[str, str, str]] = {  # devices, what is beside them, and w
         "",
         "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>/var/lib/libvirt/web1_VARS.fd</nvram>",
     ),
+    "firmware that knows no keys": (
+        "",
+        "",
+        "<firmware><feature enabled='no' name='enrolled-keys'/><feature enabled='yes' name='secure-boot'/></firmware>",
+    ),
+    "a channel to a pipe": (
+        "<channel type='pipe'><source path='/var/lib/libvirt/qemu/channels/a'/><target type='virtio' name='a'/></channel>",
+        "",
+        "",
+    ),
+    "the socket of a channel, where a program looks for it": (
+        (
+            "<channel type='unix'><source mode='bind' path='/var/lib/libvirt/qemu/channels/1.agent'/>"
+            "<target type='virtio' name='org.example.agent'/></channel>"
+        ),
+        "",
+        "",
+    ),
     "scheduling of processors": (
         "",
         "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/></cputune><resource><partition>/m</partition></resource>",
@@ -296,6 +316,73 @@ def test_all_of_a_guest_comes_back(case: str, least: bool) -> None:
                 chosen.getparent().attrib.pop("primary")
             assert there.has(element) or (one_video(again) and element.tag == "video"), etree.tostring(element)
     assert changes(xml, result.arguments) == []
+
+
+EXTERNAL = (
+    "<tpm model='tpm-tis'><backend type='external'><source type='unix' mode='connect' path='/s'/></backend></tpm>"
+)
+WINDOWS = (
+    "<metadata><o:libosinfo xmlns:o='http://libosinfo.org/xmlns/libvirt/domain/1.0'>"
+    "<o:os id='http://microsoft.com/win/11'/></o:libosinfo></metadata>"
+)
+LOADER = "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader>"
+VARIABLES = "<nvram>/var/lib/libvirt/web1_VARS.fd</nvram>"
+KEYS = "<input type='keyboard' bus='ps2'/>"
+
+
+@pytest.mark.parametrize("least", [False, True])
+@pytest.mark.parametrize(
+    ("inputs", "beside", "os"),
+    [
+        (KEYS, "", ""),
+        ("", "<features><acpi/></features>", LOADER),
+        (KEYS, "<features><acpi/><hyperv/></features>", LOADER + VARIABLES),
+        ("<input type='tablet' bus='usb'/>" + KEYS, "", VARIABLES + "<!-- firmware -->"),
+    ],
+)
+def test_a_windows_gets_no_devices_of_a_new_one_when_it_is_made_again(
+    inputs: str, beside: str, os: str, least: bool
+) -> None:
+    """It has its drivers, and would not boot from another bus."""
+    xml = document(f"{DISK}</disk>{NIC}</interface>{inputs}", WINDOWS + beside, os)
+    result = imported(xml, autostart=False, least=least)
+    again = made(result.arguments)
+    assert again.xpath("devices/disk/target/@bus") == again.xpath("devices/interface/model/@type") == ["virtio"]
+    assert again.xpath("devices/input/@type[. = 'tablet']") == (["tablet"] if "tablet" in inputs else [])
+    assert again.xpath("devices/tpm | os/firmware | features/hyperv/relaxed") == []
+    assert again.xpath("os/@firmware") == parse(xml).xpath("os/@firmware")
+    assert (result.not_imported, changes(xml, result.arguments)) == ([], [])
+
+
+@pytest.mark.parametrize("least", [False, True])
+def test_a_windows_keeps_a_tpm_that_no_option_has(least: bool) -> None:
+    xml = document(f"{DISK}</disk>{EXTERNAL}", WINDOWS, VARIABLES + "<!-- firmware -->")
+    result = imported(xml, autostart=False, least=least)
+    assert result.not_imported == []
+    again = made(result.arguments).find("devices")
+    assert overlay.Children(again).has(parse(EXTERNAL)) and len(again.findall("tpm")) == 1
+
+
+def test_the_least_of_a_windows_leaves_out_what_a_new_one_has() -> None:
+    disk = f"{DISK}</disk>".replace("vda", "sda").replace("virtio", "sata")
+    nic = f"{NIC}</interface>".replace("virtio", "e1000e")
+    xml = document(disk + nic + "<input type='tablet' bus='usb'/>", WINDOWS, VARIABLES + "<!-- firmware -->")
+    least = imported(xml, autostart=False, least=True).arguments
+    assert "model" not in least["interfaces"][0]
+    assert not least.keys() & {"inputs", "secure_boot"}
+
+
+@pytest.mark.parametrize("keys", ["yes", "no"])
+def test_keys_of_firmware_in_libvirts_words_are_said_once_and_for_all(keys: str) -> None:
+    said = {
+        **imported(document(os="<!-- firmware -->"), autostart=False).arguments,
+        "secure_boot": True,
+        "xml": f"<domain><os><firmware><feature enabled='{keys}' name='enrolled-keys'/></firmware></os></domain>",
+    }
+    again = made(said)
+    found = {one.get("name"): one.get("enabled") for one in again.findall("os/firmware/feature")}
+    assert found == {"enrolled-keys": keys, "secure-boot": "yes"}
+    assert changes(etree.tostring(again, encoding="unicode"), said) == []
 
 
 def one_video(root: t.Any) -> bool:

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
+from ansible_collections.corral.virt.plugins.module_utils._model.header import Header, Member
 from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
 
 NO_OTHER = "use an image without backing file and data file"
@@ -74,6 +74,84 @@ def test_foreign_formats_are_fetched_where_the_name_says_so(source: str, form: s
         return
     with pytest.raises(Refused, match=f"refusing image debian-12: .*{form}"):
         inspect.fetched("debian-12", source, Header(form))
+
+
+@pytest.mark.parametrize(
+    ("source", "header", "reason"),
+    [
+        ("a.img", Header("raw", content="tar"), "a tar archive; end the name of its source in .tar .* tar xf$"),
+        ("web", Header("raw", content="gzip"), "web is no disk, but packed with gzip"),
+        ("a.img.lz4", Header("raw", content="lz4"), "unpack it, and import the disk that it contains: unlz4"),
+        ("a.zip", Header("raw", content="zip"), "a ZIP archive"),
+        ("a.img", Header("raw", content="text"), "text, such as a web page"),
+        ("a.img", Header("raw", content="luks"), "encrypted with LUKS"),
+        ("a.img", Header("raw", content="vpc"), "its last bytes say vpc, .* end that name in .vhd"),
+        ("a.qcow2", RAW, "says qcow2, and its first bytes do not"),
+        ("a.vmdk", RAW, "says vmdk, and its first bytes do not"),
+        ("a.vhd", RAW, "says vpc, and its first bytes do not"),
+        ("a.qcow2", Header("qcow2", damage="it is encrypted"), "it is encrypted; decrypt it"),
+    ],
+)
+def test_what_is_no_disk_is_not_taken_for_a_raw_one(source: str, header: Header, reason: str) -> None:
+    with pytest.raises(Refused, match=f"refusing image debian-12: .*{reason}"):
+        inspect.fetched("debian-12", source, header)
+
+
+def test_raw_disks_by_their_name_or_their_last_bytes() -> None:
+    assert inspect.fetched("a", "a.vhd", Header("raw", content="vpc")) == "vpc"
+    assert inspect.fetched("a", "a-flat.vmdk", RAW) == "raw"
+    assert inspect.base("use", "/p/a.raw", Header("raw", content="tar")) == "raw", "a guest may write what it likes"
+    with pytest.raises(Refused, match=r"cannot use /p/a\.qcow2: it is encrypted"):
+        inspect.base("use", "/p/a.qcow2", Header("qcow2", damage="it is encrypted"))
+
+
+@pytest.mark.parametrize(
+    ("header", "compression"),
+    [
+        (Header("raw", content="tar"), ""),
+        (RAW, ""),
+        (Header("raw", content="gzip"), "gz"),
+        (Header("raw", content="zstd"), "zst"),
+        (Header("raw", content="text"), None),
+        (Header("raw", content="zip"), None),
+        (Header("qcow2"), None),
+    ],
+)
+def test_what_has_the_name_of_an_archive_is_one_by_its_first_bytes(header: Header, compression: str | None) -> None:
+    assert inspect.archive_compression(header) == compression
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "disk"),
+    [
+        ("disk.raw", "file", True),
+        ("a/box.IMG", "file", True),
+        ("a.vmdk", "file", True),
+        ("._disk.raw", "file", False),
+        ("a/._disk.raw", "file", False),
+        ("metadata.json", "file", False),
+        ("raw", "file", True),
+        ("disk.raw/", "directory", False),
+        ("disk.raw", "symbolic link", False),
+        ("box.ovf", "file", False),
+    ],
+)
+def test_disks_in_an_archive(name: str, kind: str, *, disk: bool) -> None:
+    assert inspect.is_disk(Member(name, kind, 1)) == disk
+
+
+def test_only_one_disk_is_taken_from_an_archive() -> None:
+    disk, other = Member("x/disk.raw", "file", 1), Member("b.qcow2", "file", 1)
+    folder, notes, link = Member("x", "directory", 0), Member("a.txt", "file", 1), Member("l", "symbolic link", 0)
+    assert inspect.only_disk("a", "a.tar", [folder, notes, disk]) == "disk.raw"
+    for members, reason in (
+        ([disk, other], "a.tar contains 2 disks, .* it contains x/disk.raw, b.qcow2; unpack it, .*: tar xf$"),
+        ([notes], "a.tar contains no disks, .* it contains a.txt; "),
+        ([disk, link], "a.tar contains the symbolic link l, .* it contains x/disk.raw, l; "),
+        ([], "it contains nothing; "),
+    ):
+        with pytest.raises(Refused, match=f"refusing image a: .*{reason}"):
+            inspect.only_disk("a", "a.tar", members)
 
 
 def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:

@@ -246,7 +246,7 @@ def test_an_update_carries_only_what_can_be_updated() -> None:
 
 
 AT_ONCE: dict[str, set[str]] = {
-    live.METADATA: {"title", "description", "tags"},
+    live.METADATA: {"title", "description", "tags", "osinfo", "login_user"},
     live.VCPUS: {"vcpus.current"},
     live.MEMORY: {"memory.current_kib"},
     live.SCHEDULER: {

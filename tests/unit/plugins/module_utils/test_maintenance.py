@@ -19,10 +19,13 @@ def test_a_mark(tmp_path: Path, had: dict[str, list[str]]) -> None:
     path = tmp_path / "mark.json"
     output = {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
     path.write_text(json.dumps({**output, **had, "more": 1}))
-    assert maintenance.read(str(path)) == {**output, "bridges": [], "pools": [], **had}
+    more = {"by": "", "boot": "", "id": output["since"], "bridges": [], "pools": [], "stopped": []}
+    assert maintenance.read(str(path)) == {**output, **more, **had}
 
 
-@pytest.mark.parametrize("text", ["", "half {", "[]", "{}", "\x00", '{"reason": "", "since": "", "pools": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "half {", "[]", "{}", "[" * 10_000, "\x00", '{"reason": "", "since": "", "pools": 1}']
+)
 def test_a_mark_that_nobody_can_read_still_counts(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mark.json"
     path.write_text(text)

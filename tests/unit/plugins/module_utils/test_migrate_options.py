@@ -34,7 +34,7 @@ NUMBERS = (
     "parallel",
 )  # and two that need `postcopy` beside them
 POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
-ANY_TEXT = {"dest_uri"}  # what is no URI, or nobody's, libvirt says
+ANY_TEXT = {"dest_uri", "dest_maintenance"}  # what is no URI, or nobody's, libvirt says
 NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, at most 63 characters"
 
 # Values that Ansible refuses by their type.
@@ -235,7 +235,7 @@ def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> 
 
 def test_the_playbook_hands_each_on() -> None:
     """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
-    migrate, own = _actions.action("migrate"), {"name", "dest", "dest_links", "assume_images"}
+    migrate, own = _actions.action("migrate"), {"name", "dest", "dest_links", "dest_maintenance", "assume_images"}
     assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
     assert set(_actions.options("virt_migrate")) == set(OPTIONS)
     tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     COPY,
@@ -16,14 +17,17 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     FULL,
     SHARED,
     DiskMove,
+    LeftDisk,
     Move,
     Observation,
     Tuning,
 )
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
 from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     MakeDisk,
     MigrateStep,
+    RemoveDisk,
     aborting,
     finish,
     finishing,
@@ -42,8 +46,8 @@ DESTINATIONS = [
 ]  # fmt: skip
 # Actions by source (rows) and destination (columns, as above). `-` is nothing, `~` means that libvirt may still decide.
 ACTIONS = """
-running     -            clean_dest   clean_dest clean_dest rolled_back   -~ - clean_dest  clean_dest  -  clean_dest
-paused      clean_source clean_dest   clean_dest clean_dest resume_source -~ - clean_dest~ clean_dest  -  clean_dest
+running     -            clean_dest   -          -          rolled_back   -~ - clean_dest  clean_dest  -  -
+paused      clean_source clean_dest   -          -          resume_source -~ - clean_dest~ clean_dest  -  -
 shutdown    -            -            -          -          rolled_back   -~ - clean_dest~ clean_dest  -  -
 crashed     -            -            -          -          rolled_back   -~ - clean_dest~ clean_dest  -  -
 absent      done         resume_dest  -          -          -             -~ - -~          finish_dest -  -
@@ -152,7 +156,7 @@ def move(*disks: DiskMove, tuning: Tuning | None = None, **more: t.Any) -> Move:
     return Move("web1", UUID, "hyper2", "qemu+tls://hyper2/system", tuning or Tuning(), disks=disks, **more)
 
 
-LIVE = {"LIVE", "PEER2PEER", "PERSIST_DEST", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"}
+LIVE = {"LIVE", "PEER2PEER", "UNDEFINE_SOURCE", "ABORT_ON_ERROR"}
 PLAIN: dict[str, t.Any] = {"transport": "plain", "auto_converge": False}
 URI = {"migrate_uri": "tcp://hyper2"}
 # Tuning and disks, the flags besides LIVE, the parameters.
@@ -193,7 +197,7 @@ def test_libvirt_is_told_exactly_this() -> None:
 
 def does(wish: Move, **more: t.Any) -> list[str]:
     """What is done after the arrival, with one disk left on the source."""
-    return [f"{step.verb} {path_of(step)}".strip() for step in finish(wish, ["/images/vda.qcow2"], **more)]
+    return [f"{step.verb} {path_of(step)}".strip() for step in finish(wish, [LeftDisk("/images/vda.qcow2")], **more)]
 
 
 def path_of(step: MigrateStep) -> str:
@@ -212,20 +216,30 @@ def test_what_remains_after_the_arrival() -> None:
         (
             move(autostart=True),
             {"define": True, "resume": True},
-            ["defineondest", "resumeondest", "setautostartondest", remove, "forget"],
+            ["resumeondest", "defineondest", "setautostartondest", remove, "forget"],
         ),
     ]
     assert [does(wish, **more) for wish, more, _expected in cases] == [expected for _wish, _more, expected in cases]
     assert [step.verb for step in finish(move(), [])] == ["forget"]
-    assert all(step.move.guest == "web1" for step in finish(move(autostart=True), ["/a"], resume=True, define=True))
+    assert all(
+        step.move.guest == "web1" for step in finish(move(autostart=True), [LeftDisk("/a")], resume=True, define=True)
+    )
 
 
 @pytest.mark.parametrize(
-    ("action", "first"),
-    [("resume_dest", ["resumeondest"]), ("finish_dest", ["defineondest"]), ("clean_source", []), ("done", [])],
+    ("action", "reserved", "first"),
+    [
+        ("resume_dest", False, ["resumeondest"]),
+        ("resume_dest", True, ["resumeondest", "defineondest"]),
+        ("finish_dest", True, ["defineondest"]),
+        ("clean_source", False, []),
+        ("done", True, ["defineondest"]),
+        ("done", False, []),
+    ],
 )
-def test_what_remains_of_an_interrupted_run(action: str, first: list[str]) -> None:
-    assert [step.verb for step in finishing(move(), ["/a"], action)] == [*first, "removedisk", "forget"]
+def test_what_remains_of_an_interrupted_run(action: str, reserved: bool, first: list[str]) -> None:
+    found = [step.verb for step in finishing(move(), [LeftDisk("/a")], action, reserved=reserved, aside={"/b": "/c/b"})]
+    assert found == [*first, "removedisk", "finishremoval", "forget"]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +258,24 @@ def test_a_guest_that_was_held_back_starts_with_its_host(
     assert starts_with_host(recorded, autostart=autostart) is starts
 
 
-RECORDED = {"moving": "hyper2", "moving_from": "u1", "moving_paused": "", "moving_autostart": "", "moving_suspends": ""}
+VARIABLES = (LeftDisk("/nvram", FileIdentity(7)),)
+
+
+def test_variables_go_from_the_source_after_the_disks_by_what_they_were() -> None:
+    planned = steps(move(disk(FULL), disk(COPY, "vdb"), variables=VARIABLES))
+    removed = [(step.path, step.identity) for step in planned if isinstance(step, RemoveDisk)]
+    assert removed == [("/images/vdb.qcow2", None), ("/images/vda.qcow2", None), ("/nvram", FileIdentity(7))]
+    assert [step.verb for step in planned[-2:]] == ["removedisk", "forget"]
+
+
+RECORDED = {
+    "moving": "hyper2",
+    "moving_from": "u1",
+    "moving_seen": "",
+    "moving_paused": "",
+    "moving_autostart": "",
+    "moving_suspends": "",
+}
 
 
 @pytest.mark.parametrize(
@@ -254,6 +285,8 @@ RECORDED = {"moving": "hyper2", "moving_from": "u1", "moving_paused": "", "movin
         (move(disk(FULL), keep_source_storage=True), {}),
         (move(disk(FULL, delete_source=False)), {}),
         (move(disk(SHARED)), {}),
+        (move(disk(FULL), variables=VARIABLES), {"moving_goes": ("/images/vda.qcow2", "7 - - /nvram")}),
+        (move(disk(FULL), variables=VARIABLES, keep_source_storage=True), {}),
         (move(paused=True), {"moving_paused": "yes"}),
         (move(autostart=True), {"moving_autostart": "yes"}),
         (move(tuning=Tuning(timeout_action="suspend")), {"moving_suspends": "yes"}),
@@ -261,7 +294,17 @@ RECORDED = {"moving": "hyper2", "moving_from": "u1", "moving_paused": "", "movin
 )
 def test_what_is_recorded_before_anything_is_made(moved: Move, recorded: dict[str, t.Any]) -> None:
     moved = dataclasses.replace(moved, source_uuid="u1")
-    assert record_of_move(moved) == {**RECORDED, "moving_goes": (), **recorded}
+    whose = {"moving_seal": sealed(moved.uuid)}
+    assert record_of_move(moved, {}) == {**RECORDED, **whose, "moving_goes": (), **recorded}
+
+
+@pytest.mark.parametrize(
+    "identity", [None, FileIdentity(7), FileIdentity(7, 1700000000123456789), FileIdentity(7, 5, "0badc0de")]
+)
+def test_what_file_goes_is_recorded(identity: FileIdentity | None) -> None:
+    path = "/images/a b.qcow2"
+    [text] = record_of_move(move(dataclasses.replace(disk(FULL), path=path)), {path: identity})["moving_goes"]
+    assert LeftDisk.parse(text) == LeftDisk(path, identity)
 
 
 def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
@@ -270,7 +313,8 @@ def test_only_copied_disks_that_go_are_removed_from_the_source() -> None:
     assert found == [
         ("record", ""), ("makedisk", "/images/vdb.qcow2"), ("makedisk", "/images/vdc.qcow2"), ("copydisk", "/images/vdd.qcow2"),
         ("copyfile", "/nvram"),
-        ("migrate", ""), ("removedisk", "/images/vdb.qcow2"), ("removedisk", "/images/vdd.qcow2"), ("forget", ""),
+        ("reserve", ""), ("migrate", ""), ("defineondest", ""),
+        ("removedisk", "/images/vdd.qcow2"), ("removedisk", "/images/vdb.qcow2"), ("forget", ""),
     ]  # fmt: skip
     off = [
         (step.verb, path_of(step)) for step in steps(move(disk(COPY, "vdd"), active=False, keep_source_storage=True))
@@ -297,8 +341,8 @@ def test_steps_name_what_they_do() -> None:
         and "base.qcow2" not in texts[1]
         and texts[3].startswith("copy /images/vdd.qcow2")
     )
-    assert texts[4] == "migrate web1 to hyper2 (vda full, vdb delta)"
-    assert "(no disks)" in str(steps(move())[1])
+    assert texts[5] == "migrate web1 to hyper2 (vda full, vdb delta)"
+    assert "(no disks)" in str(steps(move())[2])
     [made] = [step for step in steps(move(based)) if isinstance(step, MakeDisk)]
     assert str(dataclasses.replace(made, disk=disk(FULL))) == "create an empty /images/vda.qcow2 on hyper2"
     nowhere = dataclasses.replace(made, disk=dataclasses.replace(based, volume=None))

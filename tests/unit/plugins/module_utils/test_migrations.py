@@ -52,7 +52,7 @@ def test_never_more_at_once_and_all_in_order(at_once: int) -> None:
             begun.append(params["name"])
             active[0] += 1
             most[0] = max(most[0], active[0])
-        together.wait(timeout=20)
+        together.wait(timeout=300)
         with lock:
             active[0] -= 1
         return {"name": params["name"], "changed": True, "steps": [f"moved {params['name']}"]}

@@ -7,7 +7,9 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._files import neighbours
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._model.address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._model.network import (
     Neighbour,
     NetworkHost,
@@ -182,6 +184,197 @@ def test_of_two_networks_with_the_same_addresses_one_runs() -> None:
     live: Values = {"found": ACTIVE, "running": NAT, "host": at("192.168.150.0/24")}
     assert told(NAT, "ips[192.168.150.1]", **live) == refused
     assert told(NAT, "mtu", **live) == []
+
+
+OF_THE_HOST = [
+    HostSubnet("br0", "10.86.2.0/24"),
+    HostSubnet("lo", "127.0.0.0/8"),
+    HostSubnet("ppp0", "192.0.2.7/32"),
+    HostSubnet("br0", "2001:db8:86::/64"),
+    HostSubnet("wg0", "10.90.0.0/16", is_connected=False),
+    HostSubnet("", "10.91.7.0/24", is_connected=False),
+    HostSubnet("virbr7", "192.168.77.0/24"),
+]
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix", "refused"),
+    [
+        ("10.86.2.200", 24, "10.86.2.0/24 for network lab: this host has 10.86.2.0/24 on device br0"),
+        ("10.86.2.201", 25, "10.86.2.128/25 for network lab: this host has 10.86.2.0/24 on device br0"),
+        ("10.86.1.1", 16, "10.86.0.0/16 for network lab: this host has 10.86.2.0/24 on device br0"),
+        ("10.86.3.1", 24, ""),
+        ("10.86.2.200", 32, ""),
+        ("192.0.2.1", 24, "192.0.2.0/24 for network lab: this host has 192.0.2.7/32 on device ppp0"),
+        ("2001:db8:86::1", 64, "2001:db8:86::/64 for network lab: this host has 2001:db8:86::/64 on device br0"),
+        ("2001:db8:87::1", 64, ""),
+        ("10.90.1.1", 16, "10.90.0.0/16 for network lab: this host has a route to 10.90.0.0/16 on device wg0"),
+        ("10.90.1.1", 15, "10.90.0.0/15 for network lab: this host has a route to 10.90.0.0/16 on device wg0"),
+        ("10.91.7.1", 24, "10.91.7.0/24 for network lab: this host has a route to 10.91.7.0/24 that rejects packets"),
+        ("192.168.77.1", 24, "192.168.77.0/24 for network lab: this host has 192.168.77.0/24 on device virbr7"),
+    ],
+)
+def test_a_network_does_not_start_on_what_the_host_itself_uses(address: str, prefix: int, refused: str) -> None:
+    after: Values = {"mode": "nat", "ips": [{"address": address, "prefix": prefix}]}
+    host = NetworkHost(subnets=lambda: OF_THE_HOST)
+    wanted = [f"cannot use {refused}; choose other addresses"] if refused else []
+    assert told(after, host=host, steps=["define", "start"]) == wanted
+    assert told(after, "ips", found=ACTIVE, running=after, host=host) == wanted, "it comes with the restart"
+    assert told(after, host=host, steps=["define"]) == [], "it does not run"
+    assert told(after, "mtu", found=ACTIVE, running=after, host=host) == [], "it runs as it is"
+
+
+def test_addresses_of_a_network_itself_and_of_its_neighbours_are_not_the_hosts() -> None:
+    after: Values = {"mode": "nat", "ips": [{"address": "192.168.77.1", "prefix": 24}]}
+    host = NetworkHost(subnets=lambda: OF_THE_HOST)
+    assert told(after, found=ACTIVE, live={"mode": "nat", "bridge": "virbr7"}, host=host, steps=["stop", "start"]) == []
+    other = Neighbour("other", True, "virbr7", ("192.168.77.1/24",))
+    [refused] = told(after, host=NetworkHost(neighbours=(other,), subnets=lambda: OF_THE_HOST), steps=["start"])
+    assert "it overlaps with network other" in refused, "told once"
+
+
+def test_a_part_of_what_a_route_of_the_host_reaches_is_told() -> None:
+    host = NetworkHost(subnets=lambda: OF_THE_HOST)
+    after: Values = {"mode": "nat", "ips": [{"address": "10.90.5.1", "prefix": 24}]}
+    assert told(after, host=host, steps=["start"]) == [
+        "network lab takes 10.90.5.0/24 out of what the host reaches otherwise: this host has a route to 10.90.0.0/16 on device wg0"
+    ]
+
+
+def test_a_route_of_a_network_is_none_that_the_host_has() -> None:
+    host = NetworkHost(subnets=lambda: OF_THE_HOST)
+    routes = [{"address": "10.90.0.0", "prefix": 16, "gateway": "192.168.150.2"}]
+    after: Values = {"mode": "nat", "ips": [IP4], "routes": routes}
+    assert told(after, host=host, steps=["start"]) == [
+        "cannot route 10.90.0.0/16 over network lab: this host has a route to 10.90.0.0/16 on device wg0; choose another destination"
+    ]
+    after["routes"] = [{**routes[0], "prefix": 24}]
+    assert told(after, host=host, steps=["start"]) == []
+
+
+def test_addresses_and_routes_of_a_host_are_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {
+        "addr show": [
+            {
+                "ifname": "br0",
+                "addr_info": [{"local": "10.86.2.11", "prefixlen": 24}, {"local": "fe80::1", "prefixlen": 64}],
+            },
+            {"ifname": "eth1"},
+        ],
+        "route show": [
+            {"dst": "default", "gateway": "10.86.2.1", "dev": "br0"},
+            {"dst": "10.86.2.0/24", "dev": "br0", "protocol": "kernel"},
+            {"dst": "10.90.0.0/16", "gateway": "10.86.2.9", "dev": "br0"},
+            {"type": "unreachable", "dst": "10.91.7.9"},
+        ],
+        "-6 route show": [{"dst": "fe80::/64", "dev": "br0", "protocol": "kernel"}],
+    }
+    monkeypatch.setattr(neighbours, "ip", lambda *words: answers[" ".join(words)])
+    assert neighbours.subnets() == [
+        HostSubnet("br0", "10.86.2.0/24"),
+        HostSubnet("br0", "10.90.0.0/16", is_connected=False),
+        HostSubnet("", "10.91.7.9", is_connected=False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "prefix", "problem"),
+    [
+        ("192.168.61.0", 24, "192.168.61.0 is the network address of 192.168.61.0/24, and no host can have it; use 192.168.61.1 to 192.168.61.254"),
+        ("192.168.61.255", 24, "192.168.61.255 is the broadcast address of 192.168.61.0/24, and no host can have it; use 192.168.61.1 to 192.168.61.254"),
+        ("192.168.61.0", 23, "192.168.61.0 is not at an end of its subnet"),
+        ("192.168.61.0", 31, ""),
+        ("192.168.61.1", 31, ""),
+        ("192.168.61.0", 32, ""),
+        ("fd00:61::", 64, "fd00:61:: is the network address of fd00:61::/64, and no host can have it; use fd00:61::1 to fd00:61::ffff:ffff:ffff:ffff"),
+        ("fd00:61::ffff:ffff:ffff:ffff", 64, ""),
+        ("fd00:61::", 127, ""),
+    ],
+)  # fmt: skip
+def test_a_host_has_no_address_that_is_the_subnets(address: str, prefix: int, problem: str) -> None:
+    after: Values = {"mode": "nat", "ips": [{"address": address, "prefix": prefix}]}
+    wanted = [f"ips[{address}] {OF} {problem}"] if "; use" in problem else []
+    assert told(after) == told(after, "ips", found=THERE) == wanted
+    assert told(after, "mtu", found=THERE) == [] == told(after, state="absent")
+
+
+def test_a_guest_is_given_no_address_that_is_the_subnets() -> None:
+    ranges, hosts = [{"start": "192.168.150.0", "end": "192.168.150.255"}], [{"mac": "x", "ip": "192.168.150.255"}]
+    after: Values = {"mode": "nat", "ips": [{**IP4, "dhcp.ranges": ranges, "dhcp.hosts": hosts}]}
+    assert [one.partition(" of network lab: ")[0] for one in told(after)] == [
+        "ips[192.168.150.1].dhcp.ranges[192.168.150.0-192.168.150.255]",
+        "ips[192.168.150.1].dhcp.ranges[192.168.150.0-192.168.150.255]",
+        "ips[192.168.150.1].dhcp.hosts[192.168.150.255]",
+    ]
+
+
+def match(left: Values, right: t.Any, op: str = "==") -> Values:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+INPUT = {"family": "inet", "table": "filter"}
+
+
+def dropping(*rules: list[Values], **more: str) -> list[Values]:
+    """A host's ruleset with a chain that drops what its rules do not accept."""
+    chain = {**INPUT, "name": "input", "type": "filter", "hook": "input", "policy": "drop", **more}
+    listed = [{"rule": {**INPUT, "chain": chain["name"], "expr": expr}} for expr in rules]
+    return [{"metainfo": {}}, {"table": INPUT}, {"chain": chain}, *listed]
+
+
+IFNAME, DPORT, STATE = (
+    {"meta": {"key": "iifname"}},
+    {"payload": {"protocol": "udp", "field": "dport"}},
+    {"ct": {"key": "state"}},
+)
+ACCEPT: Values = {"accept": None}
+SSH = [match({"payload": {"protocol": "tcp", "field": "dport"}}, 22), ACCEPT]
+DROPPING = dropping(SSH)
+
+
+@pytest.mark.parametrize(
+    ("ruleset", "passes"),
+    [
+        (DROPPING, False),
+        ([], True),
+        (dropping(SSH, policy="accept"), True),
+        (dropping(SSH, [{"counter": {}}, {"drop": None}], policy="accept"), False),
+        (dropping([match(STATE, ["established", "related"]), ACCEPT]), False),
+        (dropping([match(STATE, "new"), ACCEPT]), True),
+        (dropping([{"vmap": {"key": STATE, "data": {"set": []}}}]), False),
+        (dropping([{"vmap": {"key": IFNAME, "data": {"set": []}}}]), True),
+        (dropping([match(IFNAME, "virbr1"), match(DPORT, {"set": [53, 67]}), ACCEPT]), True),
+        (dropping([match(IFNAME, "virbr*"), match(DPORT, {"set": [{"range": [53, 67]}]}), ACCEPT]), True),
+        (dropping([match(IFNAME, {"set": ["lo", "virbr1"]}), ACCEPT]), True),
+        (dropping([match(IFNAME, "lo"), ACCEPT]), False),
+        (dropping([match(IFNAME, "eth0", "!="), ACCEPT]), True),
+        (dropping([match(IFNAME, "virbr1"), match(DPORT, 53), ACCEPT]), False),
+        (dropping([match({"meta": {"key": "l4proto"}}, "udp"), ACCEPT]), True),
+        (dropping([match({"payload": {"protocol": "ip", "field": "saddr"}}, "192.0.2.1"), ACCEPT]), False),
+        (dropping([match(IFNAME, "virbr1"), {"drop": None}], [ACCEPT]), False),
+        ([*dropping([{"jump": {"target": "x"}}]), {"rule": {**INPUT, "chain": "x", "expr": [ACCEPT]}}], True),
+        (dropping([{"jump": {"target": "x"}}]), False),
+        (dropping(SSH, hook="forward"), True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_network_that_a_firewall_cuts_off_from_dhcp_is_told(ruleset: list[Values], *, passes: bool) -> None:
+    host = NetworkHost(version=11_003_000, ruleset=lambda: ruleset)
+    notes = told({**NAT, "bridge": "virbr1"}, host=host, steps=["start"])
+    mend = 'insert rule inet filter input iifname "virbr1" meta l4proto { tcp, udp } th dport { 53, 67, 547 } accept'
+    assert bool(notes) is not passes
+    assert all(f"`nft '{mend}'`" in note and "role corral.virt.firewall" in note for note in notes)
+
+
+def test_dhcp_is_looked_at_only_where_a_network_serves_it() -> None:
+    host = NetworkHost(version=11_003_000, ruleset=lambda: DROPPING)
+    assert told(NAT, host=host, steps=["define"]) == [] == told({"mode": "isolated"}, host=host, steps=["start"])
+    assert told(BRIDGED, host=host, steps=["start"]) == []
+    assert "virbr*" in told(NAT, host=host, steps=["start"])[0], "libvirt chooses the name"
+    of_iptables = dropping(SSH, name="INPUT")
+    for version, notes in ((9_000_000, 0), (11_003_000, 1)):
+        old = NetworkHost(version=version, ruleset=lambda: of_iptables)
+        assert len(told(NAT, host=old, steps=["start"])) == notes, "libvirt before 10.4 accepts in this very chain"
 
 
 RANGE, HOST = {"start": "192.168.150.10", "end": "192.168.150.20"}, {"mac": "x", "ip": "192.168.150.9"}
@@ -461,6 +654,12 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "host": NetworkHost(neighbours=(Neighbour("other", True, None, ("192.168.0.0/16",)),)),
         "steps": ["start"],
     },
+    "_takes_nothing_of_the_host": {
+        "after": NAT,
+        "host": NetworkHost(subnets=lambda: [HostSubnet("br0", "192.168.150.0/24")]),
+        "steps": ["start"],
+    },
+    "_has_addresses_of_hosts": {"after": {"mode": "nat", "ips": [{"address": "192.168.150.0", "prefix": 24}]}},
     "_serves_its_subnets": {
         "after": {"mode": "nat", "ips": [{**IP4, "dhcp.hosts": [{"mac": "x", "ip": "192.168.151.9"}]}]}
     },
@@ -478,9 +677,15 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "running": NAT,
         "steps": ["stop"],
     },
+    "_reaches_its_guests": {
+        "after": {**NAT, "bridge": "virbr1"},
+        "host": NetworkHost(ruleset=lambda: DROPPING),
+        "steps": ["start"],
+    },
     "_has_a_place": {"after": {"type": "dir"}},
     "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost(lambda: {"/b": "b"})},
     "_can_be_made": {"after": {"path": "/b"}, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
+    "_is_open_to_guests": {"after": {"path": "/b"}, "host": PoolHost(closed=lambda _: "qemu:/b"), "steps": ["start"]},
     "_keeps_no_guest_off": {
         "after": {},
         "before": {"type": "dir"},

@@ -131,6 +131,24 @@ MERGED: list[tuple[str, str, str, t.Sequence[tuple[str, object, object]]]] = [
         devices('<filesystem accessmode="mapped"><target dir="a"/></filesystem>'),
         [("xml.devices.filesystem[a].accessmode", None, "mapped")],
     ),
+    # a second of the same name is none: libvirt refuses it, or believes the last
+    *(
+        (
+            f"<a><{tag} {key}='1' x='1'/><{tag} {key}='2'/></a>",
+            f"<a><{tag} {key}='2' x='3'/><{tag} {key}='4'/></a>",
+            f'<a><{tag} {key}="1" x="1"/><{tag} {key}="2" x="3"/><{tag} {key}="4"/></a>',
+            [(f"xml.a.{tag}[2].x", None, "3"), (f"xml.a.{tag}", None, f"{key}=4")],
+        )
+        for tag, key in (
+            ("feature", "name"),
+            ("timer", "name"),
+            ("vcpupin", "vcpu"),
+            ("iothreadpin", "iothread"),
+            ("cell", "id"),
+            ("memnode", "cellid"),
+            ("sibling", "id"),
+        )
+    ),
     (
         devices("<graphics type='vnc'/>"),
         devices("<graphics type='vnc' port='5'/>"),

@@ -18,14 +18,25 @@ def never(_length: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("phase", [Made.MAKING, Made.MADE, Made.OPEN])
+@pytest.mark.parametrize("phase", [Made.MAKING, Made.MADE, Made.COPYING, Made.OPEN])
 def test_what_the_record_tells_is_read_again(phase: str) -> None:
-    for changed in ("", "17.5"):
-        assert Made.parse(str(Made(phase, SIZE, changed, PATH))) == Made(phase, SIZE, changed, PATH)
+    for changed, mark in (("", ""), ("17.5", ""), ("17.5", "0badc0de")):
+        assert Made.parse(str(Made(phase, SIZE, changed, PATH, mark))) == Made(phase, SIZE, changed, PATH, mark)
+
+
+def test_an_entry_of_a_version_without_marks_is_read() -> None:
+    assert Made.parse(f"open {SIZE} 17.5 {PATH}") == Made(Made.OPEN, SIZE, "17.5", PATH)
+
+
+@pytest.mark.parametrize(("mark", "why"), [("0badc0de", ""), ("", "it was replaced"), ("1badc0de", "it was replaced")])
+def test_a_disk_that_qemu_writes_is_known_by_its_mark(mark: str, why: str) -> None:
+    made = Made(Made.OPEN, SIZE, "17.5", PATH, "0badc0de")
+    result = foreign(made, {**SEEN, "changed": "18.0"}, {}, begun=never, mark=lambda: mark)
+    assert result == "" if not why else why in result
 
 
 def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
-    assert "its size differs" in foreign(Made.parse("/images/a.qcow2"), SEEN, {}, begun=never)
+    assert "its size differs" in foreign(Made.parse("/images/a.qcow2"), SEEN, {}, begun=never, mark=str)
 
 
 @pytest.mark.parametrize(
@@ -33,10 +44,8 @@ def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
     [
         (Made.MAKING, {}, ""),
         (Made.MADE, {}, ""),
-        (Made.OPEN, {}, ""),
-        (Made.OPEN, {"changed": "18.0", "allocation_bytes": SIZE}, ""),
-        # a file that was copied, and looked into by libvirt
-        (Made.OPEN, {"capacity_bytes": 1, "physical_bytes": SIZE}, ""),
+        (Made.OPEN, {}, "no mark"),
+        (Made.OPEN, {"changed": "18.0", "allocation_bytes": SIZE}, "no mark"),
         (Made.MADE, {"changed": "18.0"}, "replaced or changed"),
         (Made.MAKING, {"allocation_bytes": 1024 * KIB}, ""),  # a new qcow2 file with its tables takes 200 KiB
         (Made.MAKING, {"allocation_bytes": 1024 * KIB + 1}, "contains data"),
@@ -46,28 +55,31 @@ def test_what_an_earlier_version_had_planned_is_not_ours() -> None:
     ],
 )
 def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[str, t.Any], why: str) -> None:
-    result = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {}, begun=never)
+    result = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {}, begun=never, mark=str)
     assert result == "" if not why else why in result
-    assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}, begun=never) == "guest db1 uses it"
+    assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}, begun=never, mark=str) == "guest db1 uses it"
 
 
 @pytest.mark.parametrize(
     ("phase", "size", "begun", "why"),
     [
-        (Made.OPEN, 65536, True, ""),
-        (Made.OPEN, 1, True, ""),
-        (Made.OPEN, 65536, False, "its size differs"),
-        (Made.OPEN, 0, True, "its size differs"),  # every copy begins so, and every empty file
-        (Made.OPEN, SIZE + 1, True, "its size differs"),
+        (Made.COPYING, 65536, True, ""),
+        (Made.COPYING, 1, True, ""),
+        (Made.COPYING, SIZE, True, ""),
+        (Made.COPYING, SIZE, False, "its content"),  # another file of the same size
+        (Made.COPYING, 65536, False, "its content"),
+        (Made.COPYING, 0, True, "its content"),  # every copy begins so, and every empty file
+        (Made.COPYING, SIZE + 1, True, "its content"),
+        (Made.OPEN, 65536, True, "its size differs"),
         (Made.MADE, 65536, True, "its size differs"),
         (Made.MAKING, 65536, True, "its size differs"),
     ],
 )
 def test_a_copy_that_broke_off_is_known_by_its_bytes(phase: str, size: int, begun: bool, why: str) -> None:
     seen, made = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": size}, Made(phase, SIZE, "17.5", PATH)
-    result = foreign(made, seen, {}, begun=lambda length: begun and length == size)
+    result = foreign(made, seen, {}, begun=lambda length: begun and length == size, mark=str)
     assert result == "" if not why else why in result
-    assert foreign(made, seen, {PATH: "db1"}, begun=lambda _length: True) == "guest db1 uses it"
+    assert foreign(made, seen, {PATH: "db1"}, begun=lambda _length: True, mark=str) == "guest db1 uses it"
 
 
 def test_the_command_that_starts_a_pool_can_be_pasted() -> None:
@@ -75,7 +87,8 @@ def test_the_command_that_starts_a_pool_can_be_pasted() -> None:
 
 
 OTHER = "/images/c.qcow2"
-ENTRIES = [Made(Made.MADE, SIZE, "17.5", PATH), Made(Made.OPEN, SIZE, "", OTHER)]
+ENTRIES = [Made(Made.MADE, SIZE, "17.5", PATH), Made(Made.COPYING, SIZE, "", OTHER)]
+WHOLE = {**SEEN, "physical_bytes": SIZE}
 CUT_OFF = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": 65536}
 
 
@@ -85,16 +98,16 @@ CUT_OFF = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": 65536}
         ({}, {}, True, set(), []),
         ({}, {PATH: "db1"}, True, set(), []),  # it is not there
         ({PATH: SEEN}, {}, False, {PATH}, []),
-        ({PATH: SEEN, OTHER: SEEN}, {}, False, {PATH, OTHER}, []),
-        ({PATH: SEEN, OTHER: SEEN}, {PATH: "db1"}, False, {OTHER}, [f"{PATH} stays on the destination: guest db1"]),
+        ({PATH: SEEN, OTHER: WHOLE}, {}, True, {PATH, OTHER}, []),
+        ({PATH: SEEN, OTHER: WHOLE}, {PATH: "db1"}, True, {OTHER}, [f"{PATH} stays on the destination: guest db1"]),
         ({OTHER: CUT_OFF}, {}, True, {OTHER}, []),
-        ({OTHER: CUT_OFF}, {}, False, set(), [f"{OTHER} stays on the destination: its size differs"]),
+        ({OTHER: CUT_OFF}, {}, False, set(), [f"{OTHER} stays on the destination: its content"]),
         (
             {PATH: CUT_OFF, OTHER: CUT_OFF},
             {},
             False,
             set(),
-            [f"{PATH} stays on the destination: its size", f"{OTHER} stays on the destination: its size"],
+            [f"{PATH} stays on the destination: its size", f"{OTHER} stays on the destination: its content"],
         ),
         ({PATH: SEEN, "/images/new.qcow2": SEEN}, {}, False, {PATH}, []),  # nobody recorded it
     ],
@@ -102,7 +115,10 @@ CUT_OFF = {**SEEN, "capacity_bytes": 2 * SIZE, "physical_bytes": 65536}
 def test_what_is_there_is_sorted_out(
     seen: dict[str, t.Any], users: dict[str, str], begun: bool, ours: set[str], others: list[str]
 ) -> None:
-    result = sorted_out(ENTRIES, seen, users, begun=lambda path, size: begun and (path, size) == (OTHER, 65536))
+    sizes = (65536, SIZE)
+    result = sorted_out(
+        ENTRIES, seen, users, begun=lambda path, size: begun and path == OTHER and size in sizes, mark=str
+    )
     assert result[0] == ours
     assert len(result[1]) == len(others)
     assert [text[: len(start)] for text, start in zip(result[1], others)] == others

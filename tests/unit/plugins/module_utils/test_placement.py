@@ -372,10 +372,15 @@ NEEDS: tuple[dict[str, t.Any], ...] = (
     {"devices": ("usb 2", "usb 2")},
     {"versions": (("qemu", "8"),)},
     {"runs_within": "intel"},
+    {"bridges": frozenset({"br1"})},
+    {"apart": frozenset({"db"})},
+    {"together": frozenset({"shop"})},
+    {"together": frozenset({"shop"}), "bridges": frozenset({"br1"})},
 )
 OFFERS: tuple[dict[str, t.Any], ...] = (
     {},
-    {"devices": {}, "versions": {"qemu": "7.2.22"}},
+    {"devices": {}, "versions": {"qemu": "7.2.22"}, "bridges": frozenset()},
+    {"bridges": frozenset({"br1"}), "apart": frozenset({"db"})},
     {"devices": {"pci 1": 1, "usb 2": 2}, "versions": {"qemu": "10.0.2"}, "migration_group": "intel"},
     {"devices": {"usb 2": 3}, "versions": {"qemu": "8.2"}, "migration_group": "intel"},
 )

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.placement impor
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import rules
+from ansible_collections.corral.virt.plugins.module_utils._plan import fleet, rules
 from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
 from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against, dislikes, mib
@@ -82,6 +82,14 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
     ({"machines": words("pc")}, {"machines": words("q35")}, TIGHT, "does not provide machine type q35"),
     ({"cpu_models": words("EPYC")}, {"cpu_models": words("EPYC")}, TIGHT, ""),
     ({"cpu_models": words("EPYC")}, {"cpu_models": words("Haswell")}, TIGHT, "does not provide CPU model Haswell"),
+    ({"platform": words("efi", "tpm")}, {"platform": words("efi", "tpm")}, TIGHT, ""),
+    ({"platform": None}, {"platform": words("efi", "tpm")}, TIGHT, ""),
+    (
+        {"platform": words("efi")},
+        {"platform": words("efi", "secure_boot", "tpm")},
+        TIGHT,
+        "does not provide guests with secure_boot, tpm",
+    ),
     ({"groups": words("ssd", "rack1")}, {"groups": words("ssd", "rack1")}, TIGHT, ""),
     ({"groups": words("ssd")}, {"groups": words("ssd", "rack1")}, TIGHT, "is not in the group rack1"),
     ({"groups": None}, {"groups": words("ssd")}, TIGHT, ""),
@@ -105,6 +113,8 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
         "has qemu 7.2.22, and it requires 8",
     ),
     ({"migration_group": "intel"}, {"runs_within": "intel"}, TIGHT, ""),
+    ({}, {"refused": (("hyper2", "it has no firmware"),)}, TIGHT, ""),
+    ({}, {"refused": (("hyper0", "a"), ("hyper1", "it has no firmware"))}, TIGHT, "it has no firmware"),
     ({"migration_group": "intel"}, {}, TIGHT, ""),
     ({}, {"runs_within": ""}, TIGHT, ""),
     ({}, {"runs_within": "amd"}, TIGHT, "is not in migration group amd, and the guest runs"),
@@ -129,6 +139,16 @@ LIMITS: list[tuple[dict[str, t.Any], dict[str, t.Any], Policy, str]] = [
 ]
 
 
+def test_a_guest_does_not_go_to_a_host_that_cannot_start_it_while_another_can() -> None:
+    """Guests with the same needs as it go there."""
+    special = dataclasses.replace(guest(), name="special", refused=(("hyper1", "it has no firmware"),))
+    plain = dataclasses.replace(guest(), name="plain", prefer=frozenset({"hyper1"}))
+    hosts = [host(), host(name="hyper2")]
+    assert [one.host for one in place([special, plain], hosts, policy=TIGHT)] == ["hyper2", "hyper1"]
+    nowhere = dataclasses.replace(special, refused=(("hyper1", "it has no firmware"), ("hyper2", "nor has this one")))
+    assert [one.why for one in place([nowhere], hosts, policy=TIGHT)] == ["it has no firmware; nor has this one"]
+
+
 def test_a_guest_goes_where_no_limit_is_passed() -> None:
     wrong = []
     for its, wish, policy, reason in LIMITS:
@@ -143,6 +163,7 @@ BROKEN: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
     "_offers": ({"bridges": frozenset()}, {"bridges": BRIDGES}),
     "_versions": ({"versions": {"qemu": "7.2"}}, {"versions": (("qemu", "8"),)}),
     "_migrates": ({"migration_group": "intel"}, {"runs_within": "amd"}),
+    "_asked": ({}, {"refused": (("hyper1", "it has no firmware"),)}),
     "_devices": ({"devices": {}}, {"devices": ("pci 1",)}),
     "_memory": ({"memory_used_mib": 513}, {}),
     "_vcpus": ({"vcpus_used": 3}, {}),
@@ -242,9 +263,13 @@ def test_a_load_counts_guests_in_and_out() -> None:
 
 
 def test_the_cost_grows_with_the_load() -> None:
-    assert Load(host(), TIGHT).cost(guest()) == 1024 * 0.25 + 0.5 * 1024 * 0.25
-    assert Load(host(memory_used_mib=512), TIGHT).cost(guest()) == 1024 * 0.75 + 0.5 * 1024 * 0.25
-    assert Load(host(vcpus_used=2), TIGHT).cost(guest()) == 1024 * 0.25 + 0.5 * 1024 * 0.75
+    hosts = [host("a"), host("b", memory_used_mib=512), host("c", vcpus_used=2)]
+    one = fleet.Fleet({each.name: Load(each, TIGHT) for each in hosts})
+    assert fleet.evenly(one, 512, 2, [0, 1, 2]) == [
+        1024 * 0.25 + 0.5 * 1024 * 0.25,
+        1024 * 0.75 + 0.5 * 1024 * 0.25,
+        1024 * 0.25 + 0.5 * 1024 * 0.75,
+    ]
 
 
 HERE, OFF = {"web1": GuestCopy("running", UUID)}, {"web1": GuestCopy("shutdown", UUID)}
@@ -253,7 +278,7 @@ HERE, OFF = {"web1": GuestCopy("running", UUID)}, {"web1": GuestCopy("shutdown",
 KNOWN: list[
     tuple[dict[str, dict[str, GuestCopy]], str | None, list[str], list[str], tuple[str | None, bool, bool], list[str]]
 ] = [
-    ({"a": {}}, None, [], [], ("a", False, False), ["the only one with room"]),
+    ({"a": {}}, None, [], [], ("a", False, False), ["the only host that fits"]),
     ({"a": {}}, "a", [], [], ("a", False, False), ["requested"]),
     ({"a": {}, "b": {}}, "b", [], [], ("b", False, False), ["requested"]),
     ({"a": {}, "b": {}}, None, [], [], ("a", False, False), ["least loaded with it, of 2"]),
@@ -270,9 +295,9 @@ KNOWN: list[
     ({"a": {}}, "x", ["x"], [], (None, False, True), ["x failed or could not be reached"]),
     ({"a": {}}, "c", ["x"], [], (None, False, False), ["no hypervisor c", "a, x"]),
     ({"a": {}}, "c", [], [], (None, False, False), ["no hypervisor c"]),
-    ({"a": HERE, "b": {}}, None, [], ["a"], ("b", False, False), ["the only one with room"]),
+    ({"a": HERE, "b": {}}, None, [], ["a"], ("b", False, False), ["the only host that fits"]),
     ({"a": HERE}, None, [], ["a"], (None, False, False), ["no hypervisor fits"]),
-    ({"a": {}, "b": {}}, None, [], ["a"], ("b", False, False), ["the only one with room"]),
+    ({"a": {}, "b": {}}, None, [], ["a"], ("b", False, False), ["the only host that fits"]),
     ({}, None, [], [], (None, False, False), ["there is none"]),
 ]
 
@@ -326,7 +351,7 @@ def test_room_is_made_and_counted_on_both_hosts() -> None:
     assert chosen(guests, hosts) == {
         "p": ("b", "made room for q on a"),
         "q": ("a", MADE_ROOM),
-        "r": ("a", "the only one with room"),
+        "r": ("a", "the only host that fits"),
         "s": (None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: a: 0 MiB of memory left; b: 0 vcpus left"),
     }
 
@@ -527,7 +552,7 @@ def test_what_was_seen_of_a_guest_is_told(
 def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
     hosts = [host("h1", guests={"web1": GuestCopy("shutdown", "other")}), host("h2")]
     [one] = place([guest(uuid=UUID)], hosts)
-    assert one == Placement("web1", "h2", "the only one with room")
+    assert one == Placement("web1", "h2", "the only host that fits")
     [one] = place([guest(uuid=UUID)], hosts[:1])
     assert one.why == (
         "it needs 2 vcpus and 512 MiB, and no hypervisor fits: h1: has another guest named web1 (UUID other); rename "
@@ -648,11 +673,65 @@ def test_a_group_that_stays_together_is_placed_whole_or_not() -> None:
     assert placed([*group, guest("big", 1, 1400)], hosts) == {"shop0": "b", "shop1": "b", "shop2": "b", "big": "a"}
     found = place([*group, guest("shop3", 1, 2000, together=words("shop"))], hosts)
     assert {one.host for one in found} == {None}
-    assert "no room for all of group shop (4 vcpus, 3800 MiB)" in found[0].why
+    assert "cannot have all of group shop, which needs 4 vcpus and 3800 MiB: 3000 MiB of memory left" in found[0].why
     later = [host("a", 8, 9000), host("b", 8, 9000, together=words("shop"))]
     assert placed(group, later) == dict.fromkeys(("shop0", "shop1", "shop2"), "b")
     full = [host("a", 8, 9000), host("b", 8, 100, together=words("shop"))]
     assert "a: guests of group shop stay together on b" in place(group[:1], full)[0].why
+
+
+def shop(name: str, memory_mib: int = 100, **more: t.Any) -> Guest:
+    """A guest that stays with the others of its group."""
+    return guest(name, 1, memory_mib, **{"together": words("shop"), **more})
+
+
+# What two guests of a group need, hosts; where both go, and why not.
+WHOLE: list[tuple[dict[str, t.Any], dict[str, t.Any], list[Host], str | None, str]] = [
+    ({}, {"bridges": BRIDGES}, [host("a", bridges=words()), host("b", memory_used_mib=100, bridges=BRIDGES)], "b", ""),
+    ({}, {"pools": POOLS}, [host("a", pools=words()), host("b", memory_used_mib=100, pools=POOLS)], "b", ""),
+    ({}, {"devices": ("pci 1",)}, [host("a", devices={}), host("b", memory_used_mib=1, devices={"pci 1": 1})], "b", ""),
+    ({"devices": ("pci 1",)}, {"devices": ("pci 1",)}, [host("a", devices={"pci 1": 1})], None, "pci 1 is in use"),
+    ({}, {"apart": words("db")}, [host("a", apart=words("db")), host("b", memory_used_mib=100)], "b", ""),
+    ({}, {"host": "b"}, [host("a"), host("b", memory_used_mib=100)], "b", ""),
+    ({"host": "a"}, {"host": "b"}, [host("a"), host("b")], None, "they request a and b"),
+    ({"apart": words("db")}, {"apart": words("db")}, [host("a"), host("b")], None, "they stay apart by group db"),
+    ({"runs_within": ""}, {"runs_within": "amd"}, [host("a")], None, "they run in migration groups '' and 'amd'"),
+    (
+        {"disks": (("fast", 60),)},
+        {"disks": (("fast", 60),)},
+        [host("a", disk_left_mib={"fast": 100}), host("b", memory_used_mib=1, disk_left_mib={"fast": 120})],
+        "b",
+        "",
+    ),
+    ({"uuid": "u1"}, {}, [host("a", guests={"g1": GuestCopy("shutdown", "other")}), host("b")], "b", ""),
+    # a guest of two groups makes one of them
+    (
+        {},
+        {"together": words("shop", "bar"), "bridges": BRIDGES},
+        [host("a", bridges=words()), host("b", 4, 999)],
+        "b",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "hosts", "expected", "reason"), WHOLE)
+def test_a_group_goes_where_all_of_it_can_be(
+    first: dict[str, t.Any], second: dict[str, t.Any], hosts: list[Host], expected: str | None, reason: str
+) -> None:
+    found = place([shop("g1", **first), shop("g2", **second)], hosts)
+    assert [one.host for one in found] == [expected, expected] and reason in found[0].why
+    assert place([shop("g2", **second), shop("g1", **first)], hosts[::-1]) == found[::-1]
+
+
+def test_a_group_of_which_one_is_off_is_not_divided_by_others() -> None:
+    hosts = [
+        host("old", guests={"g1": GuestCopy("running", UUID), "g2": OFF["web1"]}),
+        host("a", 8, 250),
+        host("b", 8, 240),
+    ]
+    found = placed([shop("g1"), shop("g2"), guest("web9", 1, 140)], hosts, leave=["old"])
+    assert found == {"g1": "a", "g2": "a", "web9": "b"}
 
 
 @pytest.mark.parametrize(
@@ -685,7 +764,8 @@ def test_neighbours_are_counted_in_and_out() -> None:
     inside, outside = host("a", together=words("shop"), apart=words("db"), domain="rack1"), host("b", apart=words("db"))
     near = Neighbours([inside, outside], [guest(together=words("shop")), guest("web2", 3, 100, together=words("shop"))])
     assert (near.together, near.apart) == ({"shop": {"a": 1}}, {("db", "rack1"): 1})
-    assert near.needs == {"shop": (612, 5)}
+    whole = near.bundles["shop"].guest
+    assert (whole.memory_mib, whole.vcpus) == (612, 5)
     more = guest(together=words("shop"), apart=words("db"))
     near.count(more, inside, 1)
     near.count(more, outside, 1)
@@ -706,7 +786,7 @@ def test_what_a_host_has_left() -> None:
             here.memory_left,
             here.disk_left("fast"),
             here.devices_left("pci 1"),
-            here.holds_apart("db"),
+            "db" in here.apart,
         )
 
     before = left()
@@ -720,7 +800,7 @@ def test_what_a_host_has_left() -> None:
     here.take(some)
     here.take(dataclasses.replace(some, name="web2"))
     assert left() == before and not here.batch
-    assert Load(host(), TIGHT, apart=["db"]).holds_apart("db")
+    assert "db" in Load(host(), TIGHT, apart=["db"]).apart
 
 
 @pytest.mark.parametrize(
@@ -738,5 +818,9 @@ def test_what_a_host_has_left() -> None:
 def test_how_far_a_guest_brings_memory_and_processors_apart(
     used: tuple[int, int], wish: tuple[int, int], skew: float
 ) -> None:
-    here = Load(host(vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)
-    assert here.skew(guest(vcpus=wish[0], memory_mib=wish[1])) == pytest.approx(skew)
+    here = fleet.Fleet({"a": Load(host("a", vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)})
+    [found] = fleet.skew(here, wish[1], wish[0], [0])
+    assert found == pytest.approx(skew)
+    assert fleet.skewed(here, wish[1], wish[0], [0]) == [found + 0.05 * fleet.evenly(here, wish[1], wish[0], [0])[0]]
+    then = abs((used[1] + wish[1]) / 1024 - (used[0] + wish[0]) / 4)
+    assert fleet.skew_after(here, wish[1], wish[0], [0]) == [pytest.approx(then)]

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     Volume,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
@@ -30,6 +31,8 @@ from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
 LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}
+
+OWNER = Owner("web1", "u", "h", ("/a", "/b"))
 
 
 def found(state: str = "running", **more: t.Any) -> FoundGuest:
@@ -113,7 +116,7 @@ def test_how_long_to_be_asked(state: str, options: dict[str, t.Any], expected: s
 def test_removal_and_restart_always_wait() -> None:
     """What follows must not meet a guest that still runs."""
     wanted = GuestSpec("web1", state="absent", wait=False)
-    assert texts(absent(wanted, found(), managed_state=(), owned=(), in_use={}, disks={})) == [
+    assert texts(absent(wanted, found(), managed_state=(), owned=(), owner=OWNER, in_use={}, disks={})) == [
         "shut down web1",
         "undefine web1",
     ]
@@ -142,7 +145,7 @@ def test_what_crashed_is_kept_unless_forced(state: str, expected: list[str]) -> 
     with pytest.raises(Refused, match=f"cannot bring web1 to state {state}: it crashed, .*set force: true"):
         planned(GuestSpec("web1", state=state), crashed)
     with pytest.raises(Refused, match="cannot bring web1 to state absent: it crashed"):
-        absent(GuestSpec("web1", state="absent"), crashed, managed_state=(), owned=(), in_use={}, disks={})
+        absent(GuestSpec("web1", state="absent"), crashed, managed_state=(), owned=(), owner=OWNER, in_use={}, disks={})
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,8 @@ def test_absent(here: FoundGuest, remove: bool, in_use: dict[str, str], expected
         GuestSpec("web1", state="absent", remove_storage=remove),
         here,
         managed_state=(),
-        owned=("/a", "/b"),
+        owned=tuple(map(OWNER.made, ("/a", "/b"))),
+        owner=OWNER,
         in_use=in_use,
         disks=dict.fromkeys(("/a", "/b"), OwnedDisk(volume=True)),
     )
@@ -429,9 +433,11 @@ def test_a_namesake_is_not_removed() -> None:
     with pytest.raises(
         Refused, match=f"cannot remove web1: the guest with this name has UUID {here.uuid}, not {other.uuid}"
     ):
-        absent(other, here, managed_state=(), owned=(), in_use={}, disks={})
+        absent(other, here, managed_state=(), owned=(), owner=OWNER, in_use={}, disks={})
     same = GuestSpec("web1", state="absent", uuid=here.uuid)
-    assert texts(absent(same, here, managed_state=(), owned=(), in_use={}, disks={}))[-1] == "undefine web1"
+    assert (
+        texts(absent(same, here, managed_state=(), owned=(), owner=OWNER, in_use={}, disks={}))[-1] == "undefine web1"
+    )
 
 
 @pytest.mark.parametrize(

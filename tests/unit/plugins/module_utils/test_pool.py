@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import typing as t
 from pathlib import Path
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import missing
+from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._files import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options, pools
 from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -18,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.pool import Poo
 from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Start
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.module_utils._xml import pool as pool_xml
 
@@ -146,6 +149,70 @@ def test_a_directory_is_of_one_pool() -> None:
     assert not noted(host, None, path="/srv/b/a") and not noted(host, None, state="absent")
 
 
+def test_a_directory_is_of_one_pool_by_whatever_path(tmp_path: Path) -> None:
+    real, link, apart = tmp_path / "real", tmp_path / "link", tmp_path / "apart"
+    real.mkdir()
+    apart.mkdir()
+    link.symlink_to(real)
+    raw = RawPoolHost(lambda: [("b", XML.format("dir", real))], tuple, identity=pool_directory.directory_id)
+    with pytest.raises(
+        Refused, match=f"in {link}: it is the directory of pool b, which calls it {real}; use that pool"
+    ):
+        noted(pool_xml.host(raw, "a", None), None, path=str(link))
+    assert not noted(pool_xml.host(raw, "a", None), None, path=str(apart))
+    assert pool_directory.directory_id(f"{link}/new") == pool_directory.directory_id(f"{real}/new"), "before it is made"
+
+
+def test_guests_with_disks_in_a_pool_are_known_by_whatever_path(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    disk = f"<domain><devices><disk><source file='{tmp_path}/link/x'/></disk></devices></domain>"
+    raw = RawPoolHost(tuple, lambda: [("one", (disk,))], identity=pool_directory.directory_id)
+    host = pool_xml.host(raw, "a", found(active=True, path=f"{tmp_path}/real"))
+    assert host.users() == [PoolUser("one", by_pool=False)]
+
+
+def test_a_directory_that_qemu_cannot_enter_is_told() -> None:
+    host = PoolHost(closed=lambda _path: "libvirt-qemu:/root")
+    told = (
+        "guests cannot use disks of pool a in /root/vms: QEMU's user libvirt-qemu cannot enter /root; choose another "
+        "path, or open it (`setfacl -m u:libvirt-qemu:x /root`)"
+    )
+    assert noted(host, None, path="/root/vms") == [told] == noted(host, None, path="/root/vms", state="inactive")
+    assert not noted(host, HERE), "it runs"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
+def test_which_directory_a_user_cannot_enter(tmp_path: Path) -> None:
+    nobody, closed = (65534, 65534), tmp_path / "closed"
+    (closed / "pool").mkdir(parents=True)
+    for each in (closed / "pool", closed, tmp_path, *list(tmp_path.parents)[:-2]):
+        each.chmod(0o755)
+    assert pool_directory.closed(str(closed / "pool" / "new"), nobody) is None
+    (tmp_path / "link").symlink_to(closed / "pool")
+    closed.chmod(0o700)
+    for path in (closed / "pool" / "new", tmp_path / "link"):
+        assert pool_directory.closed(str(path), nobody) == f"nobody:{closed}"
+    assert pool_directory.closed(str(closed), (0, 0)) is None
+    closed.chmod(0o710)
+    os.chown(closed, 0, 65534)
+    assert pool_directory.closed(str(closed / "pool"), nobody) is None, "by its group"
+
+
+def test_a_pool_that_does_not_start_is_not_left_behind(tmp_path: Path) -> None:
+    (tmp_path / "node.xml").write_text("<node/>")
+    refusing = dataclasses.replace(API, own={Start: lambda _pool, _step: fail("it does not start")})
+    with opened(f"test://{tmp_path / 'node.xml'}") as connection:
+        with pytest.raises(Failed, match=r"it does not start; it is as before \(undefine pool a\)"):
+            noun.converge(connection, POOL, refusing, params("/srv/a"), Gate(check_mode=False))
+        assert connection.listStoragePools() + connection.listDefinedStoragePools() == []
+
+
+def fail(reason: str) -> None:
+    """As a doer does."""
+    raise Failed(reason)
+
+
 @pytest.mark.parametrize("state", ["active", "inactive"])
 def test_what_is_in_the_way_of_a_directory(state: str) -> None:
     host = PoolHost(obstacle=lambda path: f"{path}-link")
@@ -229,7 +296,7 @@ def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:
         ("/file", "/file"),
         ("/lost/a", "/lost"),
     ):
-        assert missing.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
+        assert pool_directory.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

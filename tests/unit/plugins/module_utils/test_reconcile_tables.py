@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._front import copy_off
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, SHARED, DiskMove, Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -45,10 +46,10 @@ class Hosts:
             now = {"resume": "running", "discard": "absent", "release": "shutdown"}[verb]
             self.looks = [(now, there) if end == "source" else (here, now)]
 
-    def doer(self, verb: str) -> t.Callable[[str, str], None]:
+    def doer(self, verb: str) -> t.Callable[..., None]:
         """What does it to the guest."""
 
-        def do(end: str, uuid: str) -> None:
+        def do(end: str, uuid: str, *_name: str) -> None:
             assert uuid == UUID
             self.act(verb, end)
 
@@ -96,6 +97,7 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     monkeypatch.setattr(reconcile, "_takes_back", lambda *_more: hosts.takes_back)
     monkeypatch.setattr(reconcile, "resume_guest", hosts.doer("resume"))
     monkeypatch.setattr(copy_offline, "release", hosts.doer("release"))
+    monkeypatch.setattr(query, "find_by_uuid", lambda *_more: None)  # what is stored is as it was: contract tests
     monkeypatch.setattr(reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
     more: dict[str, t.Any] = {"again": True} if again else {}
     return reconcile.reconcile(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
@@ -260,14 +262,23 @@ def disk(target: str, how: str = DELTA, **more: t.Any) -> DiskMove:
 def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[dict[str, t.Any]] = []
     monkeypatch.setattr(query, "by_uuid", lambda connection, *_more: connection)
+    monkeypatch.setattr(query, "found", lambda _guest: None)  # nothing is recorded
     monkeypatch.setattr(migration_files, "remember", lambda _guest, fields: written.append(dict(fields)))
     disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", delete_source=False))
-    reconcile.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks))
+    source = types.SimpleNamespace(getURI=lambda: "qemu+tls://hyper1/system")
+    reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed /a", disks=disks))
     more: dict[str, t.Any] = {"keep_source_storage": True, "paused": True, "autostart": True}
     more["tuning"] = Tuning(timeout_action="suspend")
-    reconcile.begin("source", Move("web1", UUID, "hyper2", "", source_uuid="1111", disks=disks, **more))
-    reconcile.forget("source", UUID)
-    common = {"moving": "hyper2", "moving_from": "1111"}
+    reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed", disks=disks, **more))
+    reconcile.forget(source, UUID)
+    common = {
+        "moving": "hyper2",
+        "moving_from": "1111",
+        "moving_seal": sealed(UUID),
+        "moving_seen": "5eed",
+        "moving_made": (),
+        "moving_let_run": "",  # of an earlier migration, or of the guest that was copied
+    }
     assert written == [
         {
             **common,
@@ -358,7 +369,8 @@ def test_a_state_is_told_with_what_libvirt_knows_of_it() -> None:
             for persistent in (False, True):
                 host = t.cast(t.Any, Host(Guest(code, reason, persistent=persistent)))
                 found = migrate.state_there(host, "web1", reserved=yes if reserved else no)
-                expected = "reserved" if word == "shutdown" and reserved and persistent else word
+                off = word in ("shutdown", "crashed", "migrated")
+                expected = "reserved" if off and reserved and persistent else word
                 if found != expected:
                     wrong.append((code, reason, reserved, persistent, found))
         if migrate.state_there(t.cast(t.Any, Host(Guest(code, reason))), "web1") != word:

@@ -10,12 +10,22 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, shared
+from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, shared, unrecorded
 
 OFF_STATES = ("shutdown", "crashed and off")
+OWNER = Owner("web1", "u", "h", ("/a", "/b", "/c", "/a b"))
+
+
+def own(*paths: str) -> tuple[OwnedVolume, ...]:
+    """Entries of the guest's record."""
+    return tuple(map(OWNER.made, paths))
+
+
 THERE = OwnedDisk(volume=True, pool="default", active=True)
 
 
@@ -44,7 +54,8 @@ def result(state: str, *, force: bool = False, remove: bool = True, persistent: 
             wish,
             here,
             managed_state=("nvram", "tpm"),
-            owned=("/a", "/b"),
+            owned=own("/a", "/b"),
+            owner=OWNER,
             in_use={"/b": "web2", "/c": "web3"},
             disks={"/a": THERE},
         )
@@ -76,7 +87,13 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
 def test_kept_disks_are_named_with_the_reason() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
     answer = absent(
-        wish, found("shutdown"), managed_state=(), owned=("/a", "/b"), in_use={"/b": "web2"}, disks={"/a": THERE}
+        wish,
+        found("shutdown"),
+        managed_state=(),
+        owned=own("/a", "/b"),
+        owner=OWNER,
+        in_use={"/b": "web2"},
+        disks={"/a": THERE},
     ).notes
     assert len(answer) == 1 and "/b" in answer[0] and "web1" in answer[0] and "web2" in answer[0]
     wish = GuestSpec("web1", state="absent")
@@ -84,7 +101,8 @@ def test_kept_disks_are_named_with_the_reason() -> None:
         wish,
         found("shutdown"),
         managed_state=(),
-        owned=("/a b", "/c"),
+        owned=own("/a b", "/c"),
+        owner=OWNER,
         in_use={"/c": "web2"},
         disks={},
         uri="qemu:///session",
@@ -93,6 +111,43 @@ def test_kept_disks_are_named_with_the_reason() -> None:
         "kept disk /a b of web1; to delete it: virsh --connect qemu:///session vol-delete '/a b'",
         "kept disk /c of web1: web2 uses it",
     )
+
+
+@pytest.mark.parametrize(
+    ("chains", "others"),
+    [
+        ([["/a", "/image"]], []),
+        ([["/a.s2", "/a.s1", "/a", "/image"]], ["/a.s2", "/a.s1"]),  # snapshots without metadata
+        ([["/a.s2", "/a.s1", "/a"], ["/a.s1", "/a"], ["/memory"]], ["/a.s2", "/a.s1", "/memory"]),
+        ([["/a.s1", "/a"], ["/a.branch", "/a"]], ["/a.s1", "/a.branch"]),
+        ([["/by-hand", "/below"], ["/below"]], ["/by-hand", "/below"]),
+        ([["/by-hand", "/image"]], ["/by-hand"]),
+    ],
+)
+def test_no_file_of_a_snapshot_is_left_without_a_word(chains: list[list[str]], others: list[str]) -> None:
+    """Those that stand between its files; an image below its disk is not its own."""
+    assert unrecorded(chains, ["/a", "/b"]) == others
+
+
+def test_every_file_that_stays_is_named_with_the_command_that_deletes_it() -> None:
+    """Its own disk, too: a file of a snapshot stands on it."""
+    answer = absent(
+        GuestSpec("web1", state="absent", remove_storage=True),
+        found("shutdown"),
+        managed_state=(),
+        owned=own("/a"),
+        owner=OWNER,
+        in_use={"/a": "/a.s1", "/memory": "web2"},
+        disks={"/a": THERE},
+        others=["/a.s1", "/memory"],
+    )
+    kept = "of web1, which is not in its record (made by a snapshot, or by hand)"
+    assert answer.notes == (
+        f"kept file /a.s1 {kept}; to delete it: virsh --connect qemu:///system vol-delete /a.s1",
+        f"kept file /memory {kept}: web2 uses it",
+        "kept disk /a of web1; to delete it: virsh --connect qemu:///system vol-delete /a",
+    )
+    assert not [step for step in answer.steps if isinstance(step, steps.DeleteVolume)]
 
 
 INACTIVE = "storage pool data of disk /a is not active (start it: virsh --connect qemu:///session pool-start data)"
@@ -117,7 +172,7 @@ REMEDY = "; or set remove_storage: false and delete the files by hand"
 )
 def test_no_disk_stays_without_its_owner(disk: OwnedDisk, outcome: str) -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
-    told: dict[str, t.Any] = {"managed_state": (), "owned": ("/a",), "uri": "qemu:///session"}
+    told: dict[str, t.Any] = {"managed_state": (), "owned": own("/a"), "owner": OWNER, "uri": "qemu:///session"}
     if outcome in (INACTIVE, LOOSE):
         text = f"cannot remove web1 with its disks: {outcome}{REMEDY}"
         with pytest.raises(Refused, match=f"^{re.escape(text)}$"):
@@ -139,7 +194,7 @@ def test_all_disks_that_cannot_be_removed_are_named() -> None:
     wish = GuestSpec("web1", state="absent", remove_storage=True)
     disks = {"/a": OwnedDisk(pool="data"), "/b": THERE, "/c": OwnedDisk(exists=True)}
     with pytest.raises(Refused, match=r"of disk /a is not active .*; disk /c is in no storage pool"):
-        absent(wish, found("shutdown"), managed_state=(), owned=tuple(disks), in_use={}, disks=disks)
+        absent(wish, found("shutdown"), managed_state=(), owned=own(*disks), owner=OWNER, in_use={}, disks=disks)
 
 
 def planned(
@@ -222,7 +277,7 @@ def test_a_disk_that_somebody_has_open_is_kept(state: str, kept: list[str]) -> N
         GuestSpec("web1", state="absent", remove_storage=True, force=True),
         {"/a": replace(THERE, opened=True)},
     )
-    made = absent(wish, found(state), managed_state=(), owned=("/a",), in_use={}, disks=disks)
+    made = absent(wish, found(state), managed_state=(), owned=own("/a"), owner=OWNER, in_use={}, disks=disks)
     assert [step.path for step in made.steps if isinstance(step, steps.DeleteVolume)] == [
         path for path in ("/a",) if path not in kept
     ]

@@ -8,6 +8,7 @@ import pytest
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, network, pool, record, row
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Row, Table
@@ -40,6 +41,10 @@ FORMS: dict[str, tuple[t.Any, t.Any]] = {
     "Resolution": ("1280x720", "800x600"),
     "source/@file": ("/a.qcow2", "/dev/sdb"),
     "source/@volume": ("default/a.qcow2", "fast/b"),
+    "metadata/corral:guest/corral:volume": (
+        (OwnedVolume("/a & b", "g", "h", FileIdentity(7, 5, "0badc0de")), OwnedVolume("/<c>", "g", "h")),
+        (OwnedVolume("/d"),),
+    ),
     "SourceRow": ("http://h/a.iso", "https://[::1]:8443/b?c=d"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import json
+import re
 import typing as t
 
 import pytest
@@ -37,6 +38,77 @@ V1 = {
 )
 def test_user_data(said: object, text: str) -> None:
     assert seeds.seed({"user_data": said}, guest="web1").user_data == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ps1_sysnative\nSet-Content C:\\a 1",
+        "#ps1\nexit",
+        "#PS1_x86\r\nexit\r\n",
+        "rem cmd\nexit",
+        "<powershell>\nexit\n</powershell>",
+        "#INCLUDE\nhttps://example.org/a",
+        "#include-once of ours\nhttps://example.org/a",
+        "#cloud-boothook now\ntrue",
+        "## Template: Jinja\n#cloud-config\n{}\n",
+        "From nobody\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n--x--\n",
+        "mime-version: 1.0\n\n",
+        "\n #!/bin/sh\r\necho \U0001f642\r\n",
+    ],
+)
+def test_every_kind_of_user_data_is_passed_on_as_it_is(text: str) -> None:
+    assert seeds.seed({"user_data": text}, guest="web1").user_data == text
+
+
+@pytest.mark.parametrize(
+    "said", [{"ignition": {"version": "3.4.0"}}, '{ "ignition": {"version": "3.4.0"}}', "variant: fcos\n"]
+)
+def test_an_ignition_config_is_called_one(said: object) -> None:
+    with pytest.raises(BadInput, match=r"^cloud_init.user_data of web1: it is an Ignition or Butane config") as caught:
+        seeds.seed({"user_data": said}, guest="web1")
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("network", "problem"),
+    [
+        (
+            {"ethernets": {"id0": {"match": {"macaddress": 41135085296}}}},
+            "ethernets.id0.match.macaddress: 41135085296 is not a MAC address such as '52:54:00:12:34:56'; write it in",
+        ),
+        (
+            {"bridges": {"br0": {"macaddress": "52:54:00:12:34"}}},
+            "bridges.br0.macaddress: '52:54:00:12:34' is not a MAC",
+        ),
+        ({"ethernets": {"a": {"gateway4": "192.0.2.300"}}}, "ethernets.a.gateway4: '192.0.2.300' is not an IP address"),
+        ({"ethernets": {"a": {"nameservers": {"addresses": [1.1]}}}}, "nameservers.addresses[0]: 1.1 is not an IP"),
+        ({"ethernets": {"a": {"routes": [{"to": "x", "via": "192.0.2.1"}]}}}, "ethernets.a.routes[0].to: 'x' is not"),
+        (
+            {"version": 1, "config": [{"type": "physical", "mac_address": 41135085296}]},
+            "config[0].mac_address: 41135085296",
+        ),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_its_place(network: dict[str, t.Any], problem: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(problem)):
+        seeds.seed({"network_config": {"version": 2, **network}}, guest="web1")
+
+
+def test_every_way_to_write_an_address_is_taken() -> None:
+    nic = {
+        "match": {"macaddress": "52:54:00:AB:cd:EF", "name": "e*"},
+        "macaddress": "random",
+        "addresses": ["192.0.2.7/24"],
+        "gateway6": "fe80::1",
+        "nameservers": {"addresses": ["192.0.2.1", "2001:db8::1#dns.example.org"], "search": ["example.org"]},
+        "routes": [{"to": "default", "via": "192.0.2.1"}, {"to": "198.51.100.0/24", "via": "192.0.2.2", "metric": 7}],
+    }
+    seeds.seed({"network_config": {"version": 2, "ethernets": {"a": nic}}}, guest="web1")
+    subnet = {"type": "static", "address": "192.0.2.7/24", "gateway": "192.0.2.1", "dns_nameservers": "1.1.1.1 9.9.9.9"}
+    infiniband = "80:00:02:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:10:20:30"
+    config = [{"type": "physical", "mac_address": infiniband, "subnets": [subnet]}]
+    seeds.seed({"network_config": {"version": 1, "config": config}}, guest="web1")
 
 
 @pytest.mark.parametrize("network", [V2, {"network": V2}, json.dumps(V2), json.dumps({"network": V2})])
@@ -148,8 +220,8 @@ KEYS_GO = (
     "cloud_init.user_data of web1: vendor_data.enabled: false also disables the SSH host key; omit it, or set ssh_keys"
 )
 NO_MIME = (
-    "cloud_init.vendor_data of web1: it shares its file with the SSH host key; use #cloud-config-archive instead of "
-    "MIME"
+    "cloud_init.vendor_data of web1: it shares its file with the SSH host key and cannot be MIME; write it as "
+    "#cloud-config, or give MIME in user_data"
 )
 
 
@@ -193,7 +265,7 @@ def test_a_problem_says_where_it_is(said: dict[str, t.Any], problem: str) -> Non
         ({"user_data": [1]}, "must be a mapping or text"),
         ({"user_data": {"vendor_data": {"enabled": False}}}, "also disables the SSH host key"),
         ({"user_data": {"ssh_keys": {"rsa_public": "x"}}}, "has no private key"),
-        ({"vendor_data": "MIME-Version: 1.0\n"}, "instead of MIME"),
+        ({"vendor_data": "MIME-Version: 1.0\n"}, "or give MIME in user_data"),
         ({"meta_data": {"instance-id": "x"}, "on_change": "next_boot"}, "never changes"),
         ({"network_config": {"version": 3}}, "version must be 1 or 2, not 3"),
         ({"network_config": {"ethernets": {}}}, "version must be 1 or 2, not None"),
@@ -219,3 +291,9 @@ def test_bad_documents_are_refused(said: dict[str, t.Any], problem: str) -> None
     with pytest.raises(BadInput, match=problem) as caught:
         seeds.seed(said, guest="web1")
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize("rest", ["", "{", "[]", "7", '{"text": "a"}', "[" * 100_000])
+def test_a_text_that_begins_as_the_controllers_own_is_no_crash(rest: str) -> None:
+    with pytest.raises(BadInput, match="cloud-init ignores it without a first line"):
+        seeds.seed({"user_data": f"#corral-sent\n{rest}"}, guest="web1")

@@ -9,6 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Seed, Volume
 from ansible_collections.corral.virt.plugins.module_utils._plan import customize, seeding, steps
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
@@ -20,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import NOBODY
 from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
@@ -46,6 +48,11 @@ NOCLOUD, OFFLINE = seed(), seed(method="virt_customize")
 def wanted(what: Seed | None, **more: t.Any) -> GuestSpec:
     """A guest with that seed."""
     return GuestSpec("web1", seed=what, **more)
+
+
+def own(*paths: str) -> tuple[OwnedVolume, ...]:
+    """Entries of the guest's record."""
+    return tuple(map(NOBODY.made, paths))
 
 
 def known(digest: str | None = None, **more: t.Any) -> Known:
@@ -106,14 +113,14 @@ QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
     (NOCLOUD, known(NOCLOUD.digest), OLD, None),
     (NOCLOUD, known("other"), OLD, None),
     (ANEW, known("other"), OLD, AGAIN),
-    (NOCLOUD, known(NOCLOUD.digest, volumes=(ISO,), making=(ISO,)), OLD, AGAIN),
+    (NOCLOUD, known(NOCLOUD.digest, owned=own(ISO), making=(ISO,)), OLD, AGAIN),
     (NOCLOUD, known(NOCLOUD.digest, making=(ISO,)), OLD, dataclasses.replace(AGAIN, ours=False)),
     (NOCLOUD, known(NOCLOUD.digest, making=(SYSTEM,)), OLD, None),
     (OFFLINE, Known(), NEW, Customizing()),
     (dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"}), Known(), NEW, Customizing("mine")),
     (OFFLINE, Known(), DiskPlan(steps=(EMPTY,)), None),
-    (OFFLINE, Known(volumes=(SYSTEM,), making=(SYSTEM,)), NEW, Customizing()),
-    (OFFLINE, Known(volumes=(SYSTEM,)), NEW, None),
+    (OFFLINE, Known(owned=own(SYSTEM), making=(SYSTEM,)), NEW, Customizing()),
+    (OFFLINE, Known(owned=own(SYSTEM)), NEW, None),
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._files import (
     command,
     devices,
@@ -17,11 +17,13 @@ from ansible_collections.corral.virt.plugins.module_utils._files import (
 from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
     Missing,
     NamedBy,
+    Offer,
     Prerequisites,
     Qcow2,
     Uplink,
 )
 from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._xml.uplink import uplink
 
@@ -43,8 +45,11 @@ def test_prerequisites_of_a_guest() -> None:
         networks=frozenset({"lan"}),
         links=frozenset({"br0", "eth7"}),
         lower=frozenset({"eth7"}),
+        switches=frozenset({"ovs0"}),
         devices=frozenset({"pci 0000:06:00.1"}),
         files=frozenset({"/k", "/i", "/l", "/a", "/below", "/dev/b", "/d", "/rom"}),
+        contents=frozenset({"/d"}),
+        loaders=frozenset({"/l"}),
         volumes=frozenset({("p", "n")}),
         templates={"/t": "/v"},
     )
@@ -68,6 +73,120 @@ def test_what_a_guest_starts_without(policy: str, needed: tuple[int, int]) -> No
     for restored in (False, True):
         needs = prerequisites(f"<domain><devices>{disk}</devices></domain>", restored=restored)
         assert (len(needs.files), len(needs.images), needs.restored) == (*[needed[restored]] * 2, restored)
+
+
+CHANNEL = "<serial type='{}'>{}</serial>"
+SHARED = "<filesystem type='mount'><driver type='virtiofs'/>{}<source dir='/d'/></filesystem>"
+
+
+@pytest.mark.parametrize(
+    ("os", "devices", "expected"),
+    [
+        ("<acpi><table type='slic'>/acpi</table></acpi><shim>/s</shim><dtb>/dtb</dtb>", "", {"/acpi", "/s", "/dtb"}),
+        ("<loader type='rom'>/bios</loader>", "", {"/bios"}),
+        ("", "<emulator>/usr/bin/qemu</emulator>", {"/usr/bin/qemu"}),
+        ("", "<hostdev><rom file='/rom'/></hostdev>", {"/rom"}),
+        ("", SHARED.format("<binary path='/b'/>"), {"/d", "/b"}),
+        ("", "<filesystem><driver type='virtiofs'/><source socket='/run/s'/></filesystem>", {"/run/s"}),
+        ("", CHANNEL.format("pty", "<source path='/dev/pts/1'/><log file='/logs/a.log'/>"), {"/logs"}),
+        ("", CHANNEL.format("file", "<source path='/logs/a.txt'/>"), {"/logs"}),
+        ("", CHANNEL.format("dev", "<source path='/dev/ttyS1'/>"), {"/dev/ttyS1"}),
+        ("", CHANNEL.format("unix", "<source mode='bind' path='/run/x/a'/>"), {"/run/x"}),
+        ("", CHANNEL.format("unix", "<source mode='connect' path='/run/x/a'/>"), {"/run/x/a"}),
+        ("", CHANNEL.format("unix", "<source mode='bind' path='/var/lib/libvirt/qemu/channel/1/a'/>"), set()),
+        ("", CHANNEL.format("tcp", "<source mode='connect' host='h' service='1'/>"), set()),
+        ("", "<interface type='vhostuser'><source type='unix' path='/ovs/v' mode='client'/></interface>", {"/ovs/v"}),
+        ("", "<interface type='vhostuser'><source type='unix' path='/ovs/v' mode='server'/></interface>", {"/ovs"}),
+        ("", "<tpm><backend type='passthrough'><device path='/dev/tpm0'/></backend></tpm>", {"/dev/tpm0"}),
+        ("", "<rng><backend model='random'>/dev/hwrng</backend></rng>", {"/dev/hwrng"}),
+        ("", "<input type='evdev'><source dev='/dev/input/event1'/></input>", {"/dev/input/event1"}),
+        (
+            "",
+            "<graphics type='egl-headless'><gl rendernode='/dev/dri/renderD128'/></graphics>",
+            {"/dev/dri/renderD128"},
+        ),
+        ("", "<graphics type='vnc'><listen type='socket' socket='/srv/vnc/a'/></graphics>", {"/srv/vnc"}),
+    ],
+)
+def test_a_guest_does_not_go_where_it_cannot_open_what_it_names(os: str, devices: str, expected: set[str]) -> None:
+    """Each place of a definition that names a file, a device or a socket, or a directory in which one is made."""
+    xml = f"<domain><os><type>hvm</type>{os}</os><devices>{devices}</devices></domain>"
+    needs = prerequisites(xml)
+    assert needs.paths == expected
+    assert needs.special == {path for path in needs.files if path.startswith(("/dev", "/run", "/ovs"))}
+
+
+def test_a_guest_does_not_go_where_its_fw_cfg_files_are_missing() -> None:
+    fwcfg = "<sysinfo type='fwcfg'><entry name='opt/a' file='/fw'/><entry name='opt/b'>text</entry></sysinfo>"
+    assert prerequisites(f"<domain>{fwcfg}</domain>").files == {"/fw"}
+
+
+def test_programs_and_secrets_of_a_guest() -> None:
+    needs = prerequisites(f"<domain><devices>{SHARED.format('')}</devices></domain>")
+    assert needs.helpers == {"virtiofsd"}
+    assert needs.contents == {"/d"}
+    assert not prerequisites(SHARED.format("<binary path='/b'/>")).helpers
+    xml = (
+        "<domain type='kvm'><os firmware='efi'><type arch='x86_64' machine='q35'>hvm</type>{}</os><devices>"
+        "<tpm><backend type='emulator'><encryption secret='t'/></backend></tpm>"
+        "<disk><source file='/a'><encryption><secret type='passphrase' uuid='u'/></encryption></source></disk>"
+        "<disk><source protocol='rbd'><auth><secret type='ceph' usage='ceph pool'/></auth></source></disk></devices></domain>"
+    )
+    offers = {Offer("efi", "kvm", "x86_64", "q35"), Offer("swtpm", "kvm", "x86_64", "q35")}
+    assert prerequisites(xml.format("")).offers == offers
+    assert {one.what for one in prerequisites(xml.format("<loader>/l</loader>")).offers} == {"swtpm"}
+    travelling = prerequisites(xml.format(""), disks=False)
+    assert travelling.secrets == {"t", "u", "ceph pool"}
+    assert not travelling.files
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "what", "offered"),
+    [
+        ("<os><enum name='firmware'><value>bios</value></enum></os>", "efi", False),
+        ("<os><enum name='firmware'><value>efi</value></enum></os>", "efi", True),
+        ("<os/>", "efi", True),
+        ("<devices><tpm><enum name='backendModel'><value>passthrough</value></enum></tpm></devices>", "swtpm", False),
+        ("<devices><tpm><enum name='backendModel'><value>emulator</value></enum></tpm></devices>", "swtpm", True),
+        ("", "swtpm", True),
+    ],
+)
+def test_what_libvirt_can_give_guests(capabilities: str, what: str, *, offered: bool) -> None:
+    assert brief.offers(f"<domainCapabilities>{capabilities}</domainCapabilities>", what) == offered
+
+
+def test_what_another_host_lacks_is_told_of_that_host() -> None:
+    lacked = Missing(
+        networks={"lan": False, "dmz": True},
+        links=frozenset({"br0", "ovs0"}),
+        paths=frozenset({"/k", "/l", "/d", "/logs"}),
+    )
+    needs = start.combined([prerequisites(GUEST), Prerequisites(directories=frozenset({"/logs"}))])
+    assert start.problems(needs, lacked, "hyper2") == [
+        ("network dmz is not active on hyper2", "start it with virt_network (state: active) or `virsh net-start dmz`"),
+        ("hyper2 has no network lan", "create the network with virt_network, or choose another"),
+        (
+            "hyper2 has no network device br0",
+            "create the bridge with role corral.virt.bridge, or choose another for the interface",
+        ),
+        (
+            "hyper2 has no network device ovs0",
+            "create the bridge of Open vSwitch (`ovs-vsctl add-br ovs0`), or choose another for the interface",
+        ),
+        (
+            "/d does not exist on hyper2",
+            "create the directory and copy what it holds, or mount it from storage that both hosts have",
+        ),
+        ("/k does not exist on hyper2", "put it there, or take it out of the guest's definition"),
+        (
+            "/l does not exist on hyper2",
+            "install the package that has this firmware, or copy the file from a host that has it",
+        ),
+        (
+            "directory /logs, for logs or sockets of the guest, does not exist on hyper2",
+            "create it (`mkdir -p /logs`), or choose another in the guest's definition",
+        ),
+    ]
 
 
 IMAGE = "<disk><driver type='qcow2'/>{}{}</disk>"
@@ -146,6 +265,21 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
     assert prerequisites(f"<domain><os>{nvram}</os></domain>").templates == {"/t": variables}
 
 
+def test_no_guest_starts_on_a_host_in_maintenance_and_one_that_runs_there_can_be_changed() -> None:
+    missing, told = (
+        Missing(maintenance="new fan"),
+        r"^cannot start web1: this host is in maintenance \(new fan\) .*undrain",
+    )
+    with pytest.raises(Refused, match=told):
+        start.check("start", "web1", Prerequisites(), missing)
+    start.check("change", "web1", Prerequisites(), missing)
+    with pytest.raises(Refused, match=told):
+        start.check_steps("web1", [power_steps.Start("web1")], lambda: (Prerequisites(), missing))
+    start.check_steps(
+        "web1", [power_steps.Resume("web1"), power_steps.Reset("web1")], lambda: (Prerequisites(), missing)
+    )
+
+
 @pytest.mark.parametrize(
     ("missing", "text"),
     [
@@ -187,7 +321,17 @@ def test_where_variables_are(nvram: str, variables: str) -> None:
         (Missing(devices=frozenset({"pci 0000:06:00.0"})), "this host has no device pci .*--cap pci` lists"),
         (Missing(devices=frozenset({"mdev a"})), "this host has no device mdev a; .*--cap mdev` lists"),
         (Missing(paths=frozenset({"/a"})), "/a does not exist; put it there"),
-        (Missing(paths=frozenset({"/t", "/v"})), "/t does not exist; put it there"),
+        (Missing(paths=frozenset({"/t", "/v"})), "/t does not exist; install the package that has this firmware"),
+        (Missing(secrets=frozenset({"s"})), "libvirt has no secret s; define it and set its value"),
+        (Missing(helpers=frozenset({"virtiofsd"})), "this host has no virtiofsd; install package virtiofsd"),
+        (
+            Missing(offers=frozenset({Offer("swtpm", "kvm", "x86_64", "q35")})),
+            "this host has no swtpm, which emulates a TPM; install pack",
+        ),
+        (
+            Missing(offers=frozenset({Offer("efi", "kvm", "x86_64", "q35")})),
+            "this host has no efi firmware for machine type q35; install it .*ovmf",
+        ),
         (Missing(volumes={("p", "n"): "gone"}), r"volume n of pool p is not found \(gone\); create .*pool-refresh p`"),
         (
             Missing(networks={"l": True}, paths=frozenset({"/a", "/dev/b"})),

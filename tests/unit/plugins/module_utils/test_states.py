@@ -29,5 +29,5 @@ def described(uri: str, *, links: bool) -> dict[str, t.Any]:
 
 def test_links_are_those_of_the_host_of_the_guests() -> None:
     assert "lo" in described("qemu:///system", links=True)["links"]
-    assert described("qemu+tls://hyper2/system", links=True) == {"domains": [], "links": None}
+    assert described("qemu+tls://hyper2/system", links=True) == {"domains": [], "links": None, "maintenance": None}
     assert described("qemu:///system", links=False) == {"domains": []}

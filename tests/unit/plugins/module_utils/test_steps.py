@@ -117,6 +117,11 @@ TEXTS: list[tuple[steps.GuestStep, str]] = [
     (steps.GrowDisk("web1", "/p/a", 9 * GIB), "grow disk /p/a to 9 GiB"),
     (steps.GrowRunningDisk("web1", "/p/a", 9 * GIB, "vda"), "grow disk /p/a to 9 GiB while it runs"),
     (steps.DeleteVolume("web1", "/p/a"), "delete disk /p/a"),
+    (steps.DeleteVolume("web1", "/p/a", keep_h=24), "delete disk /p/a, after 24 h in /p/.corral/.removed"),
+    (
+        steps.FinishRemoval("web1", "/p/.corral/.removed/a.1.disk", "/p/a"),
+        "delete disk /p/a, which was moved to /p/.corral/.removed/a.1.disk",
+    ),
     (steps.Attach("web1", "disks[a]", "<a/>"), "attach disks[a] to running web1"),
     (steps.Detach("web1", "disks[a]", "<a/>"), "detach disks[a] from running web1"),
     (steps.SetVcpus("web1", 3), "set 3 vcpus on running web1"),
@@ -213,7 +218,7 @@ VOLUME_SHOWN = (
             steps.SetMetadata,
             [],
             "set metadata of running web1",
-            "SetMetadata(guest='web1', title=None, description=None)",
+            "SetMetadata(guest='web1', title=None, description=None, osinfo=None)",
         ),
         (
             steps.UpdateDevice,

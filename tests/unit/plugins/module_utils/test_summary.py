@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, graphics, interface, record, summary
+from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
+from ansible_collections.corral.virt.plugins.module_utils._xml import (
+    brief,
+    disk,
+    domain,
+    graphics,
+    interface,
+    record,
+    summary,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 
@@ -119,3 +128,13 @@ def test_interfaces_are_seen_as_the_network_of_the_host_sees_them() -> None:
         <interface type='user'/></devices></domain>"""
     )
     assert summary.nics(root) == (Nic("52:54:00:aa:00:01", "vnet0", "br0"), Nic("52:54:00:aa:00:02"))
+
+
+@pytest.mark.parametrize(("guest", "moving"), [("4a5b", "hyper2"), ("another", None)])
+def test_a_copy_of_a_definition_is_not_on_its_way(guest: str, moving: str | None) -> None:
+    xml = RECORD.replace("<name>", "<uuid>4a5b</uuid><name>").replace(
+        "<c:moving ", f"<c:moving seal='{sealed(guest)}' "
+    )
+    assert summary.recorded(summary.read(xml)[1])["moving"] == moving
+    mark = record.document(parse(xml))
+    assert brief.moving(mark, "4a5b") == bool(moving)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import typing as t
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
-from ansible_collections.corral.virt.plugins.module_utils._plan.survival import most, unsurvived, with_guests
+from ansible_collections.corral.virt.plugins.module_utils._plan.survival import refusals, unsurvived, with_guests
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ROOMY = Policy(cpu_overcommit=100.0)
@@ -63,17 +64,78 @@ def test_new_guests_leave_the_room_that_a_loss_takes() -> None:
     assert refused.why.startswith("require_n_plus is 1, and with it the loss of ")
     assert place(guests[::-1], hosts[::-1], policy=policy) == placed[::-1]
     [none] = place(guests[:1], [host("a", 6), host("b", 6)], policy=policy)
-    assert none.host is None and "the loss of a would leave a0" in none.why
+    assert none.host is None and "the loss of b would leave b0" in none.why
 
 
 @pytest.mark.parametrize("count", range(9))
-def test_as_many_as_can_be_added(count: int) -> None:
-    """The first that is refused, and the reason is that of one more."""
+def test_the_one_that_is_too_much_is_refused_alone(count: int) -> None:
+    """Those before and after it come; the reason is that of all before it, and it."""
     hosts, sizes = [host("a"), host("b")], [1] * count + [11 - count, 1]
     placed = [(Guest(f"web{number}", 0, size), "a") for number, size in enumerate(sizes)]
-    found, why = most(hosts, placed, ROOMY, 1)
-    assert (found, why) == (count, unsurvived(with_guests(hosts, placed[: count + 1]), ROOMY, 1)) and why
-    assert most(hosts, placed[:count], ROOMY, 1) == (count, None)
+    found = refusals(hosts, placed, ROOMY, 1)
+    assert found == {f"web{count}": unsurvived(with_guests(hosts, placed[: count + 1]), ROOMY, 1)}
+    assert refusals(hosts, placed[:count], ROOMY, 1) == {}
+
+
+def words(*names: str) -> frozenset[str]:
+    """As guests and hosts have them."""
+    return frozenset(names)
+
+
+def bridged(count: int = 5, **more: t.Any) -> list[Host]:
+    """Hosts of which only the first has the bridge br1."""
+    return [Host(f"h{n}", 64, 100, bridges=words("br0", *["br1"] * (n == 0)), **more) for n in range(count)]
+
+
+BIG = Guest("big", 4, 16, bridges=words("br1"))
+SMALL = [Guest(f"s{n}", 1, 1, bridges=words("br0")) for n in range(20)]
+NO_BRIDGE = "require_n_plus is 1, and with it the loss of h0 would leave big (4 vcpus, 16 MiB) without a hypervisor"
+
+
+def refused(guests: t.Sequence[Guest], hosts: t.Sequence[Host]) -> dict[str, str]:
+    """Reasons by guest, with one loss to survive."""
+    policy = Policy(cpu_overcommit=100.0, losses=1)
+    return {one.guest: one.why for one in place(guests, hosts, policy=policy) if one.host is None}
+
+
+def test_a_guest_that_cannot_survive_a_loss_is_refused_alone() -> None:
+    assert refused([BIG, *SMALL], bridged()) == {"big": NO_BRIDGE}
+    assert refused([*SMALL, BIG], bridged()[::-1]) == {"big": NO_BRIDGE}
+
+
+def test_a_guest_that_was_there_and_cannot_survive_a_loss_refuses_nobody() -> None:
+    there = [dataclasses.replace(one, residents=(BIG,), memory_used_mib=16, vcpus_used=4) for one in bridged(1)]
+    assert not refused(SMALL, [*there, *bridged()[1:]])
+
+
+def test_the_room_that_a_refused_guest_would_have_taken_goes_to_others() -> None:
+    hosts = [Host("h0", 64, 16, bridges=words("br0", "br1")), *bridged()[1:3]]
+    own = [Guest(f"own{n}", 1, 10, bridges=words("br0")) for n in range(10)]
+    assert refused([BIG, Guest("small", 1, 2, bridges=words("br0"), prefer=words("h0"))], hosts) == {"big": NO_BRIDGE}
+    pinned = Guest("pinned", 1, 10, host="h0", bridges=words("br0"))
+    assert refused([BIG, pinned, *own], hosts) == {"big": NO_BRIDGE}
+
+
+def test_room_that_is_too_little_for_a_loss_is_left_to_whom_it_serves() -> None:
+    """Guests on hosts that could not serve them anyway are welcome."""
+    hosts = [host("a", 6, bridges=words("x")), host("b", 6, bridges=words("x")), host("c", bridges=words("y"))]
+    hosts = [
+        dataclasses.replace(one, residents=tuple(dataclasses.replace(g, bridges=words("x")) for g in one.residents))
+        for one in hosts
+    ]
+    found = refused(
+        [Guest("web", 0, 1, bridges=words("x")), Guest("db", 0, 1, bridges=words("y"))],
+        [*hosts, host("d", bridges=words("y"))],
+    )
+    assert list(found) == ["web"] and "the loss of b would leave b0" in found["web"]
+
+
+def test_guests_that_stay_together_are_refused_together() -> None:
+    shop = [
+        Guest("shop0", 1, 1, together=words("shop"), bridges=words("br1")),
+        Guest("shop1", 1, 1, together=words("shop")),
+    ]
+    assert sorted(refused([*shop, *SMALL], bridged())) == ["shop0", "shop1"]
 
 
 def test_a_host_with_more_guests() -> None:

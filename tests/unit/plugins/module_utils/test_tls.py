@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import threading
 import typing as t
 from pathlib import Path
 
@@ -514,6 +515,20 @@ MEANWHILE = "; another run may be in progress"
             {"foreign": frozenset({SERVER_CERT}), "faults": {SERVER_CERT: "is not a certificate"}},
             f"servercert.pem is not a certificate{MEANWHILE}",
         ),
+        (
+            {"forgotten": ("e1", "e2")},
+            (
+                "the list in place has revoked certificates that the new one lacks (e1, e2); run again to take them "
+                "over, or, without the CA's key here, provide a list that has them (ca_crl, qemu_ca_crl)"
+            ),
+        ),
+        (
+            {"strangers": ("CN=new",)},
+            (
+                "the host has come to trust CN=new, which this authority does not know; run again, or restore the "
+                "newest backup of the CAs (ca_dir)"
+            ),
+        ),
         *(
             (
                 {"validity": ((NOW - HOUR, NOW + HOUR), (NOW + start, NOW + end))},
@@ -537,6 +552,20 @@ def test_a_set_that_would_not_serve_is_refused(state: dict[str, t.Any], problem:
         check_set(GOAL, new, now=NOW)
     if "validity" in state:
         check_set(GOAL, new)  # on the controller, whose clock has just signed them
+    if "strangers" in state:
+        check_set(dataclasses.replace(GOAL, replace_authority=True), new)
+
+
+@pytest.mark.parametrize(
+    ("stands", "crl", "refused"),
+    [(("e0",), "CRL", False), (("e0", "e1"), "CRL", True), (("e0", "e1"), "", False)],
+    ids=["known", "longer", "none is set"],
+)
+def test_certificates_come_with_no_list_that_has_revoked_less(stands: tuple[str, ...], crl: str, refused: bool) -> None:
+    goal = dataclasses.replace(GOAL, trust=dataclasses.replace(TRUST, crl=crl))
+    state = found(state={"stands": stands})
+    with pytest.raises(Refused, match=r"lacks \(e1\); run again") if refused else contextlib.nullcontext():
+        plan_all({"libvirt": goal}, {"libvirt": state}, {"libvirt": "SIGNED"}, now=NOW)
 
 
 def test_every_problem_of_the_input_is_told_at_once() -> None:
@@ -577,6 +606,12 @@ class Signer:
         certificate, key = (text.decode() for text in ca.make("libvirt", now=NOW))
         self._authority = ca.CertificateAuthority(certificate, key, passphrase=None, named="the CA")
         self.trust = read_trust(certificate, self._authority.crl([]).decode())
+
+    def revoking(self, *serials: int) -> Trust:
+        """What it says when it has revoked these."""
+        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+        lines = [ca.Revoked(serial, NOW) for serial in serials]
+        return read_trust(self.trust.text, self._authority.crl(lines).decode())
 
     def sign(self, csr: str, wanted: TlsSpec) -> str:
         return "".join(text.decode() for _serial, text in self._authority.sign(csr, wanted, days=100, now=NOW))
@@ -637,6 +672,66 @@ def test_others_are_trusted_with_the_same_key(authority: Signer, tmp_path: Path)
     assert {path for path in after if after[path] != before[path]} == {"CA/cacert.pem"}
     assert after["CA/cacert.pem"].decode() == both.text
     assert (root / "libvirt/corral/pending.pem").exists()
+
+
+def test_a_list_is_never_replaced_by_one_that_has_revoked_less(authority: Signer, tmp_path: Path) -> None:
+    """Whatever was planned: what is in place is looked at just before."""
+    root, theirs = tmp_path / "pki", Signer()
+    issue(authority, goal(authority, trust=authority.revoking(5, 6)), root)
+    place = root / "CA/cacrl.pem"
+    for fewer in ((), (5,), (5, 7)):
+        before = place.read_bytes()
+        with pytest.raises(Refused, match=r"list in place has revoked certificates that the new one lacks"):
+            install(goal(authority, trust=authority.revoking(*fewer)), str(root))
+        with pytest.raises(Refused, match=r"list in place has revoked certificates that the new one lacks"):
+            issue(authority, goal(authority, trust=authority.revoking(*fewer)), root)
+        assert place.read_bytes() == before
+    install(goal(authority, trust=authority.revoking(5, 6, 7)), str(root))
+    place.resolve().write_text("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n" + place.read_text())
+    with pytest.raises(Refused, match=r"lacks \(6, 7\)"):
+        install(goal(authority, trust=authority.revoking(5)), str(root))
+    place.resolve().write_bytes(theirs.revoking(9).crl.encode())
+    install(goal(authority, trust=authority.revoking(5)), str(root))
+
+
+def test_a_ca_that_came_meanwhile_is_not_removed(authority: Signer, tmp_path: Path) -> None:
+    root = tmp_path / "pki"
+    issue(authority, goal(authority), root)
+    newer = Signer()
+    both = read_trust(authority.trust.text + newer.trust.text, authority.trust.crl)
+    install(goal(authority, trust=both), str(root))
+    with pytest.raises(Refused, match=r"come to trust .* which this authority does not know; run again"):
+        install(goal(authority), str(root))
+    install(
+        goal(authority, trust=read_trust(authority.trust.text, authority.trust.crl, retired=newer.trust.text)),
+        str(root),
+    )
+    assert (root / "CA/cacert.pem").read_text() == authority.trust.text
+
+
+def test_a_key_that_waits_for_another_run_is_kept(authority: Signer, tmp_path: Path) -> None:
+    """The set that is put in place has its own."""
+    root = tmp_path / "pki"
+    goal_here = goal(authority)
+    csr = files.request(LIBVIRT, str(root), subject=goal_here.subject)
+    with files.held(LIBVIRT, str(root)):
+        new = files.gather(goal_here, str(root), certificate=authority.sign(csr, goal_here))
+        pending = root / "libvirt/corral/pending.pem"
+        pending.write_text("another run's key")
+        files.install(goal_here, str(root), new)
+    assert pending.read_text() == "another run's key"
+
+
+def test_one_run_at_a_time_exchanges_files(authority: Signer, tmp_path: Path) -> None:
+    root = tmp_path / "pki"
+    issue(authority, goal(authority), root)
+    other = threading.Thread(target=install, args=(goal(authority, trust=authority.revoking(5)), str(root)))
+    with files.held(LIBVIRT, str(root)):
+        other.start()
+        other.join(0.3)
+        assert other.is_alive() and (root / "CA/cacrl.pem").read_text() == authority.trust.crl
+    other.join()
+    assert (root / "CA/cacrl.pem").read_text() == authority.revoking(5).crl
 
 
 def test_another_authority_is_seen(authority: Signer, tmp_path: Path) -> None:

@@ -304,9 +304,23 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
     ("paused", "incoming", "", ("undecided", "clean_dest~", "not yet decided by libvirt")),
     (
         "running",
-        "migrated",
+        "reserved",
         "",
         ("dead copy", "clean_dest", "still on the source; a dead copy was left on the destination"),
+    ),
+    (
+        "running",
+        "migrated",
+        "",
+        (
+            "twin",
+            "nothing",
+            (
+                "still on the source, and defined on the destination, where it does not run (migrated) and this migration "
+                "did not define it: nothing was touched; compare the definitions, undefine the wrong one (virsh undefine, "
+                "without its disks), and run again"
+            ),
+        ),
     ),
     (
         "unknown",

@@ -4,15 +4,19 @@ Ansible between.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
 import subprocess
 import typing as t
 from pathlib import Path
 
+from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
 from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
 from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
+from ansible_collections.corral.virt.plugins.plugin_utils._held_lists import Survey
 
 START = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
 MONTH = datetime.timedelta(days=30)
@@ -22,6 +26,8 @@ _FILES = {
     "libvirt": ("CA/cacert.pem", "CA/cacrl.pem", "libvirt/servercert.pem", "libvirt/clientcert.pem"),
     "qemu": ("qemu/ca-cert.pem", "qemu/ca-crl.pem", "qemu/server-cert.pem", "qemu/client-cert.pem"),
 }
+
+_PUBLIC = [path for paths in _FILES.values() for path in paths]
 
 
 class Cloud:
@@ -36,6 +42,9 @@ class Cloud:
         self.host_ahead = datetime.timedelta()
         self.hosts = [f"h{number}" for number in range(1, hosts + 1)]
         self.inventory = "hosts.yml"
+        self.asks = False  # whether a visit asks all hosts first, as the action does
+        self.silent: dict[str, str] = {}  # who does not answer then, and why
+        self.warnings: list[str] = []  # of the last visit
 
     def visit(self, host: str, *, check_mode: bool = False, **output: t.Any) -> Told:
         """What the action says of one host."""
@@ -48,9 +57,29 @@ class Cloud:
         address = f"10.0.0.{host[1:]}"
         own = {"name": host, "names": [host, address], "pki_dir": str(self.place / host), "qemu_group": "root"}
         params = {**_defaults(), **own, "ca_dir": str(self.place / "ca"), "controller": host == self.hosts[0], **output}
-        return Certifier(params, gate, self.answer(ask), self.inventory, clock=lambda: self.now).certify(
-            check=self.check
-        )
+        self.warnings = []
+        return Certifier(
+            params,
+            gate,
+            self.answer(ask),
+            self.inventory,
+            clock=lambda: self.now,
+            held=self.survey if self.asks else None,
+            warn=self.warnings.append,
+        ).certify(check=self.check)
+
+    @contextlib.contextmanager
+    def survey(self, _recorded: t.Collection[str]) -> t.Iterator[Survey]:
+        """What all hosts hold."""
+        lists: dict[str, list[str]] = {}
+        certificates: dict[str, list[str]] = {}
+        for host in self.hosts:
+            if host not in self.silent:
+                texts = [path.read_text() for path in map(functools.partial(self.path, host), _PUBLIC) if path.exists()]
+                certificates[host] = each("".join(texts))
+                for one in each("".join(texts), "X509 CRL"):
+                    lists.setdefault(one, []).append(host)
+        yield Survey(lists, certificates, self.silent)
 
     def play(self, *hosts: str, **output: t.Any) -> dict[str, Told]:
         """As role pki does: every host, and once more for each step of a roll-over."""

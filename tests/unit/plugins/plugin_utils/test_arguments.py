@@ -63,7 +63,10 @@ def test_no_argument_has_a_name_that_ansible_reserves(name: str) -> None:
 
 def test_what_a_guest_is_told_by_the_name_of_the_argument() -> None:
     """The table says which; they are those that virt_domain has."""
-    output = {name for action in map(_actions.action, _actions.names()) if action.domain for name in action.declared}
+    every = [action for action in map(_actions.action, _actions.names()) if action.domain]
+    output = {
+        name for action in every for name in action.declared if not action.entry or name not in action.entry.options
+    }
     assert set(_actions.domain_arguments()) == output & set(GUEST_OPTIONS)
 
 
@@ -130,13 +133,25 @@ def test_texts_mean_what_they_say(action: str, given: Given, values: Given) -> N
     assert all(type(found[name]) is type(value) for name, value in values.items())
 
 
+ALIASES = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]" for n in range(12))
+
+
+@pytest.mark.parametrize(
+    "text", [ALIASES, '{"a":' * 5000, "[" * 5000, "{a: " * 5000], ids=["aliases", "objects", "lists", "maps"]
+)
+def test_a_text_of_a_few_lines_does_not_stop_who_reads_it(text: str) -> None:
+    """In the web console one process reads the requests of all users."""
+    for argument in ("domain", "disks", "cloud_init"):
+        assert problems("create", {"guest": "web1", argument: text}), argument
+
+
 @pytest.mark.parametrize("empty", ["", " \n"], ids=repr)
 @pytest.mark.parametrize("name", _actions.names())
 def test_an_answer_that_nobody_gave_is_none(name: str, empty: str) -> None:
     """A web form sends an empty text for it, whatever its type."""
     action = _actions.action(name)
     needed = {key: "web1" for key, argument in action.arguments.items() if argument.required or key == "guest"}
-    needed |= {"memory": "4GiB"} if action.partial else {}
+    needed |= {"memory": "4GiB"} if action.partial and not action.entry else {}
     assert asked(name, {**dict.fromkeys(action.arguments, empty), **needed}) == asked(name, needed)
 
 
@@ -383,3 +398,10 @@ def test_what_may_hold_a_secret_is_not_shown() -> None:
     given = {"guest": "a", "cloud_init": {}, "xml": "<a/>", "domain": {}, "graphics": {}, "vcpus": 1}
     assert _arguments.withheld(action, asked("create", given)) == ["cloud_init", "domain", "graphics", "xml"]
     assert _arguments.withheld(_actions.action("migrate"), {"options": {}, "postcopy_after_passes": 1}) == []
+
+
+@pytest.mark.parametrize("value", ["inf", "-Infinity", "nan", "1e999999999", "1_0e1_000", float("inf"), float("nan")])
+def test_a_number_that_is_not_finite_is_refused_at_once(value: object) -> None:
+    """Ansible fails on it, or computes for minutes."""
+    assert problems("rebalance", {"max_moves": value}) == [f"max_moves: {str(value)!r} is not a finite number"]
+    assert problems("rebalance", {"tolerance": value}) == [f"tolerance: {str(value)!r} is not a finite number"]

@@ -16,9 +16,10 @@ hosts:
     cpus: 8
     memory_mib: 16384
     bridges: [br0]
+    platform: [efi]
     groups: [ssd]
     guests:
-      - {name: web1, vcpus: 2, memory_mib: 2048, tags: [apart-web]}
+      - {name: web1, vcpus: 2, memory_mib: 2048, tags: [apart-web], platform: [efi]}
       - {name: idle, vcpus: 2, memory_mib: 1024, state: shutdown}
   - {name: h2, cpus: 8, memory_mib: 16384, maintenance: new fan}
 """
@@ -30,6 +31,11 @@ def test_a_text_written_by_hand() -> None:
     first, second = (_reported.host(name, info) for name, info in infos.items())
     assert (first.memory_mib, first.memory_used_mib, first.vcpus_used) == (16384 - 512, 2048, 2)
     assert (first.apart, first.bridges, first.pools) == (frozenset({"web"}), frozenset({"br0"}), None)
+    assert (first.platform, second.platform, first.residents[0].platform) == (
+        frozenset({"efi"}),
+        None,
+        frozenset({"efi"}),
+    )
     assert [guest.name for guest in first.residents] == ["web1"] and set(first.guests) == {"web1", "idle"}
     assert second.maintenance == "new fan" and _cluster.groups(hosts) == {"ssd": ["h1"]}
 

@@ -6,9 +6,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.filter import missing_guests
+from ansible_collections.corral.virt.plugins.filter import missing_guests, reached_guests
 from ansible_collections.corral.virt.plugins.filter.created_guest import FilterModule, created_guest
-from ansible_collections.corral.virt.plugins.plugin_utils._created import missing
+from ansible_collections.corral.virt.plugins.plugin_utils._created import missing, reached
 
 SEEDED = [{"name": "web1", "ssh_host_key": "ssh-ed25519 AAAA"}]
 GUEST = {"name": "web1", "state": "running", "wait_for_ip": "unknown"}
@@ -28,7 +28,7 @@ def created(
     """In an inventory with hypervisor h-1, and guests on it."""
     guests = {"web1": HERE} if shown is None else shown
     groups = {"all": ["h-1", *guests], **({"on_h_1": [*guests], "guests_running": [*guests]} if plugin else {})}
-    hostvars = {"h-1": {"__guests_result": made}, **guests}
+    hostvars: dict[str, dict[str, t.Any]] = {"h-1": {"__guests_result": made}, **guests}
     return created_guest(guest or GUEST, placed or PLACED, groups, hostvars, awaited=awaited)
 
 
@@ -49,7 +49,7 @@ def created(
 )
 def test_a_guest_that_lets_somebody_in_is_waited_for(more: dict[str, t.Any], reached: bool) -> None:
     given = {"made": {"results": SEEDED}, **more}
-    assert created(**given) == {"shown": "web1", "reached": reached, "problem": ""}
+    assert created(**given) == {"shown": "web1", "host": "h-1", "reached": reached, "problem": ""}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,12 @@ def test_a_guest_that_lets_somebody_in_is_waited_for(more: dict[str, t.Any], rea
     ids=["another name", "a host whose name makes the same group", "a host of the user"],
 )
 def test_it_is_found_under_the_name_that_the_inventory_gives_it(shown: dict[str, dict[str, t.Any]], name: str) -> None:
-    assert created(made={"results": SEEDED}, shown=shown) == {"shown": name, "reached": True, "problem": ""}
+    assert created(made={"results": SEEDED}, shown=shown) == {
+        "shown": name,
+        "host": "h-1",
+        "reached": True,
+        "problem": "",
+    }
 
 
 @pytest.mark.parametrize("shown", [{}, {"web1": {"virt_name": "web1", "virt_hypervisor": "h-1"}}], ids=["gone", "bare"])
@@ -76,13 +81,18 @@ def test_one_without_an_address_is_a_problem(shown: dict[str, dict[str, t.Any]])
 
 def test_one_that_was_not_placed_is_a_problem() -> None:
     found = created(made=None, placed={**PLACED, "placements": {}})
-    assert found == {"shown": "web1", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
+    assert found == {"shown": "web1", "host": "", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
     assert FilterModule().filters() == {"created_guest": created_guest}
 
 
 def test_one_that_has_no_place_is_a_problem_also_without_a_reason() -> None:
     placed: dict[str, t.Any] = {"placements": {}, "explained": []}
-    assert created(made={}, placed=placed) == {"shown": "web1", "reached": False, "problem": "web1 was not placed"}
+    assert created(made={}, placed=placed) == {
+        "shown": "web1",
+        "host": "",
+        "reached": False,
+        "problem": "web1 was not placed",
+    }
 
 
 SHOWN: dict[str, dict[str, t.Any]] = {
@@ -130,3 +140,34 @@ def test_without_the_inventory_plugin_all_are_missing() -> None:
     guests = [{"name": "web1", "state": "running"}]
     assert missing(guests, "h-1", {"all": ["web1"]}, SHOWN) == {"running": ["web1"], "problem": ""}
     assert missing_guests.FilterModule().filters() == {"missing_guests": missing}
+
+
+def test_a_started_guest_is_reached_where_the_inventory_or_else_its_hypervisor_knows_it() -> None:
+    """A namesake's address is nobody else's."""
+    seen = [
+        {"name": "web1", "uuid": "u1", "addresses": ["192.0.2.9"]},
+        {"name": "new", "uuid": "u2", "addresses": ["192.0.2.7", "2001:db8::7"]},
+        {"name": "mute", "uuid": "u3", "addresses": []},
+        {"name": "again", "uuid": "u4", "addresses": ["192.0.2.8"]},
+    ]
+    started = [
+        {"name": name, "uuid": uuid, "host": "h-1"}
+        for name, uuid in (("web1", "u1"), ("new", "u2"), ("mute", "u3"), ("again", "u5"), ("web4", "u6"))
+    ]
+    groups = {"all": ["h-1", "h-2", *SHOWN], **GROUPS}
+    hostvars: dict[str, dict[str, t.Any]] = {
+        "h-1": {"__guests_addressed": {"guests": seen}},
+        "h-2": {"__guests_addressed": {"skipped": True}},
+        **SHOWN,
+        "web4.shown": {**SHOWN["web4.shown"], "virt_hypervisor": "h-1"},
+    }
+    found = reached([*started, {"name": "x", "uuid": "u", "host": "h-2"}], groups, hostvars)
+    assert [(one["name"], one["host"], one["shown"], one["known"], one["address"]) for one in found] == [
+        ("web1", "h-1", "web1", True, SHOWN["web1"]["ansible_host"]),
+        ("new", "h-1", "new", False, "192.0.2.7"),
+        ("mute", "h-1", "mute", False, ""),
+        ("again", "h-1", "again", False, ""),
+        ("web4", "h-1", "web4.shown", True, SHOWN["web4.shown"]["ansible_host"]),
+        ("x", "h-2", "x", False, ""),
+    ]
+    assert reached_guests.FilterModule().filters() == {"reached_guests": reached}

@@ -77,7 +77,7 @@ def test_a_host_that_lets_us_in_is_not_gone() -> None:
         (["h1"], ["h1"], None),
         (["h1", "h2"], ["h2", "h1"], None),
         (["h1"], [], "Switch it off, and then: -e confirm=h1"),
-        (["h1", "h2"], ["h1"], "Switch it off, and then: -e confirm=h1,h2, and not h1"),
+        (["h1", "h2"], ["h1"], "Switch them off, and then: -e confirm=h1,h2, and not h1"),
         (["h1"], ["h1", "h2"], "Switch it off, and then: -e confirm=h1, and not h1,h2"),
         ([], ["h1"], "confirm: it repeats the names in gone, which is empty"),
     ],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
 from ansible_collections.corral.virt.plugins.plugin_utils._guest import prepared, with_profiles
@@ -50,6 +52,87 @@ def test_user_data_as_text_is_not_touched() -> None:
 def test_what_is_no_yaml_is_said(key: str) -> None:
     with pytest.raises(ValueError, match=rf"^cloud_init.{key} of a: cannot be read as YAML"):
         prepared({"name": "a", "cloud_init": {key: "a: [b"}})
+
+
+def seeded(key: str, said: object) -> str:
+    """The file of a seed, as cloud-init reads it."""
+    helped = prepared({"name": "a", "cloud_init": {key: said}})["cloud_init"]
+    files = seeds.files(seeds.seed(json.loads(json.dumps(helped)), guest="a"), guest="a", host_key=("E", "P"))
+    return files[key.replace("_", "-")].encode().decode()
+
+
+CONFIGS = (
+    "#cloud-config\nwrite_files:\n- path: /opt/a.gz\n  content: !!binary |\n    H4sIAAA=\n",
+    '#cloud-config\nwrite_files:\n- path: /etc/motd\n  content: "ready \U0001f642"\n',
+    "#cloud-config\nports: {80: a, x: b}\nlevels: !!set {a, b}\nlimit: .inf\nsize: 1.0e+20\nday: 2027-01-31\n",
+    " \n#Cloud-Config of web1\r\n# a comment\r\nruncmd: ['a']\r\n",
+)
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_user_data_as_text_arrives_byte_for_byte(text: str) -> None:
+    assert seeded("user_data", text) == text
+
+
+@pytest.mark.parametrize("key", ["user_data", "vendor_data", "meta_data"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(1e20, 1.5e-7, -2.0, 1.0, 10**30, "1.0e+20", "1e20", "0x10", "012", "52:54:00:12:34:56", "2027-01-31", "yes"),
+        *("~", ".inf", "", "\U0001f642 \u20ac \u2028 \x85 \x7f \x9f \ufeff \uffff \x07", "\\ud83d\\ude42"),
+        *(True, None, [{}], {"a": []}),
+    ],
+)
+def test_what_yaml_reads_of_a_seed_is_what_was_given(key: str, value: object) -> None:
+    found = yaml.safe_load(seeded(key, {"k": value}))["k"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_numbers_as_keys_become_text() -> None:
+    text = "version: 2\nethernets: {eth0: {}}\nvlans:\n  vl7: {id: 7, link: eth0}\n  100: {id: 100, link: eth0}\n"
+    assert yaml.safe_load(seeded("network_config", text))["vlans"] == {
+        "vl7": {"id": 7, "link": "eth0"},
+        "100": {"id": 100, "link": "eth0"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "problem"),
+    [
+        ("user_data", {"a": [{"b": b"x"}]}, "cloud_init.user_data of a: a[0].b is binary (!!binary), which"),
+        ("user_data", {"a": {"b", "c"}}, "cloud_init.user_data of a: a is a set (!!set), which"),
+        (
+            "vendor_data",
+            "#cloud-config\na: !!binary AAAA",
+            "cloud_init.vendor_data of a: a is binary (!!binary), which",
+        ),
+        ("meta_data", "a: 2027-01-31", "cloud_init.meta_data of a: a is date, which"),
+        ("meta_data", "a: {b: .inf}", "cloud_init.meta_data of a: a.b is inf, which"),
+        ("meta_data", "a: {yes: 1}", "cloud_init.meta_data of a: key True of a is bool, not text; quote it"),
+        ("meta_data", "a: {1: 1, '1': 2}", "cloud_init.meta_data of a: key 1 of a is int, not text; quote it"),
+        ("meta_data", {"a": "\ud83d"}, "cloud_init.meta_data of a: a has half of a surrogate pair"),
+        ("user_data", "#cloud-config\na: '\udc80'", "cloud_init.user_data of a: "),
+        ("user_data", "#cloud-config\na: [b", "cloud_init.user_data of a: cannot be read as YAML"),
+    ],
+)
+def test_what_a_seed_cannot_keep_is_refused_with_its_place(key: str, said: object, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        prepared({"name": "a", "cloud_init": {key: said}})
+
+
+def test_what_virt_customize_could_not_write_is_refused() -> None:
+    seed = {"method": "virt_customize", "user_data": CONFIGS[0]}
+    with pytest.raises(ValueError, match=r"write_files\[0\]\.content is binary"):
+        prepared({"name": "a", "cloud_init": seed})
+
+
+def test_a_seed_as_text_is_the_same_as_that_of_its_mapping() -> None:
+    mapping = {"packages": ["vim"], "ssh_keys": {"rsa_private": "R"}}
+    (text, same) = (
+        seeds.seed(prepared({"name": "a", "cloud_init": {"user_data": said}})["cloud_init"], guest="a")
+        for said in ("#cloud-config\n# ours\n" + yaml.safe_dump(mapping), mapping)
+    )
+    assert (text.digest, text.config, text.host_keys) == (same.digest, same.config, same.host_keys)
 
 
 PROFILES: dict[str, t.Any] = {

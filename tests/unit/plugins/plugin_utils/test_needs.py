@@ -14,6 +14,32 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _needs
 
 
 @pytest.mark.parametrize(
+    ("options", "platform"),
+    [
+        ({}, ""),
+        ({"firmware": "bios", "tpm": None}, ""),
+        ({"firmware": "efi"}, "efi"),
+        ({"firmware": "efi", "secure_boot": True}, "efi secure_boot"),
+        ({"firmware": "efi", "secure_boot": "false"}, "efi"),
+        ({"firmware": "efi", "arch": "aarch64"}, ""),  # hosts tell what their own architecture has
+        ({"firmware": "efi", "secure_boot": True, "loader": {"path": "/usr/share/OVMF/OVMF_CODE.fd"}}, ""),
+        ({"tpm": {"model": "tpm-crb"}}, "tpm"),
+        ({"tpm": {"model": "none"}}, ""),
+        ({"tpm": {"model": "tpm-tis", "type": "passthrough", "path": "/dev/tpm0"}}, ""),
+        # What its system gets by itself.
+        ({"osinfo": "win2k22"}, ""),
+        ({"osinfo": "debian11"}, ""),
+        ({"osinfo": "win11"}, "efi secure_boot tpm"),
+        ({"osinfo": "http://microsoft.com/win/2k25"}, "efi secure_boot tpm"),
+        ({"osinfo": "win11", "firmware": "bios"}, ""),
+        ({"osinfo": "win11", "secure_boot": False, "tpm": {"model": "none"}}, "efi"),
+    ],
+)
+def test_what_its_firmware_and_tpm_need_of_a_host(options: dict[str, t.Any], platform: str) -> None:
+    assert sorted(_needs.of({"name": "web1", **options}).platform) == platform.split()
+
+
+@pytest.mark.parametrize(
     ("options", "devices"),
     [
         ({}, ()),

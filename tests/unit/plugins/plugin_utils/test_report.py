@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _report
+from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data
 
 TUNNEL = "ssh -L 5901:127.0.0.1:5900 hyper6"
 CENTOS: dict[str, t.Any] = {
@@ -45,7 +46,8 @@ hyper6
     CPU: 2
     Memory: 524288
     State: running
-    Graphics: vnc - ssh -L 5901:127.0.0.1:5900 hyper6; vncviewer localhost:5901
+    Graphics: vnc - hyper6:5900
+      Open: ssh -L 5901:127.0.0.1:5900 hyper6; vncviewer localhost:5901
     Disk - vda:
       Size: 2.0G
       File: /srv/images/centos/system.qcow2
@@ -216,3 +218,61 @@ def test_control_characters_reach_no_terminal(kind: str) -> None:
     shown = _report.text(kind, {"hyper1": {"domains": [bad]}}, [], None)
     assert "a\\x1b[2J\\x9b31m\\nfake" in shown
     assert not [char for char in shown if not char.isprintable() and char != "\n"]
+
+
+REMEDIES = [
+    ("cannot pause a: it is off on h1; start it: x", "cannot pause a: it is off on h1", "start it: x"),
+    (
+        "guest: start requires a guest or a tag; write -e guest=NAME",
+        "guest: start requires a guest or a tag",
+        "write -e guest=NAME",
+    ),
+    (
+        "purge would affect 2 guests; to confirm: -e confirm=2",
+        "purge would affect 2 guests",
+        "to confirm: -e confirm=2",
+    ),
+    (
+        "cannot find a: none of h1 has it; did you mean b on h1?",
+        "cannot find a: none of h1 has it",
+        "did you mean b on h1?",
+    ),
+    ("wait: start does not take it; it belongs to create", "wait: start does not take it; it belongs to create", None),
+    ("vcpus of a: must be a whole number, not 'x'", "vcpus of a: must be a whole number, not 'x'", None),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "remedy"), REMEDIES)
+def test_a_problem_and_its_remedy_are_told_apart(text: str, problem: str, remedy: str | None) -> None:
+    (found,) = _report_data.problems("h1", {"msg": text}, (), failed=True)
+    assert (found["problem"], found["remedy"]) == (problem, remedy)
+
+
+def test_what_failed_is_told_of_whom_it_is_about() -> None:
+    told = {
+        "results": [{"name": "a", "failed": True, "msg": "no; wait"}, {"name": "b", "steps": ["start b"]}],
+        "msg": "1 failed",
+    }
+    assert [one["object"] for one in _report_data.problems("h1", told, (), failed=True)] == ["a"]
+    assert [one["object"] for one in _report_data.problems("h1", told, (), failed=False)] == ["a"]
+    assert _report_data.problems("h1", {"msg": "x"}, (), failed=False) == []
+    about = {"disk: x": "disk", "cannot find web1: x": "web1", "cannot find web10: x": "h1"}
+    for text, what in about.items():
+        (found,) = _report_data.problems("h1", {"msg": text}, ("web1",), failed=True)
+        assert (found["object"], found["host"]) == (what, "h1")
+    (found,) = _report_data.problems(None, {"msg": "cannot do it"}, (), failed=True)
+    assert (found["object"], found["host"]) == ("run", None)
+
+
+def test_what_a_host_tells_of_its_guests_is_always_json() -> None:
+    odd = {
+        "name": 7,
+        "steps": [float("nan"), {"a": float("inf")}, b"x", "start"],
+        "seconds": float("inf"),
+        "changed": True,
+    }
+    (told,) = _report_data.changes({"results": [odd, "x", {"no": "name"}]})
+    assert told == {
+        "name": "7", "changed": True, "steps": [None, {"a": None}, "b'x'", "start"], "seconds": None, "failed": False,
+    }  # fmt: skip
+    json.dumps(told, allow_nan=False)

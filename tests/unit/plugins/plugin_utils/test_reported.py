@@ -101,7 +101,7 @@ def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
 
 def test_what_ties_guests_to_their_host_is_known() -> None:
     """Devices that guests use are not free; those of a guest that is off and stays off are."""
-    bound = {"networks": ["lan"], "machine": "pc-q35-7.2", "devices": ["pci 1", "usb 2"]}
+    bound = {"networks": ["lan"], "machine": "pc-q35-7.2", "devices": ["pci 1", "usb 2"], "platform": ["tpm"]}
     tags = ["host_groups-ssd", "requires-qemu-8.2", "requires-kernel-6.1", "requires-", "requires-x"]
     on, off = {**found("on", "running"), **bound, "tags": tags}, {**found("off", "shutdown"), "devices": ["usb 2"]}
     versions = {"libvirt_version": "9.0.0", "hypervisor_version": "7.2.22", "kernel_version": None}
@@ -114,6 +114,7 @@ def test_what_ties_guests_to_their_host_is_known() -> None:
     assert _reported.host("h2", INFO).devices is None
     guest = _reported.guest(on, counting, host_name="h1")
     assert (guest.networks, guest.machines, guest.groups) == (names("lan"), names("pc-q35-7.2"), names("ssd"))
+    assert guest.platform == names("tpm")
     assert (guest.devices, guest.versions) == (("pci 1", "usb 2"), (("kernel", "6.1"), ("qemu", "8.2")))
     within = [_reported.guest(one, counting, host_name=host).runs_within for one in (on, off) for host in ("h1", "h2")]
     assert within == ["intel", "", None, None]
@@ -198,7 +199,7 @@ def test_rules_of_a_cluster() -> None:
         "bridges": ["br0"],
         "networks": [{"name": "lan", "active": True}, {"name": "off", "active": False}],
         "machines": ["q35"],
-        "domain_capabilities": {"cpu_models": ["EPYC"]},
+        "domain_capabilities": {"cpu_models": ["EPYC"], "platform": ["efi"]},
         "pools": [
             {"name": "fast", "active": True, "capacity_bytes": 10 * gib, "available_bytes": 2 * gib},
             {"name": "new", "active": True},
@@ -221,6 +222,7 @@ def test_rules_of_a_cluster() -> None:
     assert (host.memory_mib, host.memory_used_mib, host.vcpus_used) == (16384 - 2048, 1024 + 64, 2)
     assert (host.apart, host.together) == (names("a", "b"), names("c"))
     assert (host.networks, host.machines, host.cpu_models) == (names("lan"), names("q35"), names("EPYC"))
+    assert host.platform == names("efi") and _reported.host("h1", INFO).platform is None
     assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, names("rack", "ssd"), "r1")
     assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
     other = _reported.host("h2", info, counting=counting)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 import time
 import typing as t
 from pathlib import Path
@@ -11,58 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.parsing.dataloader import DataLoader
 from ansible.template import trust_as_template
 
-from ansible_collections.corral.virt.plugins.action import virt_from_salt
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _salt_yaml
 from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged, written
-
-NOTHING: dict[str, t.Any] = {"salt_root": None, "pillar": None, "minion": None, "rendered": [], "hypervisors": []}
-
-
-class Trees:
-    """Trees of a Salt master, and what becomes of them."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.result: _salt.Converted
-
-    def put(self, path: str, text: str | bytes) -> Path:
-        """A file of one of the trees."""
-        file = self.place / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode())
-        return file
-
-    def convert(self, **options: t.Any) -> _salt.Converted:
-        """What the action would write."""
-        for option, name in (("salt_root", "salt"), ("pillar", "pillar")):
-            if (self.place / name).exists():
-                options.setdefault(option, str(self.place / name))
-        self.result = virt_from_salt._converted({**NOTHING, **options})
-        return self.result
-
-    def read(self, path: str) -> t.Any:
-        """A file of the inventory, as Ansible reads it."""
-        return DataLoader().load(self.result.files[path])
-
-    def guests(self, text: str, **options: t.Any) -> dict[str, dict[str, t.Any]]:
-        """Guests by name, of one file of states."""
-        self.put("salt/guests.sls", text)
-        self.convert(**options)
-        return {one["name"]: one for one in self.read("group_vars/hyper/guests.yml")["virt_guests"]}
-
-    def settings(self) -> t.Any:
-        """Variables of all hypervisors."""
-        return self.read("group_vars/hyper/settings.yml")
-
-    @property
-    def told(self) -> str:
-        """All notes, in one text."""
-        return "\n".join(map(str, self.result.notes))
+from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.salt_trees import Trees
 
 
 @pytest.fixture
@@ -220,8 +174,8 @@ def test_every_guest_passes_the_check_of_virt_domain(trees: Trees) -> None:
             - cpu: 2
             - mem: 512
             - boot_dev: tape
-        none:
-          virt.running: []
+        half:
+          virt.running: [{{cpu: 1}}]
         """
     )
     assert list(found) == ["web1"]
@@ -229,7 +183,7 @@ def test_every_guest_passes_the_check_of_virt_domain(trees: Trees) -> None:
         assert not ArgumentSpecValidator({**GUEST_OPTIONS, "host": {}}).validate(dict(result)).error_messages
     for name in ("bad name/", "huge"):
         assert f"{name}:virt.running: the guest {name} is not written: " in trees.told
-    assert "the guest none is not written: vcpus is missing; memory is missing" in trees.told
+    assert "the guest half is not written: memory is missing" in trees.told
 
 
 @pytest.mark.parametrize(
@@ -293,9 +247,26 @@ def test_profiles_have_many_forms(trees: Trees, profiles: str) -> None:
     }
 
 
-def test_a_profile_that_is_not_there_is_reported(trees: Trees) -> None:
+@pytest.mark.parametrize(
+    ("disks", "machine"),
+    [
+        ("- disks: [{name: install, device: cdrom, model: ide, source_file: /srv/a.iso}]", "pc"),
+        ("- disk_profile: old", "pc"),
+        ("- disks: [{name: system, size: 8192, model: virtio}]", None),
+        ("- machine: pc-i440fx-7.2\n    - disk_profile: old", "pc-i440fx-7.2"),
+    ],
+)
+def test_a_guest_with_ide_keeps_a_machine_that_has_it(trees: Trees, disks: str, machine: str | None) -> None:
+    trees.put("pillar/virt.sls", "virt: {disk: {old: [{system: {size: 4096, model: ide}}]}}")
+    found = trees.guests(f"a:\n  virt.running:\n    {disks}" + SMALL)
+    assert found["a"].get("machine") == machine
+
+
+def test_a_profile_that_is_not_there_is_that_of_salt(trees: Trees) -> None:
+    trees.put("pillar/virt.sls", "virt: {images: /srv/vms}")
     found = trees.guests("a:\n  virt.running:\n    - disk_profile: none\n    - nic_profile: default" + SMALL)
-    assert "disk_profile" not in found["a"] and "disks" not in found["a"] and "interfaces" not in found["a"]
+    assert found["a"]["disks"] == [{"name": "system", "size": "8GiB", "pool": "srv-vms"}]
+    assert found["a"]["interfaces"] == [{"name": "eth0", "bridge": "br0"}] and "disk_profile" not in found["a"]
     assert "a:virt.running:disk_profile: there is no profile none" in trees.told and "nic_profile" not in trees.told
 
 
@@ -338,7 +309,7 @@ def test_the_formula_of_the_tutorial(trees: Trees) -> None:
             {"name": "srv-salt-images", "path": "/srv/salt-images"},
         ],
     }
-    for path in ("libvirt:pkg.installed", "libvirt:file.managed", "libvirt:service.running:watch", "virt:tunnel"):
+    for path in ("libvirt:pkg.installed", "libvirt:file.managed", "libvirt:service.running", "virt:tunnel"):
         assert f"{path}: " in trees.told
 
 
@@ -494,7 +465,7 @@ def test_what_salt_has_rendered_is_read_by_minion(trees: Trees) -> None:
     trees.convert(rendered=[str(states), str(pillars)])
     [guest] = trees.read("group_vars/hyper/guests.yml")["virt_guests"]
     assert guest["host"] == "hyper1" and guest["nic_profile"] == "dual"
-    assert "hyper2: it is not a mapping" in trees.told
+    assert "hyper2: nothing is known of it, because Salt printed: Minion did not return" in trees.told
 
 
 def test_the_control_pillar_of_the_formula(trees: Trees) -> None:
@@ -527,12 +498,14 @@ def test_the_control_pillar_of_the_formula(trees: Trees) -> None:
         "state": "running",
         "vcpus": 2,
         "memory": "4GiB",
-        "disks": [{"name": "system", "pool": "srv-ssd", "image": "ubuntu.qcow2", "clone": "copy"}],
+        "rng": {"model": "virtio", "backend": "random", "source": "/dev/urandom"},
+        "disks": [{"name": "system", "size": "8GiB", "pool": "srv-ssd", "image": "ubuntu.qcow2", "clone": "copy"}],
         "nic_profile": "dual",
         "graphics": {"type": "vnc"},
+        "autostart": True,
         "host": "hyper1.example.org",
     }
-    for result in ("ctl01:rng: ", "ctl02:size: ", "clouds:engine: ", "salt:minion: "):
+    for result in ("ctl01:rng:a: ", "ctl02:size: ", "clouds:engine: ", "1 not about virtualization: minion 1"):
         assert result in trees.told
 
 
@@ -557,7 +530,8 @@ def test_pools_and_the_daemon_of_the_formulas(trees: Trees) -> None:
         {"name": "images", "path": "/srv/images"},
         {"name": "old", "state": "absent"},
     ]
-    for path in ("libvirtd:listen_tcp", "libvirtd:a b", "server:pool:san", "server:network:default", "tofs"):
+    assert trees.settings()["virt_networks"] == [{"name": "default", "state": "absent"}]
+    for path in ("libvirtd:listen_tcp", "libvirtd:a b", "server:pool:san", "tofs"):
         assert f"libvirt:{path}: " in trees.told
 
 
@@ -599,17 +573,16 @@ def test_what_is_not_a_state_of_salt_virt_is_listed(trees: Trees) -> None:
         c: {virt: [{x: 1}]}
         d: {virt.stopped: []}
         e: {virt.migrated: []}
-        extend: {a: {cmd.run: []}}
+        extend: {z: {cmd.run: []}}
         f: {module.run: [{name: virt.migrate}]}
         """
     )
     for result in (
-        "a:cmd.run: it does not belong to Salt Virt",
-        "b: it is not a state",
+        "guests.sls: 2 not about virtualization: cmd.run 1, no state 1",
         "c: it is not a state",
         "corral.virt.shutdown -e guest=d",
         "e:virt.migrated: ",
-        "extend: ",
+        "extend:z: there is no such state",
         "f:module.run: ",
     ):
         assert result in trees.told
@@ -629,11 +602,11 @@ HOSTILE = [
     (MERGES.encode(), "it merges too many keys"),
     (b"a: &a [*a]", "it is nested too deeply"),
     (b"[" * 100_000, "it is nested too deeply"),
-    (b"a: {{ salt['cmd.run']('touch /tmp/evil') }}", "line 1 has Jinja, which only Salt can render"),
-    (b"a: 1\n{% set x = 1 %}", "line 2 has Jinja"),
-    (b"#!py\ndef run(): return {}", "the renderer py runs code"),
-    (b"#!jinja|json\n{}", "the renderer jinja|json runs code"),
-    (b"#! /usr/bin/python\n", "the renderer /usr/bin/python runs code"),
+    (b"a: {{ salt['cmd.run']('touch /tmp/evil; virsh list') }}", "line 1 has Jinja, which only Salt can render"),
+    (b"libvirt: 1\n{% set x = 1 %}", "line 2 has Jinja"),
+    (b"#!py\ndef run(): return {'virt.running': 1}", "the renderer py runs code"),
+    (b"#!jinja|json\n{}  # kvm", "the renderer jinja|json runs code"),
+    (b"#! /usr/bin/python\n# qemu", "the renderer /usr/bin/python runs code"),
     (b"a: \xff\xfe", "byte 3 is not UTF-8"),
     (b"a: \0", "it contains NUL bytes"),
     (b"a: \x07", "it is not YAML: "),
@@ -739,6 +712,50 @@ def test_a_value_of_another_kind_is_no_traceback(function: str, odd: t.Any) -> N
 
 
 @pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
+def test_an_order_of_another_kind_is_no_traceback(odd: t.Any) -> None:
+    web = {"virt.running": [{"cpu": 1}, {"mem": 512}]}
+    shapes = [
+        *({"a": web, key: odd} for key in ("extend", "exclude", "include")),
+        *({"a": web, "extend": {key: odd}} for key in ("a", "b")),
+        {"a": web, "extend": {"a": {"virt": odd}}, "exclude": [odd, {"id": odd}]},
+        *(
+            {"a": {"virt.running": [{key: odd}]}, "b": web}
+            for key in ("order", "require", "require_in", "prereq", "name")
+        ),
+        *({"a": web, "b": {"virt.running": [{"name": "a"}, {key: odd}]}} for key in KEYS),
+        {"a": {"network.managed": [{"type": "bridge"}, {"ports": odd}, {"mtu": odd}, {"bridge": odd}]}},
+        {"a": {"mgrcompat.module_run": odd}, "b": {"module.run": [{"virt.init": odd}]}},
+    ]
+    for shape in shapes:
+        _salt.convert([_salt.SaltSource("x.sls", "states", shape)], [], [], [], lambda _path: None)
+    for low in (
+        [odd],
+        [{"state": odd, "fun": odd, "__id__": odd}],
+        [{"state": "virt", "fun": "running", "__id__": "a", "cpu": odd}],
+    ):
+        _salt.convert([_salt.SaltSource("x.sls", "low", low)], [], [], [], lambda _path: None)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
+def test_pillars_of_other_kinds_are_merged_without_traceback(odd: t.Any) -> None:
+    pillars = [{"virt": {"disk": {"p": [{"s": {"size": 1}}]}, "nic": {"p": {"e": {"bridge": "b"}}}}}]
+    for other in (
+        {"virt": odd},
+        {"virt": {"disk": odd}},
+        {"virt": {"nic": {"p": odd}}},
+        {"virt.disk": odd},
+        {"salt": odd},
+    ):
+        for kinds in (("pillar", "pillar"), ("pillar", "minion"), ("minion", "pillar")):
+            for order in ([*pillars, other], [other, *pillars]):
+                sources = [
+                    _salt.SaltSource(f"{n}.sls", kind, data)
+                    for n, (kind, data) in enumerate(zip(kinds, order, strict=True))
+                ]
+                _salt.convert(sources, [], [], [], lambda _path: None)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
 def test_a_pillar_of_another_kind_is_no_traceback(odd: t.Any) -> None:
     shapes = [
         {"virt": odd},
@@ -748,6 +765,21 @@ def test_a_pillar_of_another_kind_is_no_traceback(odd: t.Any) -> None:
         {"libvirt": odd},
         {"libvirt": {"server": odd, "libvirtd": odd}},
         {"libvirt": {"server": {"pool": odd, "network": odd}}},
+        {"libvirt": {"qemu": odd, "lookup": {"pools": {"p": odd}, "networks": {"n": odd}}}},
+        *(
+            {
+                "libvirt": {
+                    "lookup": {"pools": {"p": {"type": "dir", "path": "/p", key: odd}}, "networks": {"n": {key: odd}}}
+                }
+            }
+            for key in ("xml", "ensure", "autostart", "path")
+        ),
+        *(
+            {"default_pool_enabled": True, "default_net_enabled": True, key: odd}
+            for key in ("default_pool", "default_net")
+        ),
+        *({"default_net_enabled": True, "default_net": {key: odd}} for key in ("mode", "ipv4", "bridge")),
+        {"tuning": odd, "hypervisor": odd, "default_net_enabled": odd},
         {"salt": odd},
         {"salt": {"control": odd}},
         {"salt": {"control": {"size": odd, "cluster": odd}}},
@@ -787,14 +819,14 @@ def test_a_minion_is_no_path(trees: Trees) -> None:
     trees.convert(rendered=[str(rendered)])
     assert all(".." not in path for path in trees.result.files) and "is not the name of a host" in trees.told
     with pytest.raises(BadInput, match="not the name of a host"):
-        _salt_sources.Trees(None, None, ["../x"])
+        _salt_sources.Trees([], [], ["../x"])
 
 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
         ({}, "nothing to convert"),
-        ({"salt_root": "/nonexistent"}, "/nonexistent: there is no such directory"),
+        ({"salt_root": ["/nonexistent"]}, "/nonexistent: there is no such directory"),
         ({"rendered": ["/nonexistent"]}, "cannot read /nonexistent: No such file or directory"),
         ({"minion": "/dev/null"}, "cannot read /dev/null: it is not a file"),
     ],
@@ -812,7 +844,7 @@ def test_the_settings_of_a_minion(trees: Trees) -> None:
     trees.convert(minion=str(minion))
     assert trees.settings()["virt_uri"] == "qemu:///session"
     assert {"name": "srv-a", "path": "/srv/a"} in trees.settings()["storage_pools"]
-    assert "2 other settings" in trees.told and "geheim" not in trees.told
+    assert "2 not about virtualization: settings of Salt 2" in trees.told and "geheim" not in trees.told
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils import _actions
 from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import HostedGuest, Hosts, answers, copies
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import check_expected, found
+from ansible_collections.corral.virt.plugins.plugin_utils._selection import check_expected, check_name, found, missing
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
@@ -66,7 +66,7 @@ def test_guests_are_found_where_they_are(action: str, arguments: dict[str, t.Any
 START = "start it: ansible-playbook corral.virt.start -e guest=web2"
 REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
     ("start", {"guest": ["web4"]}, "cannot find web4: none of h1, h2 has it; did you mean web1 on h1, web2 on h1, web3 on h2?"),
-    ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it"),
+    ("start", {"guest": ["nothing"]}, "cannot find nothing: none of h1, h2 has it; to see all: ansible-playbook corral.virt.list"),
     ("start", {"guest": ["WEB*"]}, "no guest matches 'WEB*': none of h1, h2 has it"),
     ("start", {"tag": "back"}, "no guest has the tag back: none of h1, h2 has it; existing tags: front, old"),
     ("pause", {"guest": ["web2"]}, f"cannot pause web2: it is off on h1; {START}"),
@@ -126,6 +126,21 @@ def test_hosts_that_were_not_asked_are_named() -> None:
     ]
 
 
+def test_a_guest_that_may_be_missing_is_missed_only_where_every_hypervisor_was_asked() -> None:
+    nobody: dict[str, t.Any] = {"guest": ["nothing", "x*"], "missing_ok": True}
+    assert (
+        hit("purge", guest=["nothing", "web1"], missing_ok=True) == ["web1@h1"]
+        and hit("purge", **nobody, confirm=0) == []
+    )
+    assert missing(nobody, GUESTS) == ["nothing", "x*"] and missing({"guest": ["web1", "web*"]}, GUESTS) == []
+    unasked = (
+        Hosts("hyper", ("h1",), silent=("h2",)),
+        Hosts("hyper", ("h1",), hidden=("h2",)),
+        Hosts("hyper", (), ("h1",)),
+    )
+    assert all(len(refused("purge", hosts=hosts, **nobody)) == 2 for hosts in unasked)
+
+
 def test_of_many_hosts_the_first_are_named() -> None:
     names = tuple(f"h{number:03d}" for number in range(100))
     (told,) = refused("start", hosts=Hosts("hyper", names[:60], hidden=names[60:]), guest=["nothing"])
@@ -169,10 +184,30 @@ def test_nobody_chooses_between_two_of_a_name() -> None:
     assert refused("create", [*GUESTS, other], guest="web1")
 
 
+def test_a_guest_that_another_host_knows_under_another_name_is_left_alone() -> None:
+    """Its owner renamed one of two copies: the name tells one of them, and it may be the wrong one."""
+    renamed = HostedGuest("h2", "renamed", "u1", "shutdown")
+    for name in ("web1", "web1*"):
+        (result,) = refused("purge", [*GUESTS, renamed], guest=[name], confirm=1)
+        assert result.startswith("web1 is on h1 (running) and, as renamed, on h2 (off): both have the UUID u1;")
+    (result,) = refused("change", [*GUESTS, renamed], guest=["renamed"])
+    assert result.startswith("renamed is on h2 (off) and, as web1, on h1 (running)")
+    assert not refused("purge", [*GUESTS, HostedGuest("h2", "other", "u5", "shutdown")], guest=["web1"])
+
+
 def test_a_move_begins_where_the_guest_runs() -> None:
     copy = HostedGuest("h2", "web1", "u1", "paused")
     assert hit("migrate", [copy, *GUESTS], guest="web1", to="h2") == ["web1@h1"]
     assert hit("migrate", [HostedGuest("h1", "web1", "u1", "shutdown"), copy], guest="web1", to="h1") == ["web1@h2"]
+    for uuid, why in (
+        ("u1", "they have the same UUID, and no migration of it is recorded: undefine the wrong one, or "),
+        ("u9", "these are different guests: "),
+    ):
+        off = [HostedGuest("h1", "web1", "u1", "shutdown"), HostedGuest("h2", "web1", uuid, "shutdown")]
+        told = f"cannot migrate web1: it is on h1 (off) and on h2 (off); {why}name the host with --limit"
+        assert refused("migrate", off, guest="web1", to="h2") == [told]
+    recorded = [HostedGuest("h1", "web1", "u1", "shutdown"), HostedGuest("h2", "web1", "u1", "shutdown", moving=True)]
+    assert hit("migrate", recorded, guest="web1", to="h1") == ["web1@h2"], "which is finished"
     twice = [GUESTS[0], HostedGuest("h2", "web1", "u1", "running")]
     assert refused("migrate", twice, guest="web1", to="h2") == [
         "cannot migrate web1: it runs on h1 and h2 at once; nothing was touched: compare both copies, then destroy the wrong one"
@@ -296,7 +331,8 @@ def test_guests_are_those_that_were_chosen() -> None:
     others: list[dict[str, t.Any]] = [{"uuid": "u9"}, {"host": "h2"}, {"tags": []}]
     for other in others:
         (problem,) = differs([web1], chosen(web1, **other))
-        assert "cannot reset web1" in problem and "UUID u1" in problem and "look again" in problem
+        assert "cannot reset web1" in problem and "look again" in problem
+        assert "u1" not in problem and "front" not in problem, "the other guest may be hidden from who chose"
     (problem,) = differs([web1, web2], chosen(web1))
     assert "web2" in problem, "a name that is a pattern hits more"
     (problem,) = differs([web1], chosen(web1, web2))
@@ -309,3 +345,14 @@ def test_guests_are_those_that_were_chosen() -> None:
 @pytest.mark.parametrize(("what", "name"), [("creates", "create"), ("renames", "rename"), ("moves", "migrate")])
 def test_what_the_catalogue_says_of_an_action_tells_how_its_guests_are_found(what: str, name: str) -> None:
     assert [one for one in _actions.names() if getattr(_actions.action(one), what)] == [name]
+
+
+def test_who_has_a_name_is_not_told_to_who_chose_it() -> None:
+    """A user of the web console may be one who may not view that guest."""
+    new = {"create": {"guest": "web1"}, "rename": {"guest": "web2", "to": "web1"}}
+    for name, arguments in new.items():
+        with pytest.raises(BadInput, match="the name web1 is not available") as error:
+            check_name(_actions.action(name), arguments, GUESTS)
+        assert error.value.problems == [f"cannot {name}: the name web1 is not available; choose another one"]
+        check_name(_actions.action(name), {**arguments, "guest": "new", "to": "new"}, GUESTS)
+    check_name(_actions.action("start"), {"guest": ["web1"]}, GUESTS)

@@ -6,6 +6,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.filter import running_guests as running_filter
+from ansible_collections.corral.virt.plugins.filter.running_guests import running_guests
 from ansible_collections.corral.virt.plugins.filter.staying_guests import FilterModule, staying_guests
 
 ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
@@ -61,5 +63,40 @@ def test_a_host_that_does_not_answer_has_no_guests(result: t.Any) -> None:
     assert staying_guests("hyper1", {"hyper1": result}, [], {}, emptied="1111") == []
 
 
-def test_it_is_a_filter() -> None:
+def test_a_drain_tells_who_is_there_at_its_end_whatever_it_planned() -> None:
+    """Those that came meanwhile, those whose migration failed, and none that has left after all."""
+    off = {**STAYING, "name": "off", "state": "shutdown"}
+    seen = {"hyper1": {"host": {"uuid": "1111", "guests": [STAYING, {**STAYING, "name": "web9"}, off]}}}
+    failed = [{"name": "web2", "failed": True, "msg": "it is busy"}, {"name": "web3", "failed": True, "msg": "refused"}]
+    there = staying_guests("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=True)
+    came = "and was started or migrated there while others left; run the same command again, which moves it"
+    assert there == ["These guests stay on hyper1", "web2: it is busy", f"web9: it is running, {came}"]
+    every = staying_guests("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=False)
+    assert every == [*there, f"off: it is shutdown, {came}"]
+    assert staying_guests("hyper1", {}, [], {"results": failed}, running_only=False)[1:] == [
+        "web2: it is busy",
+        "web3: refused",
+    ]
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "crashed"])
+def test_a_host_with_a_guest_is_not_rebooted(state: str) -> None:
+    found = running_guests("hyper1", {"host": {"guests": [{**STAYING, "state": state}]}}, "rebooted")
+    assert found["running"][:2] == ["These guests run on hyper1, which is to be rebooted", f"web2: {state}"]
+    assert "-e force=true" in found["running"][2] and not found["arriving"]
+
+
+def test_a_guest_that_arrives_is_never_overruled() -> None:
+    found = running_guests("hyper2", SEEN["hyper2"], "rebooted")
+    assert found["arriving"] == OPEN and len(found["running"]) == 4
+
+
+def test_guests_that_are_off_do_not_keep_a_host_from_a_reboot() -> None:
+    nobody: dict[str, list[str]] = {"running": [], "arriving": []}
+    assert running_guests("hyper1", {"host": {"guests": [{**STAYING, "state": "shutdown"}]}}, "rebooted") == nobody
+    assert running_guests("hyper1", {"failed": True}, "rebooted") == nobody, "the task itself is red"
+
+
+def test_they_are_filters() -> None:
     assert FilterModule().filters() == {"staying_guests": staying_guests}
+    assert running_filter.FilterModule().filters() == {"running_guests": running_guests}

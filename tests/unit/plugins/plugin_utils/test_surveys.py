@@ -71,7 +71,13 @@ def test_what_must_be_answered_has_no_default() -> None:
 
 
 def test_a_survey_asks_for_what_the_catalogue_says() -> None:
-    create = _surveys.survey(_actions.action("create"), dict.fromkeys(_actions.action("create").arguments, "Text."))
-    assert [question["variable"] for question in create][:4] == ["guest", "image", "vcpus", "memory"]
-    start = _surveys.survey(_actions.action("start"), {})
-    assert [question["variable"] for question in start] == ["guest", "tag"]
+    texts = dict.fromkeys(_actions.action("create").arguments, "Text.")
+    plain, whole = _surveys.job_templates(_actions.action("create"))
+    asked = [question["variable"] for question in _surveys.survey(whole, texts)]
+    assert asked[:6] == ["guest", "image", "vcpus", "memory", "disks", "interfaces"] and whole.name == "create_admin"
+    assert [name for name in asked if name not in plain.asks] == ["disks", "interfaces"] and plain.name == "create"
+    (start,) = _surveys.job_templates(_actions.action("start"))
+    assert [question["variable"] for question in _surveys.survey(start, {})] == ["guest", "tag", "wait_for_login"]
+    assert not start.admin
+    (build,) = _surveys.job_templates(_actions.action("build_image"))
+    assert (build.name, build.admin) == ("build_image", True), "what it must be told reaches the host"

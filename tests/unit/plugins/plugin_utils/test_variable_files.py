@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,10 @@ def test_when_one_cannot_be_written_the_others_are_as_before(tmp_path: Path, mon
     old.write_text("mine\n")
     write = configuration.write
 
-    def full(path: str, text: str) -> None:
+    def full(path: str, text: str, **options: t.Any) -> None:
         if path == str(last):
             raise Failed("no space left on device")
-        write(path, text)
+        write(path, text, **options)
 
     monkeypatch.setattr(configuration, "write", full)
     with pytest.raises(Failed, match="no space left"):

@@ -30,22 +30,22 @@ BOOT = {"name": "b", "state": "rebooted"}
         ([{**WEB, "wait": False}], None),
         (
             [{"name": "a", "state": "running", "wait_for_ip": "any"}],
-            "h1: waiting for a to have an address, at most 300 s",
+            "h1: waiting for a to have an address, at most 300 s of CPU",
         ),
         (
             [{**BOOT, "wait_for_ip": "lease", "wait_timeout": 9}],
-            "h1: waiting for b to reboot or have an address, at most 9 s",
+            "h1: waiting for b to reboot or have an address, at most 9 s of CPU",
         ),
         ([{"name": "a", "state": "present", "wait_for_ip": "any"}], None),
         ([{"name": "a", "state": "running"}, {"name": "b"}, "c"], None),
         (
             [{"name": "a", "state": "running", "wait_for_ip": "unknown"}],
-            "h1: waiting for a to have an address, at most 300 s",
+            "h1: waiting for a to have an address, at most 300 s of CPU",
         ),
         ([{"name": "a", "state": "running", "wait_for_ip": "none"}, {"name": "b", "wait_for_ip": "any"}], None),
         (
             [WEB, {**BOOT, "wait_for_ip": "agent"}],
-            "h1: waiting for web1, b to shut down or reboot or have an address, at most 300 s",
+            "h1: waiting for web1, b to shut down or reboot or have an address, at most 300 s of CPU",
         ),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_line_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     with _waiting.lines("waiting"):
         time.sleep(0.2)
     count = len(shown)
-    assert count >= 2 and shown[0] == "waiting: 0 s"
+    assert count >= 2 and shown[0] == "waiting; 0 s so far"
     with _waiting.lines(None):
         time.sleep(0.1)
     assert len(shown) == count, "nothing after the end, and nothing without a text"

@@ -8,9 +8,8 @@ import os
 import socket
 import subprocess
 import threading
-import time
 import typing as t
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import argon2
@@ -21,6 +20,7 @@ from ansible_collections.corral.virt.roles.console.files.corral_console import p
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import Config, Host, PolicyConfig
 from ansible_collections.corral.virt.roles.console.files.corral_console.desk import Desk
 from ansible_collections.corral.virt.roles.console.files.corral_console.site import Site
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 NAME = "console.example"
 ORIGIN = f"https://{NAME}"
@@ -37,13 +37,6 @@ POLICY: list[dict[str, t.Any]] = [
     {"who": "group:watchers", "may": "view"},
     {"who": "group:web-team", "may": ["start", "shutdown", "console"], "guests": "web*"},
 ]
-
-
-def until(condition: Callable[[], object], timeout_s: float = 10) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def ticket_key(path: Path) -> Path:

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import threading
+import time
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,17 +15,25 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _selection
+from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import HostedGuest, Hosts
 from ansible_collections.corral.virt.roles.console.files.corral_console import (
     answers,
     offers,
     order,
+    policy,
     policy_server,
     work,
 )
 from ansible_collections.corral.virt.roles.console.files.corral_console.answers import COOKIE
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Jobs
+from ansible_collections.corral.virt.roles.console.files.corral_console.order import NOT_AVAILABLE
+from ansible_collections.corral.virt.roles.console.files.corral_console.policy import Who
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy_client import PolicyClient, Unavailable
 from ansible_collections.corral.virt.roles.console.files.corral_console.site import Site
+from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
+from ansible_collections.corral.virt.roles.console.files.corral_console.view import HIDDEN, View
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     GUEST,
     NAME,
@@ -34,13 +43,12 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     browser,
     log_in,
     started,
-    until,
     world,
 )
 
 __all__ = ["world"]
 
-WEB = "00000000-0000-0000-0000-0000000000e1"
+WEB, SECRET = "00000000-0000-0000-0000-0000000000e1", "00000000-0000-0000-0000-0000000000e2"
 
 
 def _stay(_jobs: Jobs, _job: t.Any) -> None:
@@ -69,6 +77,9 @@ MORE: dict[str, dict[str, t.Any]] = {
     "drain": {"hosts": ["hyper1"]},
     "undrain": {"hosts": ["hyper1"]},
     "rebalance": {},
+    **{key: {"arguments": {"disk": "data"}} for key in ("add_disk", "remove_disk")},
+    **{key: {"arguments": {"nic": "eth1"}} for key in ("add_nic", "remove_nic")},
+    "insert_iso": {"arguments": {"iso": "/srv/a.iso"}},
 }
 
 
@@ -85,8 +96,176 @@ def test_each_action_for_each_user(site: tuple[Site, TestClient], user: str) -> 
         status, answer = ask(client, action, *guests, check=True, **MORE.get(action, {}))
         assert status == (201 if action in allowed else 403), (action, answer)
     if user == "carol":
-        assert ask(client, "start", GUEST)[0] == 403, "a guest that the rule is not for"
-        assert ask(client, "start", WEB, GUEST)[0] == 403
+        assert ask(client, "start", GUEST)[0] == 400, "a guest that the rule is not for"
+        assert ask(client, "start", WEB, GUEST)[0] == 400
+
+
+def hide(made: Site, world: World) -> None:
+    """A guest on hyper2, of which carol does not know; on hyper1 she may do some more."""
+    secret = {"uuid": SECRET, "host": "hyper2", "name": "db-secret", "state": "running", "tags": ["pay"]}
+    made.store.update({f"guest/hyper2/{SECRET}": secret, "host/evil": {"name": "evil", "state": "connected"}})
+    more = {"who": "group:web-team", "may": ["create", "rename", "purge"], "hosts": "hyper1"}
+    copies = {"arguments": {"clone_of": "*"}}
+    world.policy.write_text(json.dumps([*POLICY, {**more, **copies}]))
+    world.desk.apply_policy()
+
+
+def test_no_refusal_tells_that_a_hidden_guest_is_there(world: World, site: tuple[Site, TestClient]) -> None:
+    """Whatever names it, the answer is that for a guest that nobody has."""
+    made, client = site
+    hide(made, world)
+    log_in(client, "carol")
+
+    def answers_to(name: str, uuid: str) -> list[t.Any]:
+        found: list[t.Any] = [ask(client, action, uuid) for action in ("start", "purge", "rename", "migrate")]
+        found += [ask(client, "start", WEB, uuid)]
+        for arguments in ({"guest": name}, {"guest": ["web1", name]}, {"guest": f"{name[:5]}*"}, {"tag": "pay"}):
+            found.append(client.post("/api/jobs", json={"action": "start", "arguments": arguments}))
+        copy = {"guest": "ci-1", "host": "hyper1", "clone_of": name}
+        found.append(client.post("/api/jobs", json={"action": "create", "arguments": copy}))
+        found.append(client.post("/api/tickets", json={"uuid": uuid, "kind": "vnc"}))
+        found.append(client.get(f"/api/targets?guest={uuid}"))
+        found.append(client.get(f"/api/hosts/hyper2/guests/{uuid}"))
+        told = [each if isinstance(each, tuple) else (each.status_code, each.json()) for each in found]
+        return t.cast(
+            "list[t.Any]",
+            json.loads(json.dumps(told).replace(name[:5], "NAME").replace(name[5:], "").replace(uuid, "UUID")),
+        )
+
+    assert answers_to("db-secret", SECRET) == answers_to("no-such-1", "00000000-0000-0000-0000-0000000000e9")
+
+
+def test_a_pattern_is_for_the_guests_that_the_user_may_view(world: World, site: tuple[Site, TestClient]) -> None:
+    """Neither refused because of others, nor about them."""
+    _made, client = site
+    world.policy.write_text(json.dumps([POLICY[0], {**POLICY[2], "may": ["start"]}]))
+    world.desk.apply_policy()
+    log_in(client, "carol")
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": ["*"]}})
+    assert answer.status_code == 201
+    assert client.get(f"/api/jobs/{answer.json()['id']}").json()["guests"] == [{"uuid": WEB, "name": "web1"}]
+
+
+def test_a_name_that_is_not_available_is_so_for_one_reason(world: World, site: tuple[Site, TestClient]) -> None:
+    """A guest that the user views has it, one that is hidden, or a job of another user gives it."""
+    made, client = site
+    hide(made, world)
+    admin = browser(client.app)
+    log_in(client, "carol")
+    log_in(admin)
+    assert ask(admin, "create", arguments={"guest": "ci-9", "host": "hyper2"})[0] == 201
+    cases: list[tuple[str, str, dict[str, t.Any]]] = [
+        ("create", "guest", {"arguments": {"host": "hyper1"}}),
+        ("create", "guest", {"arguments": {"host": "hyper1"}, "guests": []}),
+        ("rename", "to", {"guests": [GUEST]}),
+    ]
+    for action, argument, given in cases:
+        told = []
+        for name in ("web1", "db-secret", "ci-9"):
+            arguments = {**given.get("arguments", {}), argument: name}
+            answer = client.post("/api/jobs", json={"action": action, **given, "arguments": arguments})
+            told.append((answer.status_code, answer.json()))
+        assert told == [(400, {"error": f"{argument}: {NOT_AVAILABLE}", "errors": {argument: NOT_AVAILABLE}})] * 3
+    out_of_reach = {"arguments": {"guest": "db-secret", "host": "hyper2"}}
+    assert ask(client, "create", **out_of_reach)[0] == ask(client, "create", arguments={"guest": "x"})[0] == 403
+
+
+def test_a_job_that_the_user_does_not_see_is_not_named(world: World, site: tuple[Site, TestClient]) -> None:
+    made, client = site
+    hide(made, world)
+    admin = browser(client.app)
+    log_in(admin)
+    number = ask(admin, "drain", hosts=["hyper1"])[1]["id"]
+    log_in(client, "carol")
+    status, answer = ask(client, "start", WEB)
+    assert status == 409 and number not in answer["error"] and "alice" not in answer["error"]
+
+
+def test_what_a_job_tells_names_nobody_whom_its_user_may_not_view(world: World, site: tuple[Site, TestClient]) -> None:
+    """Ansible sees all hosts and guests, and prints them."""
+    made, client = site
+    hide(made, world)
+    made.store.update({"guest/hyper2/w": {"uuid": "w", "host": "hyper2", "name": "web", "state": "running"}})
+    rule = {**POLICY[2], "guests": "web?*", "hosts": "hyper*"}  # a guest called web is hidden, too
+    world.policy.write_text(json.dumps([*POLICY[:2], rule]))
+    world.desk.apply_policy()
+    log_in(client, "carol")
+    number = ask(client, "start", WEB)[1]["id"]
+    job = t.cast(t.Any, world.desk.jobs.get(number))
+    (job.directory / "log").write_text(
+        "TASK [Read the guests]\nok: [hyper1]\nok: [evil]\nMAC 52:54:00:00:00:01 belongs to db-secret on evil.\n"
+        "fatal: guests web1, db-secret.\nused: /images/db-secret-data.qcow2\nmade: /images/web1-data.qcow2\n"
+        "changed: web1\n"
+    )
+    job.result = {
+        "error": "hyper1: web1 cannot start: port 5901 is that of db-secret\nsee the log",
+        "report": ["web1 on evil"],
+        "plan": {"virt_place": {"evil": {"explained": {"web1": "db-secret is apart"}}}},
+    }
+    job.state = "failed"
+    assert client.get(f"/api/jobs/{number}/log").json()["lines"] == [
+        "TASK [Read the guests]",
+        "ok: [hyper1]",
+        "ok: [(host)]",
+        HIDDEN,
+        HIDDEN,
+        HIDDEN,
+        "made: /images/web1-data.qcow2",
+        "changed: web1",
+    ]
+    told = client.get(f"/api/jobs/{number}").json()
+    assert told["error"] == f"{HIDDEN}\nsee the log" and told["report"] == ["web1 on (host)"]
+    assert "db-secret" not in json.dumps([told, client.get("/api/jobs").json()])
+    assert "evil" not in json.dumps([told, client.get("/api/jobs").json()])
+    made.store.update({f"job/{number}": {**job.summary(), "error": "db-secret on evil"}})
+    view = View(Who("carol", ("web-team",)), policy.parsed([rule]))
+    seen = view.of(f"job/{number}", t.cast(t.Any, made.store.get(f"job/{number}")), made.store)
+    assert seen is not None and seen["error"] == HIDDEN
+    log_in(client, "alice")
+    assert "db-secret" in client.get(f"/api/jobs/{number}").json()["error"]
+
+
+def test_long_words_of_a_log_are_read_in_a_moment() -> None:
+    """Guests have a part in logs, and meanwhile nobody else would be served."""
+    store = Store()
+    store.update({"guest/hyper1/x": {"uuid": "x", "host": "hyper1", "name": "db-secret", "state": "running"}})
+    view = View(Who("carol"), policy.parsed([{"who": "user:carol", "may": "view", "guests": "web*"}]))
+    plain = ["-" * 64_000, "a." * 32_000, "a-" * 32_000, f"db-{'x-' * 30_000}"]
+    began = time.process_time()
+    told = view.cleaned({"lines": [*plain, f"db-secret{'.x' * 30_000}"], "user": "alice"}, store)
+    assert told["lines"] == [*plain, HIDDEN]
+    assert time.process_time() - began < 1
+
+
+def test_a_job_of_others_does_not_tell_what_they_asked_for(world: World, site: tuple[Site, TestClient]) -> None:
+    made, client = site
+    hide(made, world)
+    made.store.update({"host/hyper2": {"name": "hyper2", "state": "connected"}})
+    world.policy.write_text(json.dumps([*POLICY[:2], {**POLICY[2], "hosts": "hyper1"}]))
+    world.desk.apply_policy()
+    admin = browser(client.app)
+    log_in(admin)
+    log_in(client, "carol")
+    number = ask(admin, "migrate", WEB, arguments={"to": "hyper2"})[1]["id"]
+    other = ask(admin, "change", WEB, arguments={"description": "beside db-secret"}, check=True)[1]["id"]
+    told = [client.get(f"/api/jobs{path}").json() for path in ("", f"/{number}", f"/{other}")]
+    assert number in json.dumps(told) and "hyper2" not in json.dumps(told) and "db-secret" not in json.dumps(told)
+
+
+def test_a_job_does_not_tell_whether_a_guessed_name_is_one(world: World, site: tuple[Site, TestClient]) -> None:
+    """What its user wrote is shown as it is, whoever is called so."""
+    made, client = site
+    world.policy.write_text(json.dumps([*POLICY[:2], {**POLICY[2], "may": "change", "arguments": {"title": "*"}}]))
+    world.desk.apply_policy()
+    hidden = {"uuid": SECRET, "host": "hyper2", "name": "db-secret", "state": "running", "tags": []}
+    made.store.update({f"guest/hyper2/{SECRET}": hidden})
+    log_in(client, "carol")
+    number = ask(client, "change", WEB, arguments={"title": "is db-secret there"})[1]["id"]
+    job = t.cast(t.Any, world.desk.jobs.get(number))
+    (job.directory / "log").write_text("title: is db-secret there\n")
+    job.result, job.state = {"error": "title is db-secret there", "report": []}, "failed"
+    assert client.get(f"/api/jobs/{number}/log").json()["lines"] == ["title: is db-secret there"]
+    assert client.get(f"/api/jobs/{number}").json()["error"] == "title is db-secret there"
 
 
 def test_a_job_is_listed_shown_and_cancelled(site: tuple[Site, TestClient]) -> None:
@@ -202,14 +381,46 @@ def test_errors_are_told_by_argument(site: tuple[Site, TestClient], given: dict[
     assert answer.status_code == 400 and where in answer.json()["errors"], answer.text
 
 
-def test_guests_can_be_named_by_a_pattern_and_each_counts(site: tuple[Site, TestClient]) -> None:
+def test_guests_can_be_named_by_a_pattern_and_each_counts(world: World, site: tuple[Site, TestClient]) -> None:
     _site, client = site
+    world.policy.write_text(json.dumps([*POLICY, {"who": "group:web-team", "may": "view"}]))
+    world.desk.apply_policy()
     log_in(client, "carol")
     assert client.post("/api/jobs", json={"action": "start", "arguments": {"guest": "web*"}, "check": True}).is_success
     assert (
         client.post("/api/jobs", json={"action": "start", "arguments": {"guest": "*"}, "check": True}).status_code
         == 403
     )
+
+
+ODD = {"a\tb": False, "x\u202ey": False, "web[1]": True, "*": True, "db*\u00e9 z": True, " lead": True, "-dash": True}
+
+
+def test_one_odd_name_does_not_refuse_all(site: tuple[Site, TestClient]) -> None:
+    """What no argument can name is left out, and told."""
+    made, client = site
+    known = {"host": "hyper1", "state": "shutdown", "tags": []}
+    for number, name in enumerate(ODD):
+        uuid = f"00000000-0000-0000-0000-0000000001{number:02}"
+        made.store.update({f"guest/hyper1/{uuid}": {**known, "uuid": uuid, "name": name}})
+    log_in(client)
+    answer = client.post("/api/jobs", json={"action": "start", "arguments": {"guest": "*"}})
+    assert answer.status_code == 201, answer.text
+    job = client.get(f"/api/jobs/{answer.json()['id']}").json()
+    assert {guest["name"] for guest in job["guests"]} >= {name for name, named in ODD.items() if named}
+    assert set(job["omitted"]) == {name for name, named in ODD.items() if not named}
+    found = _selection.found(
+        _actions.action("start"),
+        job["arguments"],
+        [HostedGuest("hyper1", name, f"uuid-{name}", "shutdown") for name in (*ODD, "web1", "test")],
+        Hosts("hyper", ("hyper1",)),
+    )
+    assert {copy.name for copy in found} == {guest["name"] for guest in job["guests"]}, "each by name, and only these"
+    bob = browser(client.app)
+    log_in(bob, "bob")
+    assert bob.get(f"/api/jobs/{answer.json()['id']}").status_code == 200
+    assert client.post(f"/api/jobs/{answer.json()['id']}/cancel", json={}).status_code == 202
+    assert client.post(f"/api/jobs/{answer.json()['id']}/again", json={}).status_code == 201
 
 
 def test_a_secret_is_not_shown(world: World, site: tuple[Site, TestClient]) -> None:
@@ -297,7 +508,7 @@ def test_a_policy_that_is_wrong_changes_nothing(world: World, site: tuple[Site, 
         world.policy.write_text(wrong)
         assert ask(client, "start", WEB, check=True)[0] == 201 and ask(client, "reset", WEB)[0] == 403
     world.policy.write_text("[]")
-    assert ask(client, "start", WEB, check=True)[0] == 403
+    assert ask(client, "start", WEB, check=True)[0] in (400, 401, 403), "the right is gone; the session ends with it"
 
 
 def test_a_login_by_a_header_is_none(site: tuple[Site, TestClient]) -> None:
@@ -398,3 +609,35 @@ def test_a_slow_request_ends(site: tuple[Site, TestClient], monkeypatch: pytest.
 
     _made, client = site
     assert asyncio.run(dribble()) == 408
+
+
+def test_a_copy_is_made_again_and_not_over_a_guest(site: tuple[Site, TestClient]) -> None:
+    """The earlier job's arguments name the original, and the name that may be taken by now."""
+    made, client = site
+    log_in(client)
+    number = ask(client, "create", arguments={"guest": "ci-1", "host": "hyper1", "clone_of": "web1"})[1]["id"]
+    assert client.post(f"/api/jobs/{number}/cancel", json={}).status_code == 202
+    answer = client.post(f"/api/jobs/{number}/again", json={})
+    assert answer.status_code == 201, answer.json()
+    assert client.post(f"/api/jobs/{answer.json()['id']}/cancel", json={}).status_code == 202
+    made.store.update({"guest/hyper1/new": {"uuid": "new", "host": "hyper1", "name": "ci-1", "state": "running"}})
+    assert client.post(f"/api/jobs/{number}/again", json={}).json()["errors"] == {"guest": NOT_AVAILABLE}
+    assert client.post("/api/jobs/nothing/again", json={}).status_code == 404
+
+
+def test_no_refusal_tells_that_a_hidden_host_is_there(world: World, site: tuple[Site, TestClient]) -> None:
+    _made, client = site
+    rule = {"who": "group:web-team", "may": ["create", "migrate", "drain"], "hosts": "hyper1"}
+    world.policy.write_text(json.dumps([*POLICY[:2], rule]))
+    world.desk.apply_policy()
+    log_in(client, "carol")
+
+    def answers_to(host: str) -> str:
+        told = [
+            ask(client, "migrate", WEB, arguments={"to": host}),
+            ask(client, "create", arguments={"guest": "ci-1", "host": host}),
+            ask(client, "drain", hosts=[host]),
+        ]
+        return json.dumps(told).replace(host, "HOST")
+
+    assert answers_to("hyper2") == answers_to("hyper9") and "201" not in answers_to("hyper2")

@@ -26,6 +26,8 @@ GOOD = Settings(
 NO_PACKAGES = {"python_packages": list[str]()}
 OLD = "it needs Debian 12, Ubuntu 22.04, Enterprise Linux 9, openSUSE Leap 15.6, or newer; choose another machine"
 NONE = "console_python_packages: the distribution has no such packages; use auto"
+FILE = "console_audit_file: {} is no path of a file; use one such as /var/log/corral-console-jobs/audit.log"
+SYSLOG = "console_audit_syslog: {} is no syslog; use /dev/log, udp://HOST:514 or tcp://HOST:514"
 LIST = "console_hosts must be a list of names"
 PROXY = "console_proxy needs user and user_header; set both, or remove console_proxy"
 HALF = "give console_certificate and console_key together, or neither"
@@ -77,6 +79,15 @@ def odd(names: str) -> str:
         ({"proxy": {"user": "", "user_header": "X-User"}}, [PROXY]),
         ({"proxy": {"user_header": "X-User", "groups_header": "X-Groups"}}, [PROXY]),
         ({"proxy": "user and user_header"}, [PROXY]),
+        ({"audit_file": "/var/log/corral-console-jobs/audit.log", "audit_syslog": "tcp://[2001:db8::1]:6514"}, []),
+        ({"audit_syslog": "/dev/log"}, []),
+        ({"audit_syslog": "udp://log.example.org"}, []),
+        ({"audit_syslog": "log.example.org"}, [SYSLOG.format("log.example.org")]),
+        ({"audit_syslog": "tls://log.example.org"}, [SYSLOG.format("tls://log.example.org")]),
+        ({"audit_file": "audit.log"}, [FILE.format("audit.log")]),
+        ({"audit_file": "/audit.log"}, [FILE.format("/audit.log")]),
+        ({"audit_file": "/var/log/../audit.log"}, [FILE.format("/var/log/../audit.log")]),
+        ({"audit_file": "/var/a b/audit.log"}, [FILE.format("/var/a b/audit.log")]),
         ({"certificate": True, "key": True}, []),
         ({"certificate": True}, [HALF]),
         ({"key": True}, [HALF]),

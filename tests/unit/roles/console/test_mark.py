@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from ansible_collections.corral.virt.roles.console.files import console_relay
 from ansible_collections.corral.virt.roles.console.files.corral_console import mark
+from ansible_collections.corral.virt.roles.console.files.corral_console.__main__ import OneLine
 
 
 def says(text: str) -> list[str]:
@@ -35,6 +37,24 @@ def test_anything_else_is_not_known(text: str) -> None:
         mark.read(says(text))
     with pytest.raises(mark.Unknown):
         mark.read(["/does/not/exist"])
+
+
+def test_what_a_host_says_begins_no_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as one of the audit."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine("%(message)s"))
+    forged = 'no\n{"audit": "login", "user": "alice"}\x1b[2J'
+    handler.handle(logging.makeLogRecord({"msg": "cannot read a host: %s", "args": (forged,)}))
+    assert capsys.readouterr().err == 'cannot read a host: no\\x0a{"audit": "login", "user": "alice"}\\x1b[2J\n'
+
+
+@pytest.mark.parametrize("where", ["stdout", "stderr"])
+def test_a_relay_that_writes_without_end_is_not_read_to_the_end(where: str) -> None:
+    endless = f"import sys\nwhile True: sys.{where}.write('x' * 100000)"
+    started = time.monotonic()
+    with pytest.raises(mark.Unknown) as found:
+        mark.read([sys.executable, "-c", endless if where == "stdout" else f"import os; os.close(1)\n{endless}"])
+    assert len(str(found.value)) <= 64 * 1024 and time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("value", ["-1", "1e400", '"soon"', "[]", "999999999999999", "1.5"])

@@ -18,9 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
 from ansible_collections.corral.virt.roles.console.files import pack_console, wheels
 from ansible_collections.corral.virt.roles.console.files.corral_console import authority, watch
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import BadConfig, Config
+from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 GOOD: dict[str, t.Any] = {
     "names": ["console.example"],
@@ -97,10 +100,109 @@ def test_a_certificate_is_renewed_and_its_authority_stays(tmp_path: Path) -> Non
     assert authority.converge(tmp_path, [*NAMES, "other.example"], write=False)
 
 
+def test_a_certificate_of_a_time_that_is_still_to_come_is_replaced(tmp_path: Path) -> None:
+    """It was made while the clock was wrong."""
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=400)
+    authority.converge(tmp_path, NAMES, write=True)
+    authority.converge(tmp_path, ["other.example"], write=True, now=later)
+    assert not verified(tmp_path, "other.example")
+    assert authority.converge(tmp_path, ["other.example"], write=False)
+    assert len(authority.converge(tmp_path, ["other.example"], write=True)) == 1
+    assert verified(tmp_path, "other.example") and authority.converge(tmp_path, ["other.example"], write=True) == []
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_an_authority_is_not_replaced_because_the_clock_is_behind(tmp_path: Path, write: bool) -> None:
+    """Which of the two times is wrong, nobody can tell."""
+    authority.converge(tmp_path, NAMES, write=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    earlier = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=400)
+    for names in (NAMES, ["other.example"]):
+        with pytest.raises(
+            BadConfig, match=r"valid only from .* set the clock of this machine, or, .* remove that file"
+        ):
+            authority.converge(tmp_path, names, write=write, now=earlier)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert authority.converge(tmp_path, NAMES, write=True) == [], "when it is right again"
+
+
+def test_a_run_that_was_killed_between_key_and_certificate_is_made_up_for(tmp_path: Path) -> None:
+    authority.converge(tmp_path, NAMES, write=True)
+    earlier = (tmp_path / "server.crt").read_bytes()
+    (tmp_path / "server.crt").unlink()
+    authority.converge(tmp_path, NAMES, write=True)
+    (tmp_path / "server.crt").write_bytes(earlier)  # with the newer key
+    assert len(authority.converge(tmp_path, NAMES, write=False)) == len(authority.converge(tmp_path, NAMES, write=True))
+    assert verified(tmp_path, NAMES[0])
+    for file in ("pkey -pubout -in server.key", "x509 -pubkey -noout -in server.crt"):
+        subprocess.run(f"openssl {file} >>keys", shell=True, cwd=tmp_path, check=True)
+    first, second = (tmp_path / "keys").read_text().split("-----END PUBLIC KEY-----")[:2]
+    assert first.strip() == second.strip()
+
+
+@pytest.mark.parametrize("write", [False, True])
+@pytest.mark.parametrize(
+    ("content", "told"), [(None, "is missing"), ("other", "is not the key of"), ("", "is not the")]
+)
+def test_an_authority_that_browsers_trust_is_not_replaced_because_its_key_is_lost(
+    tmp_path: Path, content: str | None, told: str, write: bool
+) -> None:
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        authority.converge(folder, NAMES, write=True)
+    (tmp_path / "a/ca.key").unlink()
+    if content is not None:
+        (tmp_path / "a/ca.key").write_text((tmp_path / "b/ca.key").read_text() if content else "")
+    assert authority.converge(tmp_path / "a", NAMES, write=write) == [], "it is needed only to sign"
+    before = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    with pytest.raises(BadConfig, match=told):
+        authority.converge(tmp_path / "a", ["other.example"], write=write)
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+
+
 def test_hosts_that_fail_are_asked_less_and_less() -> None:
     waits = [watch.backoff_s(failures, 1.0) for failures in range(12)]
     assert waits == sorted(waits) and waits[0] == 1 and waits[-1] == 60
     assert watch.backoff_s(3, 0.0) == 6 and watch.backoff_s(10**6, 1.0) == 60
+
+
+CHANGED = (
+    "Cannot recv data: @@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n"
+    "The fingerprint for the ED25519 key sent by the remote host is\r\nSHA256:wj2Fn+/q.\r\n"
+    "remove with:\r\n  ssh-keygen -f '/etc/corral-console/ssh/known_hosts' -R 'a'\r\nHost key verification failed.: x"
+)
+AGAIN = "run the playbook console_server again"
+
+
+@pytest.mark.parametrize(
+    ("told", "parts"),
+    [
+        (CHANGED, ["not the one that Ansible saw, but ED25519 SHA256:wj2Fn+/q; ", AGAIN, "who answers in its place"]),
+        ("No ED25519 host key is known for a.\r\nHost key verification failed.: x", ["key is not known; ", AGAIN]),
+        (
+            "corral-viewer@a: Permission denied (publickey,password).: x",
+            ["does not accept the console's SSH key", AGAIN],
+        ),
+        ("cannot connect to a: no answer within 30 s", ["no answer within 30 s"]),
+    ],
+)
+def test_a_host_whose_keys_changed_tells_what_mends_it(
+    told: str, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that libvirt does not run there, nor to edit a file that the role writes."""
+
+    def opened(*_uri: str, **_how: bool) -> t.NoReturn:
+        raise Failed(f"{told}; is the libvirt daemon installed?")
+
+    monkeypatch.setattr(watch, "opened", opened)
+    store = Store()
+    watcher = watch.Watcher("a", "qemu+ssh://a/system", store)
+    watcher.start()
+    until(lambda: (store.get("host/a") or {})["state"] == "unreachable")
+    watcher.stop()
+    reason = store.get("host/a")["reason"]  # type: ignore[index]
+    assert all(part in reason for part in parts)
+    assert ("is the libvirt daemon" in reason) == (AGAIN not in parts) and "ssh-keygen" not in reason
 
 
 def test_the_program_runs_from_one_file(tmp_path: Path) -> None:
@@ -113,6 +215,21 @@ def test_the_program_runs_from_one_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         assert "corral_console/static/index.html" in archive.namelist()
     assert pack_console.program() == path.read_bytes()
+
+
+def test_the_web_process_needs_no_action_catalogue(tmp_path: Path) -> None:
+    """Its program has no part of the collection that only the controller has."""
+    path = tmp_path / "console.pyz"
+    path.write_bytes(pack_console.program())
+    program = """import sys; sys.path.insert(0, "console.pyz")
+from corral_console import policy, view, web
+rule = {"who": "user:a", "may": "create", "guests": "web*", "at_most": {"disks.size": "1GiB"}, "arguments": {"disks": "*"}}
+seen = view.View(policy.Who("a"), policy.parsed([rule]))
+print([seen.guest({"name": name, "host": "hyper1"}) for name in ("web1", "db1")])
+"""
+    command = [sys.executable, "-I", "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "[True, False]\n"
 
 
 def package(folder: Path, pin: dict[str, t.Any], members: dict[str, bytes]) -> None:

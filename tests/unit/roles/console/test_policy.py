@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import typing as t
 
 import pytest
@@ -60,7 +61,10 @@ def sample(action: str) -> Order:
         return ordered(action, host="hyper1")
     if action == "rebalance":
         return ordered(action)
-    more = {"rename": {"to": "db2"}, "change": {"memory": "1GiB"}}
+    more = {
+        "rename": {"to": "db2"}, "change": {"memory": "1GiB"}, "add_disk": {"disk": "data"}, "remove_disk": {"disk": "data"},
+        "add_nic": {"nic": "eth1"}, "remove_nic": {"nic": "eth1"}, "insert_iso": {"iso": "a.iso"},
+    }  # fmt: skip
     return ordered(action, seen("db1"), **more.get(action, {}))
 
 
@@ -137,7 +141,7 @@ def _order(action: str, *guests: Seen, **arguments: t.Any) -> Order:
         ({"vcpus": "5"}, "vcpus at most 4"),
         ({"vcpus": {"current": 1, "topology": {"sockets": 2, "cores": 2}}}, ""),
         ({"vcpus": {"current": 1, "topology": {"sockets": 2, "cores": "3"}}}, "vcpus at most 4"),
-        ({"vcpus": {"current": 1, "topology": "sockets=64"}}, "give vcpus, at most 4"),
+        ({"vcpus": {"current": 1, "topology": "sockets=64"}}, "vcpus at most 4"),
         ({"memory": {"maximum": "1GiB", "hotplug_maximum": "64GiB", "slots": 4}}, "memory at most 8GiB"),
         ({"image": "windows"}, "image only debian-*"),
         ({"xml": "<domain/>"}, "not with xml"),
@@ -159,6 +163,215 @@ def test_limits_of_arguments(arguments: dict[str, t.Any], reason: str) -> None:
     found = policy.refusal(RULES, TEAMER, request)
     assert reason in found if reason else not found
     assert not policy.refusal(RULES, ADMIN, request)
+
+
+# Of a rule as in the guide: what a user of it tries, and why it is refused.
+GUIDE = {"image": "debian-*", "disks": "*", "cloud_init": "*", "interfaces": "*"}
+ATTACKS: list[tuple[dict[str, t.Any], str]] = [
+    ({"disks": [{"name": "system", "source": "/etc/shadow", "format": "raw"}]}, "not with disks.source"),
+    ({"disks": [{"name": "system", "source": "/var/lib/libvirt/images/db1-system.qcow2"}]}, "not with disks.source"),
+    ({"disks": [{"name": "system"}, {"name": "other", "source": "/etc/shadow"}]}, "not with disks.source"),
+    ({"disks": '[{"name": "system", "source": "/etc/shadow"}]'}, "not with disks.source"),
+    ({"disks": "[{name: system, source: /etc/shadow}]"}, "not with disks.source"),
+    ({"disks": ["name=system source=/etc/shadow"]}, "not with disks.source"),
+    ({"domain": {"disks": ["name=system source=/etc/shadow"]}}, "not with disks.source"),
+    ({"options": '{"disks": [{"name": "a", "source": "/etc/shadow"}]}'}, "not with disks.source"),
+    ({"disks": [{"name": "system", "volume": "default/db1-system.qcow2"}]}, "not with disks.volume"),
+    ({"disks": [{"name": "system", "url": "http://169.254.169.254/"}]}, "not with disks.url"),
+    ({"disks": [{"name": "system", "network": '{"protocol": "nbd", "socket": "/run/x"}'}]}, "not with disks.network."),
+    ({"disks": [{"name": "system", "image": "windows"}]}, "image only debian-*"),
+    (
+        {"disks": [{"name": "a", "image": "debian-12"}, {"name": "b", "image": "db1-system.qcow2"}]},
+        "image only debian-*",
+    ),
+    ({"disks": [{"name": "system", "pool": "fast"}]}, "not with disks.pool"),
+    ({"disks": [{"name": "system", "size": "1000TiB"}]}, "not with disks.size"),
+    ({"disks": [{"name": f"d{number}"} for number in range(1000)]}, "at most 16 disks"),
+    ({"networks": [{"name": "a", "bridge": "br-payroll"}]}, "not with interfaces.bridge"),
+    ({"interfaces": [{"name": "a", "vlan": [7]}]}, "not with interfaces.vlan"),
+    ({"serials": []}, "not with serials"),
+    ({"interfaces": [{"name": "a", "rom": {"file": "/etc/shadow"}}]}, "not with interfaces.rom.file"),
+    ({"cloud_init": {"user_data": "x", "method": "virt_customize"}}, "not with cloud_init.method"),
+    ({"memory": {"current": "1GiB", "locked": True}}, "not with memory.locked"),
+    ({"memory": {"current": "1GiB", "maximum": "64GiB"}}, "memory at most 8GiB"),
+    ({"vcpus": {"current": 1, "cpuset": "0"}}, "not with vcpus.cpuset"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "reason"), ATTACKS)
+def test_a_pattern_for_all_disks_makes_nobody_root_on_a_hypervisor(arguments: dict[str, t.Any], reason: str) -> None:
+    rule = {"who": "user:tim", "may": "create", "at_most": {"memory": "8GiB", "vcpus": 4}, "arguments": GUIDE}
+    rules = policy.parsed([rule, {"who": "user:root", "may": "*"}], offers.names())
+    request = _create(**{"memory": "1GiB", "vcpus": 1, **arguments}).request
+    assert reason in policy.refusal(rules, Who("tim"), request)
+    assert not policy.refusal(rules, Who("root"), request)
+    harmless = {"disks": [{"name": "system", "image": "debian-12", "bus": "scsi"}], "interfaces": [{"name": "a"}]}
+    made = _create(memory="1GiB", vcpus=1, cloud_init={"user_data": "x"}, **harmless)
+    assert not policy.refusal(rules, Who("tim"), made.request)
+
+
+# Of rules that name no option, and that limit some: what an everyday command may be given.
+EVERYDAY: list[tuple[str, dict[str, t.Any], str, str]] = [
+    ("add_disk", {"disk": "data"}, "", ""),
+    ("add_disk", {"disk": "data", "size": "9GiB"}, "not with disks.size", ""),
+    ("add_disk", {"disk": "data", "size": "11GiB"}, "not with disks.size", "disks.size at most 10GiB"),
+    ("add_disk", {"disk": "data", "image": "debian-12"}, "not with image", ""),
+    ("add_disk", {"disk": "data", "image": "windows"}, "not with image", "image only debian-*"),
+    ("add_disk", {"disk": "data", "pool": "fast"}, "not with disks.pool", "not with disks.pool"),
+    ("add_disk", {"disk": "data", "source": "/etc/shadow"}, "not with disks.source", "not with disks.source"),
+    ("remove_disk", {"disk": "data"}, "", ""),
+    ("add_nic", {"nic": "eth1"}, "", ""),
+    ("add_nic", {"nic": "eth1", "bridge": "br0"}, "not with interfaces.bridge", "not with interfaces.bridge"),
+    ("add_nic", {"nic": "eth1", "vlan": [7]}, "not with interfaces.vlan", "not with interfaces.vlan"),
+    ("add_nic", {"nic": "eth1", "mac": "52:54:00:00:00:01"}, "not with interfaces.mac", "not with interfaces.mac"),
+    ("remove_nic", {"nic": "eth1"}, "", ""),
+    ("insert_iso", {"iso": "/etc/shadow"}, "not with disks.source", "not with disks.source"),
+    ("insert_iso", {"iso": "http://192.0.2.1/"}, "not with disks.url", "not with disks.url"),
+    ("insert_iso", {"iso": "default/db1-system.qcow2"}, "not with disks.volume", "disks.volume only default/*.iso"),
+    ("insert_iso", {"iso": "debian.iso"}, "not with disks.volume", ""),
+    ("eject", {}, "", ""),
+]
+
+
+@pytest.mark.parametrize(("action", "arguments", "bare", "limited"), EVERYDAY, ids=str)
+def test_an_everyday_command_reaches_no_further_than_the_options_that_it_stands_for(
+    action: str, arguments: dict[str, t.Any], bare: str, limited: str
+) -> None:
+    limits: dict[str, t.Any] = {
+        "add_disk": {"arguments": {"image": "debian-*"}, "at_most": {"disks.size": "10GiB"}},
+        "insert_iso": {"arguments": {"disks.volume": "default/*.iso"}},
+    }
+    request = ordered(action, seen("web1"), **arguments).request
+    for more, reason in (({}, bare), (limits.get(action, {}), limited)):
+        rules = policy.parsed([{"who": "user:tim", "may": action, **more}], offers.names())
+        found = policy.refusal(rules, Who("tim"), request)
+        assert (reason in found) if reason else not found, found
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        {"name": "system", "source": "/etc/shadow"},
+        [7],
+        ["10GiB"],
+        ["name"],
+        [{"name": "system", "soruce": "/etc/shadow"}],
+        [{"name": "system", "Source": "/etc/shadow"}],
+        [{"name": "system", "network": "nbd"}],
+        [{"name": "system", "nvme": ["x"]}],
+    ],
+)
+def test_what_no_module_reads_is_no_order(disks: t.Any) -> None:
+    for arguments in ({"disks": disks}, {"domain": {"disks": disks}}, {"options": {"disks": disks}}):
+        with pytest.raises(BadOrder):
+            _create(**arguments)
+
+
+# Limits and patterns of a rule; options of the request; whether they are allowed.
+NESTED: list[tuple[dict[str, t.Any], dict[str, t.Any], bool]] = [
+    ({"arguments": {"disks": "*", "disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/srv/iso/a.iso"}]}, True),
+    ({"arguments": {"disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/srv/iso/a.iso"}]}, True),
+    ({"arguments": {"disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/srv/iso/a.iso", "bus": "ide"}]}, False),
+    ({"arguments": {"disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/etc/shadow"}]}, False),
+    ({"arguments": {"disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/srv/iso/../../etc/shadow"}]}, False),
+    ({"arguments": {"disks.source": "/srv/iso/*"}}, {"disks": [{"source": "/srv/iso/$X"}]}, False),
+    ({"arguments": {"disks.volume": "iso/*"}}, {"disks": [{"volume": "iso/a.iso"}, {"volume": "default/b"}]}, False),
+    ({"arguments": {"networks.network": "team-a-*"}}, {"interfaces": [{"network": "team-a-1"}]}, True),
+    ({"arguments": {"interfaces.network": "team-a-*"}}, {"networks": [{"network": "team-b"}]}, False),
+    ({}, {"networks": []}, False),
+    ({"arguments": {"interfaces.vlan": ["7", "8"]}}, {"interfaces": [{"vlan": [7]}, {"vlan": [8]}]}, True),
+    ({"arguments": {"interfaces.vlan": ["7", "8"]}}, {"interfaces": [{"vlan": [7, 9]}]}, False),
+    ({"arguments": {"disks.image": "debian-*"}}, {"image": "debian-12"}, True),
+    ({"arguments": {"disks.image": "debian-*"}}, {"image": "windows"}, False),
+    ({"arguments": {"serial": "*"}}, {"serial": {"type": "pty"}}, True),
+    ({"arguments": {"serial": "*"}}, {"serial": {"type": "tcp", "host": "0.0.0.0", "service": 22}}, False),
+    ({"arguments": {"graphics": "*"}}, {"graphics": {"type": "vnc", "listen": "127.0.0.1"}}, True),
+    ({"arguments": {"graphics": "*"}}, {"graphics": {"type": "vnc", "listen": "0.0.0.0"}}, False),
+    ({"at_most": {"disks.size": "100GiB"}, "arguments": {"disks": "*"}}, {"disks": [{"size": 100}]}, True),
+    ({"at_most": {"disks.size": 100}, "arguments": {"disks": "*"}}, {"disks": [{"size": "101GiB"}]}, False),
+    ({"at_most": {"disks.size": "100GiB"}}, {"disks": [{"size": 60}, {"size": "60GiB"}]}, False),
+    ({"at_most": {"disks.size": "100GiB"}}, {"disks": [{"size": 60}, {"size": "40GiB"}]}, True),
+    ({"at_most": {"disks.size": "60GiB"}, "arguments": {"disks": "*"}}, {"disks": [{"name": "a"}] * 8}, False),
+    ({"at_most": {"disks.size": "60GiB"}, "arguments": {"disks": "*"}}, {"disks": [{"name": "a"}] * 7}, True),
+    ({"at_most": {"disks.size": "60GiB"}}, {"disks": [{"size": {"x": 1}}]}, False),
+    ({"at_most": {"disks.size": "60GiB"}}, {"disks": [{"size": [1]}]}, False),
+    ({"at_most": {"disks.size": "60GiB"}}, {"disks": [{"size": 1e999}]}, False),
+    ({"at_most": {"disks": 2}}, {"disks": [{"name": "a"}] * 2}, True),
+    ({"at_most": {"disks": 2}}, {"disks": [{"name": "a"}] * 3}, False),
+    ({"at_most": {"disks": 20}}, {"disks": [{"name": "a"}] * 20}, True),
+    ({"at_most": {"disks": 2}}, {"disks": [{"name": "a", "size": "1GiB"}]}, False),
+    (
+        {"at_most": {"vcpus": 2}, "arguments": {"numa": "*"}},
+        {"vcpus": 1, "numa": {"cells": [{"memory": "9TiB"}]}},
+        False,
+    ),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": {"current": "1GiB", "hotplug_maximum": "3GiB"}}, False),
+    ({"at_most": {"memory": "2GiB"}}, {"memory": {"current": "1GiB", "slots": 2}}, True),
+    ({"arguments": {"memory": ["1GiB", "2GiB"]}}, {"memory": "2GiB"}, True),
+    ({"arguments": {"memory": ["1GiB", "2GiB"]}}, {"memory": "3GiB"}, False),
+    ({"arguments": {"memory": ["1GiB"]}}, {"memory": {"maximum": "1GiB"}}, False),
+]
+
+
+@pytest.mark.parametrize(("limits", "arguments", "allowed"), NESTED)
+def test_what_limits_a_rule_to_options_in_others(
+    limits: dict[str, t.Any], arguments: dict[str, t.Any], allowed: bool
+) -> None:
+    rules = policy.parsed([{"who": "user:a", "may": "create", **limits}], offers.names())
+    request = Request("create", arguments=arguments, bound=tuple(arguments))
+    assert (not policy.refusal(rules, Who("a"), request)) is allowed
+
+
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"arguments": {"disks.soruce": "*"}}, "arguments: no action of the rule has an option disks.soruce"),
+        ({"at_most": {"dsiks": 4}}, "at_most: no action of the rule has an option dsiks"),
+        ({"arguments": {"bandwidth": "*"}}, "arguments: no action of the rule has an option bandwidth"),
+        ({"arguments": {"disks.size": "*"}}, "disks.size is an amount without a limit; write at_most: {disks.size"),
+        ({"arguments": {"memory": "*"}}, "memory is an amount without a limit"),
+        ({"arguments": {"vcpus.maximum": "?"}}, "vcpus.maximum is an amount without a limit"),
+        ({"arguments": {"image": "a", "disks.image": "b"}}, "disks.image is the same as image; give one of them"),
+        ({"at_most": {"networks": 1, "interfaces": 2}}, "interfaces is the same as networks; give one of them"),
+    ],
+)
+def test_a_rule_that_limits_nothing_is_refused(limits: dict[str, t.Any], problem: str) -> None:
+    rule = {"who": "user:a", "may": ["create", "start", "view"], **limits}
+    with pytest.raises(BadPolicy) as error:
+        policy.parsed([rule], offers.names())
+    assert problem in str(error.value)
+
+
+MANY: list[dict[str, t.Any]] = [{} for _number in range(2000)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"disks": MANY}, "disks: has 2000 entries"),
+        ({"disks": ",".join(["a=b"] * 2000)}, "disks: a text of more than 4096 characters must be JSON"),
+        ({"disks": f"[{'{a: b}, ' * 1000}]"}, "disks: a text of more than 4096 characters must be JSON"),
+        ({"disks": "[" * 20_000}, "disks: a text of more than 4096 characters must be JSON"),
+        ({"disks": json.dumps(MANY)}, "disks: has 2000 entries"),
+        ({"options": json.dumps({"disks": MANY})}, "options: has 2000 entries"),
+        ({"domain": {"disks": [{"name": "a", "network": {"hosts": MANY}}]}}, "domain: has 2002 entries"),
+        ({"disks": [json.dumps({"network": json.dumps({"hosts": MANY})})]}, "disks: has 2002 entries"),
+        ({"numa": {"cells": [{"distances": [{}] * 100}] * 100}}, "numa: has 10101 entries"),
+        ({"vcpus": {"current": 1, "pinning": MANY}}, "vcpus: has 2001 entries"),
+    ],
+)
+def test_a_request_that_takes_seconds_to_read_is_refused_at_once(arguments: dict[str, t.Any], problem: str) -> None:
+    began = time.process_time()
+    with pytest.raises(BadOrder, match=problem):
+        _create(**arguments)
+    assert time.process_time() - began < 1
+
+
+def test_what_is_judged_is_what_is_done() -> None:
+    """No text is left in the job that a module would read as another value than the policy did."""
+    made = _create(disks=["name=system size=10"], domain={"memory": {"current": "1GiB"}, "graphics": '{"type": "vnc"}'})
+    assert made.values["disks"] == [{"name": "system", "size": "10"}]
+    assert made.values["domain"] == {"memory": {"current": "1GiB"}, "graphics": {"type": "vnc"}}
 
 
 def test_each_word_of_a_list_counts_however_it_is_written() -> None:
@@ -278,9 +491,19 @@ def test_what_is_destructive_is_confirmed_and_a_preview_is_not() -> None:
     assert order.order({"action": "purge", "check": True}, (seen("a1"),), HOSTS).check
 
 
-def test_a_guest_that_is_there_is_not_made_again() -> None:
-    with pytest.raises(BadOrder, match="there is a guest of that name on hyper1"):
-        order.order({"action": "create", "arguments": {"guest": "web1"}}, (seen("web1"),), HOSTS)
+def test_a_name_that_is_taken_is_told_only_to_whom_the_policy_allows_the_rest() -> None:
+    taken = order.Others(frozenset({"ci-1", "web9"}))
+    made = order.order({"action": "create", "arguments": {"guest": "ci-1"}}, (), HOSTS, taken)
+    renamed = order.order({"action": "rename", "arguments": {"to": "web9"}}, (seen("web1"),), HOSTS, taken)
+    assert (made.unavailable, renamed.unavailable, _create().unavailable) == ("guest", "to", "")
+
+
+def test_a_copy_is_of_a_guest_that_the_user_may_view_and_has_its_tags() -> None:
+    given = {"action": "create", "arguments": {"guest": "ci-1", "domain": {"clone_of": "db1"}}}
+    with pytest.raises(BadOrder, match="clone_of: there is no guest db1"):
+        order.order(given, (), HOSTS, order.Others(originals=(seen("web1"),)))
+    made = order.order(given, (), HOSTS, order.Others(originals=(seen("db1", "hyper1", "prod"),)))
+    assert made.request.guests == (Guest("ci-1", ("prod",), ""),), "else a rule for other tags would allow it"
 
 
 def test_what_a_job_holds() -> None:
@@ -379,8 +602,9 @@ HOW: list[tuple[dict[str, t.Any], dict[str, t.Any], bool]] = [
     ({}, {}, True),
     ({}, {"disks": []}, False),
     ({"arguments": {"*": "*"}}, {"disks": [{}]}, True),
-    ({"arguments": {"*": "a*"}}, {"title": "ab", "image": "a"}, True),
-    ({"arguments": {"*": "a*"}}, {"title": "ab", "image": "b"}, False),
+    ({"arguments": {"*": "a*"}}, {"title": "ab", "machine": "a"}, True),
+    ({"arguments": {"*": "a*"}}, {"title": "ab", "machine": "b"}, False),
+    ({"arguments": {"*": "a*"}}, {"title": "ab", "image": "a"}, False),
     ({"arguments": {"*": "a*", "image": "b"}}, {"title": "a", "image": "b"}, True),
     ({"arguments": {"image": ["a", "b"]}}, {"image": ["a", "b"]}, True),
     ({"arguments": {"image": "a"}}, {"image": ["a", "b"]}, False),

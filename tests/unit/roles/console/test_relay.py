@@ -141,6 +141,15 @@ def test_serve_says_nothing_to_who_says_nothing() -> None:
         serve(here, "test:///default")
 
 
+@pytest.mark.parametrize(
+    "text", ["internal error: cannot find character device <null>", "character device serial0 is not using a PTY"]
+)
+def test_the_error_of_a_console_that_is_not_there_begins_as_the_server_expects(text: str) -> None:
+    error = libvirt.libvirtError("x")
+    error.err = (1, 10, text, 2, "", None, None, 0, 0)
+    assert console_relay.explained(error).startswith("the guest has no serial console; add serials")
+
+
 def test_the_error_of_a_console_in_use_is_plain() -> None:
     error = libvirt.libvirtError("x")
     error.err = (38, 10, "operation failed: Active console session exists for this domain", 2, "", None, None, 0, 0)

@@ -77,3 +77,25 @@ def test_the_page_and_the_server_read_rules_alike() -> None:
     right = [not policy.refusal(policy.parsed([rule]), who, request) for rule, _action, _about, request in asked]
     wrong = [(case[:3], server) for case, page, server in zip(asked, told, right, strict=True) if page != server]
     assert wrong == [] and len(set(right)) == 2
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js, as npm does")
+def test_a_form_does_not_ask_for_a_display_that_the_policy_refuses() -> None:
+    limits: list[dict[str, t.Any]] = [
+        {"may": "*"},
+        {"may": ["create"]},
+        {"may": ["create"], "arguments": {"graphics": "*"}},
+        {"may": ["create"], "arguments": {"*": "*"}},
+        {"may": ["create"], "arguments": {"disks": "*"}},
+        {"may": ["start"], "arguments": {"graphics": "*"}},
+    ]
+    rules = [{"who": "user:bob", **each} for each in limits]
+    program = PROGRAM.replace("{ may, setUser }", "{ mayGive, setUser }").replace(
+        "may(action, about)", "mayGive(action, about)"
+    )
+    command = ["node", "--input-type=module", "-e", program % json.dumps(RIGHTS.as_uri())]
+    given = json.dumps([(rule, "create", "graphics") for rule in rules])
+    told = json.loads(subprocess.run(command, input=given, check=True, capture_output=True, text=True).stdout)
+    wanted = {"graphics": {"type": "vnc"}}
+    request = policy.Request("create", (policy.Guest("x"),), ("h",), wanted, ("graphics",))
+    assert told == [not policy.refusal(policy.parsed([rule]), policy.Who("bob"), request) for rule in rules]

@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 import typing as t
-import weakref
 from collections.abc import Iterator
 
 import pytest
 import uvicorn
 
 from ansible_collections.corral.virt.roles.console.files.corral_console import serve
-from ansible_collections.corral.virt.tests.unit.roles.console.processes import until
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience, until
 
 LATE_S = 0.3
 
@@ -48,9 +46,9 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
 def is_ended(client: socket.socket, *parts: bytes) -> bool:
     """Whether the server closes the connection of one who sends a little now and then."""
     client.settimeout(LATE_S / 5)
-    deadline = time.monotonic() + 10 * LATE_S
+    patience = Patience(10 * LATE_S)
     sent = list(parts)
-    while time.monotonic() < deadline:
+    while not patience.is_over:
         with contextlib.suppress(TimeoutError):
             if client.recv(1000) == b"":
                 return True
@@ -77,8 +75,7 @@ def test_nor_is_the_next_one_on_the_same_connection(address: tuple[str, int]) ->
 
 
 def test_a_connection_beyond_the_limit_ends_and_others_make_room() -> None:
-    known: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-    with serve.Listening(socket.create_server(("127.0.0.1", 0)), 2, known) as listening:
+    with serve.Listening(socket.create_server(("127.0.0.1", 0)), serve.Connections(2)) as listening:
         clients = [socket.create_connection(listening.getsockname(), timeout=10) for _number in range(3)]
         taken = [listening.accept()[0] for _number in range(2)]
         with pytest.raises(ConnectionAbortedError):
@@ -93,12 +90,49 @@ def test_a_connection_beyond_the_limit_ends_and_others_make_room() -> None:
             each.close()
 
 
+def test_one_network_with_all_connections_keeps_nobody_out() -> None:
+    connections = serve.Connections(6)
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+
+    def admit(address: str) -> bool:
+        pairs.append(socket.socketpair())
+        return connections.admit(pairs[-1][0], address)
+
+    def is_ended(number: int) -> bool:
+        pairs[number][1].setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            return pairs[number][1].recv(1) == b""
+        return False
+
+    assert all(admit(f"2001:db8::{number}") for number in range(6)) and not admit("2001:db8::ffff")
+    assert admit("192.0.2.1") and is_ended(0) and not is_ended(1), "the oldest of the network with the most"
+    assert (
+        admit("192.0.2.1") and admit("192.0.2.1") and [is_ended(number) for number in (1, 2, 3)] == [True, True, False]
+    )
+    assert not admit("192.0.2.1") and not admit("2001:db8::1"), "both have as many"
+    assert admit("127.0.0.1") and sum(map(is_ended, range(len(pairs)))) == 4
+    for each in (one for pair in pairs for one in pair):
+        each.close()
+
+
+def test_connections_of_this_machine_are_a_proxys_and_give_way_to_nobody() -> None:
+    connections = serve.Connections(3)
+    pairs = [socket.socketpair() for _number in range(7)]
+    assert all(connections.admit(here, "127.0.0.1") for here, _there in pairs[:3])
+    assert not any(
+        connections.admit(here, address)
+        for address, (here, _there) in zip(("192.0.2.1", "::1"), pairs[3:5], strict=True)
+    )
+    for each in (one for pair in pairs for one in pair):
+        each.close()
+
+
 def test_all_addresses_share_one_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     sockets = serve.listening("", port, 1)
     assert {each.family for each in sockets} >= {socket.AF_INET}
-    assert len({id(each._known) for each in sockets}) == 1
+    assert len({id(each._connections) for each in sockets}) == 1
     for each in sockets:
         each.close()
     (only,) = serve.listening("127.0.0.1", port, 1)

@@ -180,6 +180,24 @@ def view(name: str, *rules: dict[str, t.Any]) -> View:
     return View(Who(name), policy.parsed([{"who": f"user:{name}", **rule} for rule in rules]))
 
 
+def test_a_stream_does_not_tell_the_key_of_a_hidden_guest() -> None:
+    """Neither when it changes nor when it goes: a key has its host and its UUID."""
+
+    async def follow() -> None:
+        store = Store()
+        store.update({"guest/hyper1/web1": WEB, "guest/evil/db1": DB})
+        stream = Feed(store).read(None, view("alice", {"may": "start", "guests": "web*"}), always)
+        told = [await anext(stream), await anext(stream)]
+        for state, change in {"paused": {**DB, "state": "paused"}, "shutdown": None}.items():
+            store.update({"guest/evil/db1": change, "guest/hyper1/web1": {**WEB, "state": state}})
+            told.append(await anext(stream))
+        store.update({"guest/hyper1/web1": None})
+        told.append(await anext(stream))
+        assert body(told[-1])["gone"] == ["guest/hyper1/web1"] and "db1" not in "".join(told)
+
+    asyncio.run(follow())
+
+
 def test_a_stream_has_what_its_reader_may_see() -> None:
     async def follow() -> None:
         store = Store()

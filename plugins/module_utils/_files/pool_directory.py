@@ -1,0 +1,73 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The directory of a pool on this machine."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import typing as t
+
+__all__ = ["closed", "directory_id", "obstacle"]
+
+
+def obstacle(path: str) -> str | None:
+    """The first part of a path that is there and no directory, a link that leads nowhere for one; None without any."""
+    at = ""
+    for part in os.path.normpath(path).split("/")[1:]:
+        at = f"{at}/{part}"
+        if not os.path.isdir(at):
+            return at if os.path.lexists(at) else None
+    return None
+
+
+def directory_id(path: str) -> t.Hashable:
+    """What is the same for all paths of one directory: over links, and where it is mounted twice."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def closed(path: str, user: tuple[int, int]) -> str | None:
+    """The first directory of a path that a user (its number, and that of its group) cannot enter, as `name:directory`.
+
+    None where it can enter all that exist, or nobody can tell. The kernel is asked, as only it knows all that decides.
+    """
+    if os.geteuid() != 0 or user[0] == 0:
+        return None
+    parts = [one for one in _ancestors(os.path.realpath(path)) if os.path.isdir(one)]
+    name, groups = _account(user)
+    asked = subprocess.run(
+        ["/bin/sh", "-c", _FIRST_CLOSED, "sh", *parts],
+        cwd="/",
+        user=user[0],
+        group=user[1],
+        extra_groups=groups,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        check=False,
+    )
+    return f"{name}:{asked.stdout[:-1]}" if asked.stdout else None
+
+
+_FIRST_CLOSED = 'for one; do [ -x "$one" ] || { printf "%s\\n" "$one"; exit; }; done'
+
+
+def _ancestors(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[: end + 1]) for end in range(1, len(parts))]
+
+
+def _account(user: tuple[int, int]) -> tuple[str, list[int]]:
+    """Its name, and all groups that it is in."""
+    try:
+        name = pwd.getpwuid(user[0]).pw_name
+    except KeyError:
+        return str(user[0]), [user[1]]
+    return name, os.getgrouplist(name, user[1])

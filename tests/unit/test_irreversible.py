@@ -1,0 +1,115 @@
+"""A call that destroys something stands only where it is known what it destroys: under a look, or what the run itself has
+made and nobody else knows.
+"""
+
+from __future__ import annotations
+
+import ast
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.tools import payload
+
+ROOT = payload.ROOT
+FOLDERS = ("plugins", "roles/console/files", "roles/image_builder/files")
+DESTROYS = {
+    "abortJob", "blockJobAbort", "blockPull", "blockResize", "delete", "destroy", "destroyFlags", "ftruncate",
+    "managedSaveRemove", "resize", "revoke", "rmdir", "rmtree", "truncate", "undefine", "undefineFlags", "unlink",
+}  # fmt: skip
+OF_OS = {"remove", "rename", "replace"}  # names that other things have, too: as functions, of os, durable or definition
+
+UNFINISHED = "a part of its own, under a name that only this run uses"
+LOOKED = "under a look; the step says which"
+NOTES = "its own notes, locks and caches"
+# What may destroy, by file and function; `*` for all of a file.
+KNOWN = {
+    "plugins/action/virt_image.py:_digest": NOTES,
+    "plugins/action/virt_tls.py:run": "only passes it on",
+    "plugins/module_utils/_files/bridge.py:start": NOTES,
+    "plugins/module_utils/_files/bridge_switch.py:*": "files of a bridge, each with its former content kept for the way back",
+    "plugins/module_utils/_files/configuration.py:_replace": "a file that is compared before, under a lock",
+    "plugins/module_utils/_files/detached.py:_clear_away": NOTES,
+    "plugins/module_utils/_files/disk.py:*": UNFINISHED,
+    "plugins/module_utils/_files/durable.py:*": "the verb itself",
+    "plugins/module_utils/_files/fetch.py:*": UNFINISHED,
+    "plugins/module_utils/_files/unpack.py:*": UNFINISHED,
+    "plugins/module_utils/_files/held.py:*": NOTES,
+    "plugins/module_utils/_files/image.py:*": UNFINISHED,
+    "plugins/module_utils/_files/part.py:*": UNFINISHED,
+    "plugins/module_utils/_files/progress.py:*": NOTES,
+    "plugins/module_utils/_files/removed.py:*": LOOKED,
+    "plugins/module_utils/_files/seed.py:_publish": LOOKED,
+    "plugins/module_utils/_files/tls.py:*": "under the lock of the set; the table in the guide",
+    "plugins/module_utils/_files/work_directory.py:*": UNFINISHED,
+    "plugins/module_utils/_front/clone.py:*": "under a look, or under the locks that qemu-img takes; the table in the guide",
+    "plugins/module_utils/_front/copy_offline.py:release": LOOKED,
+    "plugins/module_utils/_front/disposal.py:act": LOOKED,
+    "plugins/module_utils/_front/fetching.py:*": UNFINISHED,
+    "plugins/module_utils/_front/image.py:_remove": LOOKED,
+    "plugins/module_utils/_front/migrate.py:<module>": LOOKED,
+    "plugins/module_utils/_front/migration_files.py:clear": "known by mark, time or content on the other host",
+    "plugins/module_utils/_libvirt/blockjob.py:*": "a disk grows, or gets what it stands on; an abort leaves it as it was",
+    "plugins/module_utils/_libvirt/definition.py:*": LOOKED,
+    "plugins/module_utils/_libvirt/domain.py:*": LOOKED,
+    "plugins/module_utils/_libvirt/migrate.py:*": LOOKED,
+    "plugins/module_utils/_libvirt/object_api.py:*": LOOKED,
+    "plugins/module_utils/_libvirt/power.py:_switch_off": "by UUID; the user said so",
+    "plugins/module_utils/_libvirt/storage.py:*": LOOKED,
+    "plugins/module_utils/_libvirt/transfer.py:opened": "a pool that it made itself; its files stay",
+    "plugins/module_utils/_qemu_img/run.py:_complete_or_absent": UNFINISHED,
+    "plugins/plugin_utils/_authorities.py:*": "under the lock of the CA directory; the table in the guide",
+    "plugins/plugin_utils/_credential_files.py:close": UNFINISHED,
+    "plugins/plugin_utils/_other_hosts.py:__exit__": NOTES,
+    "plugins/plugin_utils/_packed.py:*": NOTES,
+    "plugins/plugin_utils/_variable_files.py:_restore": UNFINISHED,
+    "roles/console/files/console_relay.py:use": NOTES,
+    "roles/console/files/corral_console/durable.py:replace": "the verb itself",
+    "roles/console/files/corral_console/jobs.py:*": "jobs that have ended, above the number that is kept, or old",
+    "roles/console/files/corral_console/run.py:_conclude": NOTES,
+    "roles/console/files/corral_console/run.py:main": NOTES,
+    "roles/console/files/pack_console.py:_forget_old": NOTES,
+    "roles/console/files/wheels.py:_fetch_wheels": UNFINISHED,
+}
+
+
+def _called(node: ast.Call) -> str:
+    """The name of what a call destroys with; empty where it destroys nothing."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        owner = function.value.id if isinstance(function.value, ast.Name) else ""
+        if function.attr in DESTROYS or (function.attr in OF_OS and owner in ("os", "durable", "definition", "domain")):
+            return function.attr
+    if isinstance(function, ast.Name) and function.id in (DESTROYS | OF_OS) - {"replace"}:
+        return function.id
+    return ""
+
+
+def _destroying(path: Path) -> t.Iterator[str]:
+    """Functions of a file that destroy something."""
+
+    def walk(node: ast.AST, function: str) -> t.Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            name = child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+            if isinstance(child, ast.Call) and _called(child):
+                yield name
+            yield from walk(child, name)
+
+    place = path.relative_to(ROOT)
+    for function in walk(ast.parse(path.read_text()), "<module>"):
+        yield f"{place}:{function}"
+
+
+FOUND = sorted({each for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") for each in _destroying(path)})
+
+
+@pytest.mark.parametrize("place", FOUND)
+def test_what_destroys_is_accounted_for(place: str) -> None:
+    file = place.partition(":")[0]
+    assert place in KNOWN or f"{file}:*" in KNOWN, "give its step a look (guide_internals, What cannot be undone)"
+
+
+def test_the_list_names_what_there_is() -> None:
+    files = {place.partition(":")[0] for place in FOUND}
+    assert [each for each in KNOWN if each not in FOUND and not (each.endswith(":*") and each[:-2] in files)] == []
