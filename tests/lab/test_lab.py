@@ -119,6 +119,8 @@ def test_two_labs_side_by_side() -> None:
 def test_a_lab_begins_with_a_template() -> None:
     up = ("up", "--name", NAMES[0], "--hosts", "1", "--no-image", "--subnet", "250")
     slot = "tlab"
+    templates = Path("/var/cache/corral-lab/templates")
+    shutil.rmtree(templates / slot, ignore_errors=True)  # of a run that was killed
     try:
         assert "begins" not in lab(*up, "--template", f"{slot}=one")
         was = ssh(
@@ -142,7 +144,7 @@ def test_a_lab_begins_with_a_template() -> None:
             assert "begins" not in lab(*up, *more)
             assert ssh(NAMES[0], "hyper1", "ls /root") == ""
     finally:
-        shutil.rmtree(Path("/var/cache/corral-lab/templates") / slot, ignore_errors=True)
+        shutil.rmtree(templates / slot, ignore_errors=True)
 
 
 @pytest.mark.parametrize(
