@@ -11,8 +11,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._front import addresses
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import wait
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import AddressOutcome, notes
+from ansible_collections.corral.virt.plugins.module_utils._plan.address_steps import WaitForAddress
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import Seen
 
 __all__ = ["wait_for"]
 
@@ -28,14 +29,14 @@ def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[d
         outcomes = addresses.find(connection, searches, named=True) if searches else {}
     except VirtError as error:  # the connection was lost, say; what was done before is told with each guest
         return [
-            _failed(one, _awaited(one)[1].timeout_message(steps.Seen(unseen=str(error)))) if "awaits" in one else one
+            _failed(one, _awaited(one)[1].timeout_message(Seen(unseen=str(error)))) if "awaits" in one else one
             for one in results
         ]
     addresses.do(connection, addresses.changes(outcomes))
     return [_result(connection, one, outcomes) if "awaits" in one else one for one in results]
 
 
-def _awaited(one: dict[str, t.Any]) -> tuple[str, steps.WaitForAddress]:
+def _awaited(one: dict[str, t.Any]) -> tuple[str, WaitForAddress]:
     """The UUID of a guest, and what it waits for."""
     ((uuid, step),) = one["awaits"].items()
     return uuid, step

@@ -13,13 +13,14 @@ from ansible_collections.corral.virt.plugins.module_utils._files import seed as 
 from ansible_collections.corral.virt.plugins.module_utils._front import pool_directory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
 from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
+from ansible_collections.corral.virt.plugins.module_utils._plan import disk_steps
 from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
     Customizing,
     HostKey,
     SeedDisk,
     SeedSite,
 )
+from ansible_collections.corral.virt.plugins.module_utils._plan.power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
 
 __all__ = ["answer", "do"]
@@ -51,20 +52,20 @@ def _host_key(private: str | None) -> HostKey:
     return (private, seed_files.public_key(private)) if private else seed_files.host_key()
 
 
-def do(connection: t.Any, step: steps.GuestStep) -> None:
+def do(connection: t.Any, step: GuestStep) -> None:
     """Write the seed, or apply it to a disk."""
-    if isinstance(step, steps.Customize):
+    if isinstance(step, disk_steps.Customize):
         _customize(connection, step)
     else:
-        _write(connection, t.cast(steps.WriteSeed, step))
+        _write(connection, t.cast(disk_steps.WriteSeed, step))
 
 
-def _customize(connection: t.Any, step: steps.Customize) -> None:
+def _customize(connection: t.Any, step: disk_steps.Customize) -> None:
     seed_files.customize(step.source, step.commands, to=step.path, replace=step.replace)
     storage.refresh(connection, step.pool)
 
 
-def _write(connection: t.Any, step: steps.WriteSeed) -> None:
+def _write(connection: t.Any, step: disk_steps.WriteSeed) -> None:
     """In place where there is room: a running guest reads it after a mere reboot, too."""
     data = seed_files.iso(step.files)
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")

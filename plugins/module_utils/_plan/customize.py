@@ -17,9 +17,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import Seed
 from ansible_collections.corral.virt.plugins.module_utils._model.yaml_text import yaml_text
-from ansible_collections.corral.virt.plugins.module_utils._plan.seed import listed
 
-__all__ = ["commands", "problems"]
+__all__ = ["commands", "listed", "problems"]
 
 _CONFIG = (
     "hostname",
@@ -274,3 +273,10 @@ def _line(command: object) -> str:
 
 def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+def listed(value: object) -> list[t.Any]:
+    """Where cloud-init takes one value or a list of them: the list."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

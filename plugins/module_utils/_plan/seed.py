@@ -19,6 +19,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._model.domain import OFFLINE, Seed
 from ansible_collections.corral.virt.plugins.module_utils._model.yaml_text import unkept, yaml_text
+from ansible_collections.corral.virt.plugins.module_utils._plan import customize
+from ansible_collections.corral.virt.plugins.module_utils._plan.customize import listed
 
 __all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "is_cloud_config", "seed", "sent"]
 
@@ -66,8 +68,6 @@ def seed(options: t.Mapping[str, t.Any], *, guest: str) -> Seed:
         )
     problems += _instance_id_problems(meta_data, on_change, where["meta_data"])
     if method == OFFLINE:
-        from ansible_collections.corral.virt.plugins.module_utils._plan import customize
-
         problems += customize.problems(options, config, meta_data, network, guest=guest)
     keys = _host_keys({**vendor, **config}.get("ssh_keys"), f"ssh_keys in cloud_init of {guest}", problems)
     if not keys and str((_dict(config.get("vendor_data"))).get("enabled")).lower() in OFF:
@@ -318,13 +318,6 @@ def _nics(section: object) -> t.Iterable[object]:
 
 def _dict(value: object) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
-
-
-def listed(value: object) -> list[t.Any]:
-    """Where cloud-init takes one value or a list of them: the list."""
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
 
 
 def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
