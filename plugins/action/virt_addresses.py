@@ -10,8 +10,8 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import normal
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _waiting
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report import waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 
 class ActionModule(UntrustedAction, normal.ActionModule):
@@ -23,5 +23,5 @@ class ActionModule(UntrustedAction, normal.ActionModule):
         names = args.get("names") if boolean(args.get("boots", False), strict=False) else None
         booting = {"state": "running", "wait_for_ip": "any", "wait_timeout": args.get("wait_timeout", 3)}
         guests = [{**booting, "name": name} for name in names] if isinstance(names, list) else []
-        with _waiting.lines(_waiting.waits(host, guests)):
+        with waiting.lines(waiting.waits(host, guests)):
             return super().run(tmp, task_vars)

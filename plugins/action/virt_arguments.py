@@ -13,12 +13,14 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleP
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _elsewhere, _gone, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._other_hosts import play_of
-from ansible_collections.corral.virt.plugins.plugin_utils._run_variables import RunVariables
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, remote_modules
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import play_of
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.run_variables import RunVariables
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 display = Display()
 
@@ -50,33 +52,33 @@ class ActionModule(ActionBase):
         """The arguments that the action was given; fails with everything that is wrong with them."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(
-            {"action": {"type": "str", "required": True, "choices": _actions.names()}},
+            {"action": {"type": "str", "required": True, "choices": actions.names()}},
         )
-        action, variables = _actions.action(options["action"]), RunVariables(self, task_vars or {})
+        action, variables = actions.action(options["action"]), RunVariables(self, task_vars or {})
         try:
             _check_collections(action)
             given = variables.values([*action.arguments, "format"])
-            values = _arguments.asked(action, given, variables.inventory)
-            if given.get("format") == "json" and "format" not in action.arguments and not _terminal.only_reports():
+            values = action_arguments.asked(action, given, variables.inventory)
+            if given.get("format") == "json" and "format" not in action.arguments and not terminal.only_reports():
                 raise BadInput(
                     f"format: {action.name} prints JSON only where nothing else is printed; set "
-                    f"ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
+                    f"ANSIBLE_STDOUT_CALLBACK={terminal.ONLY_REPORTS}"
                 )
             if "gone" in action.arguments:
                 self._check_gone(values, task_vars or {})
         except BadInput as error:
             text, several = printable("; ".join(error.problems)), [str(printable(one)) for one in error.problems]
             raise AnsibleActionFail(text, result={"problems": several}) from error
-        secret = _arguments.withheld(action, values)
+        secret = action_arguments.withheld(action, values)
         shown = {name: value for name, value in values.items() if name not in secret}
         return {**result, "changed": False, "arguments": shown, "withheld": secret}
 
     def _check_gone(self, values: Variables, variables: Variables) -> None:
         """Raises BadInput where a host that is to be passed over is not dead, or is not named twice."""
         gone, group = values.get("gone") or [], values["virt_group"]
-        if problems := [*_gone.unknown(gone, group, variables["groups"].get(group) or ())]:
+        if problems := [*dead_hosts.unknown(gone, group, variables["groups"].get(group) or ())]:
             raise BadInput(problems)
-        found = _elsewhere.in_processes(
+        found = remote_modules.in_processes(
             {host: functools.partial(self._silence, host, variables) for host in gone}, at_once=len(gone)
         )
         problems = [
@@ -84,10 +86,10 @@ class ActionModule(ActionBase):
             for host, answer in found.items()
             if "silent" not in answer
         ]
-        problems += _gone.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
+        problems += dead_hosts.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
         if problems:
             raise BadInput(problems)
-        if why := _gone.unconfirmed(gone, values.get("confirm") or []):
+        if why := dead_hosts.unconfirmed(gone, values.get("confirm") or []):
             self._confirm(gone, why, ask="confirm" not in values)
 
     def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
@@ -95,7 +97,7 @@ class ActionModule(ActionBase):
         manager = variables["hostvars"]._variable_manager
         found = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
         try:
-            _elsewhere.Elsewhere.of(self, found).log_in()
+            remote_modules.Elsewhere.of(self, found).log_in()
         except AnsibleConnectionFailure as error:
             return {"silent": True, "msg": str(error)}
         return {"silent": False, "msg": None}
@@ -110,5 +112,5 @@ class ActionModule(ActionBase):
             )
         except AnsiblePromptNoninteractive:
             typed = ""
-        if set(_gone.named(typed)) != set(gone):
+        if set(dead_hosts.named(typed)) != set(gone):
             raise BadInput(why)

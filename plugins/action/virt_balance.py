@@ -14,15 +14,19 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.module_utils._plan import balance, imbalance
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported, _table, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._placement import (
+    model_placement,
+    plan_balance,
+    plan_imbalance,
+)
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 OPTIONS: dict[str, t.Any] = {
-    **_reported.OPTIONS,
+    **reported_hosts.OPTIONS,
     "max_moves": {"type": "int"},
     "tolerance": {"type": "float", "default": 5.0},
     "stay": {"type": "list", "elements": "str", "default": []},
@@ -30,7 +34,7 @@ OPTIONS: dict[str, t.Any] = {
         "type": "list",
         "elements": "str",
         "choices": ["memory", "vcpus", "cpu_use", "guests"],
-        "default": list(imbalance.BY),
+        "default": list(plan_imbalance.BY),
     },
 }
 
@@ -46,26 +50,26 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "hosts")
         try:
-            policy = _reported.policy(options, "max_moves", "tolerance")
-            counting = _reported.Counting.of(options["rules"], (task_vars or {}).get("groups"))
-            infos = _reported.usable(options["hosts"])
+            policy = reported_hosts.policy(options, "max_moves", "tolerance")
+            counting = reported_hosts.Counting.of(options["rules"], (task_vars or {}).get("groups"))
+            infos = reported_hosts.usable(options["hosts"])
             _check_by(options["by"], infos)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
-        count = functools.partial(_reported.host, all_defined=options["all_defined"], counting=counting)
+        count = functools.partial(reported_hosts.host, all_defined=options["all_defined"], counting=counting)
         planned = _planned(
             [count(name, info) for name, info in infos.items()], _residents(infos, counting), policy, options
         )
-        _terminal.say(planned["text"])
+        terminal.say(planned["text"])
         begun = [
             {**move, "gain": 0.0, "cost_mib": 0}
-            for move in _reported.unsettled(infos)
+            for move in reported_hosts.unsettled(infos)
             if move["name"] not in options["stay"]
         ]
         return {**result, "changed": False, **planned, "moves": begun + planned["moves"]}
 
 
-def _check_by(by: t.Sequence[str], infos: t.Mapping[str, _reported.Info]) -> None:
+def _check_by(by: t.Sequence[str], infos: t.Mapping[str, reported_hosts.Info]) -> None:
     """Raises BadInput."""
     if {"vcpus", "cpu_use"} <= set(by):
         raise BadInput("by: vcpus and cpu_use are two measures of processors; use one of them")
@@ -77,21 +81,21 @@ def _check_by(by: t.Sequence[str], infos: t.Mapping[str, _reported.Info]) -> Non
 
 
 def _planned(
-    hosts: t.Sequence[placement.Host],
-    residents: t.Sequence[imbalance.Resident],
-    policy: placement.Policy,
+    hosts: t.Sequence[model_placement.Host],
+    residents: t.Sequence[plan_imbalance.Resident],
+    policy: model_placement.Policy,
     options: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
     by = options["by"]
     chosen = {option: options[option] for option in ("max_moves", "tolerance", "stay")}
-    moves = balance.plan(hosts, residents, policy=policy, by=by, **chosen)
+    moves = plan_balance.plan(hosts, residents, policy=policy, by=by, **chosen)
     homes = {move.guest: move.dest for move in moves}
     then = [dataclasses.replace(one, host=homes.get(one.guest.name, one.host)) for one in residents]
-    before = imbalance.imbalance(hosts, policy, by=by, residents=residents)
-    after = imbalance.imbalance(balance.moved(hosts, residents, moves), policy, by=by, residents=then)
+    before = plan_imbalance.imbalance(hosts, policy, by=by, residents=residents)
+    after = plan_imbalance.imbalance(plan_balance.moved(hosts, residents, moves), policy, by=by, residents=then)
     broken = [
         printable(f"{' and '.join(names)} are both on {host}, and guests of group {word} stay apart")
-        for (host, word), names in balance.broken(residents).items()
+        for (host, word), names in plan_balance.broken(residents).items()
     ]
     return {
         "imbalance": {"before": round(before, 1), "after": round(after, 1)},
@@ -101,7 +105,7 @@ def _planned(
     }
 
 
-def _described(move: balance.SuggestedMove) -> dict[str, t.Any]:
+def _described(move: plan_balance.SuggestedMove) -> dict[str, t.Any]:
     return {
         "name": move.guest,
         "source": move.source,
@@ -112,23 +116,25 @@ def _described(move: balance.SuggestedMove) -> dict[str, t.Any]:
     }
 
 
-def _residents(infos: t.Mapping[str, _reported.Info], counting: _reported.Counting) -> list[imbalance.Resident]:
+def _residents(
+    infos: t.Mapping[str, reported_hosts.Info], counting: reported_hosts.Counting
+) -> list[plan_imbalance.Resident]:
     """Guests that run; those on their way are left alone."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
-        imbalance.Resident(
-            _reported.guest(found, counting, host_name=name), name, found["disk_mib"], found.get("cpu_use") or 0.0
+        plan_imbalance.Resident(
+            reported_hosts.guest(found, counting, host_name=name), name, found["disk_mib"], found.get("cpu_use") or 0.0
         )
         for name, info in infos.items()
         for found in info["guests"]
-        if found["state"] in placement.ACTIVE and found["uuid"] not in moving
+        if found["state"] in model_placement.ACTIVE and found["uuid"] not in moving
     ]
 
 
-def _plan_text(moves: t.Sequence[balance.SuggestedMove], before: float, after: float) -> str:
+def _plan_text(moves: t.Sequence[plan_balance.SuggestedMove], before: float, after: float) -> str:
     """A line for each move, and one for all."""
     if not moves:
         return f"imbalance {before:.1f}: no move is worth it"
     rows = [(move.guest, f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]
-    lines = _table.columns([("guest", "move", "gain", "MiB"), *rows])
+    lines = tables.columns([("guest", "move", "gain", "MiB"), *rows])
     return "\n".join([*lines, f"imbalance {before:.1f} -> {after:.1f}"])

@@ -10,10 +10,10 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import RESTART_TIMEOUT_S
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import RESTART_TIMEOUT_S
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 _CALL_S = 10  # each is a line for the user, and a sign of life on the connection
 
@@ -31,7 +31,7 @@ class ActionModule(UntrustedAction):
         end = time.monotonic() + timeout_s
         first = made = self._execute_module(module_args={**arguments, "restart_timeout": 0}, task_vars=task_vars)
         while _waits(made) and (left_s := end - time.monotonic()) > 0:
-            _terminal.say(
+            terminal.say(
                 printable(f"{host}: waiting up to {left_s:.0f} s for these jobs to end: {'; '.join(made['jobs'])}")
             )
             made = self._execute_module(
@@ -44,7 +44,7 @@ class ActionModule(UntrustedAction):
             made["msg"] = f"{made['msg']}: ansible-playbook corral.virt.site --limit {host}"
         elif self._task.check_mode and made.get("restart"):
             jobs = f" after these jobs end: {'; '.join(made['jobs'])}" if made.get("jobs") else ""
-            _terminal.say(printable(f"{host}: would restart {made['restart']}{jobs}"))
+            terminal.say(printable(f"{host}: would restart {made['restart']}{jobs}"))
         return {**result, **made}
 
 

@@ -11,13 +11,16 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _cloud_config, _guest, _holders, _image_names, _waiting
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._names import Names
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import guest_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.guest_names import Names
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config, preparation
+from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._report import waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 
 class ActionModule(UntrustedAction):
@@ -47,12 +50,12 @@ class ActionModule(UntrustedAction):
         if decided and "domains" not in arguments:
             return {**result, "pending": [], "notes": [], "diff": [], **decided[0]}
         if decided and not arguments["domains"]:
-            return {**result, **_guest.merged(decided, None)}
-        with _waiting.lines(self._awaited(arguments, task_vars or {})):
+            return {**result, **preparation.merged(decided, None)}
+        with waiting.lines(self._awaited(arguments, task_vars or {})):
             made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
-        return {**result, **(_guest.merged(decided, made) if decided else made)}
+        return {**result, **(preparation.merged(decided, made) if decided else made)}
 
     def _read_catalogue(self, task_vars: dict[str, t.Any]) -> Catalogue:
         try:
@@ -64,11 +67,11 @@ class ActionModule(UntrustedAction):
         """What is shown while the host waits for guests; in check mode, and in the background, nobody waits."""
         if self._task.check_mode or self._task.async_val:
             return None
-        return _waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
+        return waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
 
     def _decided(
         self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]
-    ) -> tuple[_guest.Told, dict[str, t.Any]]:
+    ) -> tuple[preparation.Told, dict[str, t.Any]]:
         """Results of the guests that are not this host's to work on, by their place in the list, and the arguments
         without them.
         """
@@ -76,7 +79,7 @@ class ActionModule(UntrustedAction):
         concerned = {str(one["name"]): one for one in guests if _is_asked(one)}
         here, decided, hostvars = (
             str(task_vars.get("inventory_hostname")),
-            _guest.Told(),
+            preparation.Told(),
             task_vars.get("hostvars") or {},
         )
         shown = {name: hostvars[name].get("virt_hypervisor") for name in concerned if name in hostvars}
@@ -84,7 +87,7 @@ class ActionModule(UntrustedAction):
         asked = names.asked(concerned, alone=elsewhere) if concerned else {}
         for place, one in enumerate(guests):
             name = str(one.get("name")) if isinstance(one, dict) else ""
-            found = _holders.verdict(name, _state(one), here, asked, shown.get(name)) if name in concerned else None
+            found = guest_hosts.verdict(name, _state(one), here, asked, shown.get(name)) if name in concerned else None
             if found and not found.go:
                 decided[place] = {"name": name, "changed": False, "failed": found.failed, "msg": found.why, "steps": []}
         if not isinstance(arguments.get("domains"), list):
@@ -95,12 +98,12 @@ class ActionModule(UntrustedAction):
         """The guest as the host is told of it; what is wrong goes into `problems`."""
         if not isinstance(guest, dict):
             return guest  # the module says what it must be
-        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in _guest.PROFILES}
+        profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in preparation.PROFILES}
         steps: tuple[t.Callable[[t.Any], t.Any], ...] = (
-            lambda one: _guest.with_profiles(one, profiles),
-            lambda one: _image_names.with_files(one, self._catalogue),
+            lambda one: preparation.with_profiles(one, profiles),
+            lambda one: image_names.with_files(one, self._catalogue),
             _with_checked_seed,
-            _guest.prepared,
+            preparation.prepared,
         )
         for step in steps:
             try:
@@ -111,7 +114,7 @@ class ActionModule(UntrustedAction):
 
 
 def _with_checked_seed(guest: dict[str, t.Any]) -> dict[str, t.Any]:
-    _cloud_config.check(guest, lambda sentence: Display().warning(str(printable(sentence))))
+    cloud_config.check(guest, lambda sentence: Display().warning(str(printable(sentence))))
     return guest
 
 
@@ -125,14 +128,14 @@ def _state(guest: dict[str, t.Any]) -> str:
 
 
 def _makes(guest: dict[str, t.Any]) -> bool:
-    return _state(guest) in _holders.MAKING_STATES
+    return _state(guest) in guest_hosts.MAKING_STATES
 
 
 def _is_asked(guest: t.Any) -> bool:
     """Whether other hosts matter to it; what is wrong with it, the module says."""
-    if not isinstance(guest, dict) or guest.get("name") is None or _state(guest) not in _holders.ASKED_STATES:
+    if not isinstance(guest, dict) or guest.get("name") is None or _state(guest) not in guest_hosts.ASKED_STATES:
         return False
     try:
-        return bool(_units.check_existing_name(str(guest["name"]), what="name"))
+        return bool(units.check_existing_name(str(guest["name"]), what="name"))
     except BadInput:
         return False

@@ -10,13 +10,13 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _inventory, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils import _hosted_guests as hosted
-from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, hosted_guests, selection
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 OPTIONS: dict[str, t.Any] = {
     "action": {"type": "str", "required": True},
@@ -38,11 +38,11 @@ class ActionModule(ActionBase):
         """The guests, and what each host is told of them."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "results")
-        action, arguments = _actions.action(options["action"]), options["arguments"]
+        action, arguments = actions.action(options["action"]), options["arguments"]
         try:
-            answers = hosted.answers(options["results"])
+            answers = hosted_guests.answers(options["results"])
             hosts = _hosts(arguments, answers, task_vars or {})
-            there = hosted.copies(answers)
+            there = hosted_guests.copies(answers)
             if options["expected"] is not None:
                 selection.check_name(action, arguments, there)
             hit = selection.found(action, arguments, there, hosts)
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("; ".join(error.problems)) from error
         gone = selection.missing(arguments, there) if arguments.get("missing_ok") else []
         for name in map(printable, gone):
-            _terminal.say(f"{name} is not there")
+            terminal.say(f"{name} is not there")
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
         return {
             **result,
@@ -64,23 +64,23 @@ class ActionModule(ActionBase):
         }
 
 
-def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted.Hosts:
+def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted_guests.Hosts:
     """The hypervisors, by what became of them in this play."""
     group = arguments.get("virt_group", "hyper")
     asked = variables.get("ansible_play_hosts_all") or []
     every = set((variables.get("groups") or {}).get(group) or asked) - set(arguments.get("gone") or ())
-    return hosted.Hosts(
+    return hosted_guests.Hosts(
         group=group,
         answered=tuple(sorted(answers)),
         silent=tuple(host for host in asked if host not in answers),
         hidden=tuple(sorted(every - set(asked))),
-        strangers=_inventory.strangers(variables.get("groups") or {}),
+        strangers=inventory_guests.strangers(variables.get("groups") or {}),
         clocks={host: float(found.get("clock") or 0) for host, found in answers.items()},
     )
 
 
 def _domains(
-    action: PlaybookAction, arguments: Arguments, hit: t.Sequence[hosted.HostedGuest]
+    action: PlaybookAction, arguments: Arguments, hit: t.Sequence[hosted_guests.HostedGuest]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Items for `virt_domains`, by host."""
     if not action.domain:
@@ -92,7 +92,7 @@ def _domains(
             ]
             for copy in hit
         }
-    more = {**action.domain, **{name: arguments[name] for name in _actions.domain_arguments() if name in arguments}}
+    more = {**action.domain, **{name: arguments[name] for name in actions.domain_arguments() if name in arguments}}
     found: dict[str, list[dict[str, t.Any]]] = {}
     for copy in hit:
         found.setdefault(copy.host, []).append({"name": copy.name, "uuid": copy.uuid, **more})

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front.firewall import OPTIONS
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.module_utils._host.run_firewall import OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 
 class ActionModule(UntrustedAction):

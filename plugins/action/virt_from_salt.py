@@ -13,11 +13,13 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _terminal, _variable_files
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import variable_files
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import untagged
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_inventory, salt_sources
 
 OPTIONS: dict[str, t.Any] = {
     "salt_root": {"type": "list", "elements": "path", "default": []},
@@ -46,14 +48,14 @@ class ActionModule(ActionBase):
             gate = Gate(check_mode=self._task.check_mode)
             found = _converted(untagged(options))
             files = {os.path.join(out, name): text for name, text in found.files.items()}
-            diff = _variable_files.write(files, replace=options["replace"], gate=gate)
+            diff = variable_files.write(files, replace=options["replace"], gate=gate)
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         except (VirtError, OSError) as error:
             raise AnsibleActionFail(printable(str(error))) from error
         notes = [printable(str(note)) for note in found.notes]
         for note in notes:
-            _terminal.say(note)
+            terminal.say(note)
         return {
             **result,
             "changed": bool(diff),
@@ -64,8 +66,8 @@ class ActionModule(ActionBase):
         }
 
 
-def _converted(options: t.Mapping[str, t.Any]) -> _salt.Converted:
-    trees = _salt_sources.Trees(options["salt_root"], options["pillar"], options["hypervisors"])
+def _converted(options: t.Mapping[str, t.Any]) -> salt_inventory.Converted:
+    trees = salt_sources.Trees(options["salt_root"], options["pillar"], options["hypervisors"])
     sources = trees.read()
     for path in options["rendered"]:
         sources += trees.rendered(path)
@@ -73,4 +75,4 @@ def _converted(options: t.Mapping[str, t.Any]) -> _salt.Converted:
         sources += trees.minion(options["minion"])
     if not trees.asked and not sources:
         raise BadInput("nothing to convert: name salt_root, pillar, minion or rendered")
-    return _salt.convert(sources, trees.notes, options["hypervisors"], trees.names(), trees.image)
+    return salt_inventory.convert(sources, trees.notes, options["hypervisors"], trees.names(), trees.image)

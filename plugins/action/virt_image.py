@@ -18,14 +18,14 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import tls
-from ansible_collections.corral.virt.plugins.module_utils._units import bytes_text
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._fan_out import FanOut
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._table import amount
-from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import tls
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._images.distribution import FanOut
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.tables import amount
 
 _PIECE_BYTES = 16 * 1024 * 1024
 _MIB = 1024 * 1024

@@ -12,11 +12,12 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _import, _terminal, _variable_files
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import import_files, variable_files
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "required": True},
@@ -42,35 +43,35 @@ class ActionModule(ActionBase):
         try:
             gate = Gate(check_mode=self._task.check_mode)
             guests, notes = _guests(options["guests"], options["results"], options["compared"])
-            wanted = _import.files(guests, os.path.abspath(options["dest"]), options["form"])
-            diff = _variable_files.write(wanted, replace=options["replace"], gate=gate)
+            wanted = import_files.files(guests, os.path.abspath(options["dest"]), options["form"])
+            diff = variable_files.write(wanted, replace=options["replace"], gate=gate)
         except BadInput as error:
             raise AnsibleActionFail(printable("; ".join(error.problems))) from error
         except (VirtError, OSError) as error:
             raise AnsibleActionFail(printable(str(error))) from error
         for note in notes:
-            _terminal.say(printable(note))
+            terminal.say(printable(note))
         return {**result, "changed": bool(diff), "files": list(wanted), "notes": notes, "diff": diff}
 
 
 def _guests(
     chosen: t.Sequence[t.Mapping[str, t.Any]], results: t.Mapping[str, t.Any], compared: t.Mapping[str, t.Any]
-) -> tuple[list[_import.Guest], list[str]]:
+) -> tuple[list[import_files.Guest], list[str]]:
     """The guests' arguments, and what is yet to be done; raises BadInput with every problem."""
     problems, guests, notes = Problems(), [], []
-    problems.found += _import.twins(chosen)
+    problems.found += import_files.twins(chosen)
     for one in chosen:
         if not (results.get(one["host"]) or {}).get("domains"):
             problems.found.append(f"cannot import {one['name']}: {one['host']} did not describe it, and says above why")
             continue
         answers = results[one["host"]]["domains"]
         answer = next((item for item in answers if isinstance(item, dict) and item.get("uuid") == one["uuid"]), {})
-        found = problems.tried(functools.partial(_import.guest, one["name"], answer))
+        found = problems.tried(functools.partial(import_files.guest, one["name"], answer))
         if found is not None:
             comparison = (compared.get(one["host"]) or {}) if compared else None
-            problems.found += _import.differences(one["name"], comparison)
+            problems.found += import_files.differences(one["name"], comparison)
         if found is not None:
             guests.append(found)
-            notes += _import.notes(one["name"], answer, found)
+            notes += import_files.notes(one["name"], answer, found)
     problems.refuse()
     return guests, notes

@@ -15,13 +15,14 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration
-from ansible_collections.corral.virt.plugins.module_utils._files.remedy import remedy
-from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _home, _host_keys, _known_hosts
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import host_keys, known_hosts
 
 OPTIONS: dict[str, t.Any] = {
     "path": {"type": "path", "required": True},
@@ -53,7 +54,7 @@ class ActionModule(ActionBase):
         try:
             options = _kept(options)
             _check(options)
-            if _home.lacks(path, _home.KNOWN_HOSTS):
+            if home_files.lacks(path, home_files.KNOWN_HOSTS):
                 return {**result, "changed": False, "msg": _NOT_KEPT.format(path)}
             before, after = _written(path, options, Gate(check_mode=self._task.check_mode))
         except VirtError as error:
@@ -67,7 +68,7 @@ def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str,
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: _locked(path))
         before = configuration.read(path, denied=_DENIED)
-        after = _known_hosts.edited(before, **wanted)
+        after = known_hosts.edited(before, **wanted)
         if before != after:
             gate.run(
                 [WriteFile(path, after)], lambda step: configuration.write(step.path, step.content, denied=_DENIED)
@@ -101,7 +102,7 @@ def _kept(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _is_name(name: str) -> bool:
     with contextlib.suppress(BadInput):
-        return bool(_units.check_name(name, what="name"))
+        return bool(units.check_name(name, what="name"))
     return False
 
 
@@ -110,13 +111,13 @@ def _check(options: t.Mapping[str, t.Any]) -> None:
     problems = []
     for name in (*options["keys"], *options["absent"], *options["renamed"], *options["renamed"].values()):
         try:
-            _units.check_name(name, what="name")
+            units.check_name(name, what="name")
         except BadInput as error:
             problems += error.problems
     problems += [
         f"keys: the key of {name} is not a public SSH key"
         for name, key in options["keys"].items()
-        if not _host_keys.is_key(key)
+        if not host_keys.is_key(key)
     ]
     if problems:
         raise BadInput(problems)

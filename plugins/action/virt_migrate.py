@@ -11,8 +11,8 @@ import shlex
 import signal
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.plugin_utils._watched import WatchedAction
+from ansible_collections.corral.virt.plugins.module_utils._system import private
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

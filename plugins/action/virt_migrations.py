@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.action import virt_migrate
-from ansible_collections.corral.virt.plugins.plugin_utils import _report, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_text, terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 __all__ = ["ActionModule"]
 
@@ -25,7 +25,7 @@ class ActionModule(virt_migrate.ActionModule):
             # what failed is in the message of the task, or of the one that sums up
             moved = not one.get("failed") and one["changed"]
             if moved and ("seconds" in one or ("mode" in one and not self._task.check_mode)):
-                _terminal.say(printable(f"{host}: {_report.moved(one)}"))
+                terminal.say(printable(f"{host}: {report_text.moved(one)}"))
         return result
 
     def _aborts(self) -> bool:

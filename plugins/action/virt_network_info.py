@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible.plugins.action import normal
 
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 
 class ActionModule(UntrustedAction, normal.ActionModule):

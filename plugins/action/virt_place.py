@@ -12,30 +12,30 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.module_utils._model.output import agree, some_of
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
-from ansible_collections.corral.virt.plugins.plugin_utils import (
-    _guest,
-    _guest_problems,
-    _image_names,
-    _inventory,
-    _lacking,
-    _needs,
-    _reported,
-    _terminal,
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
+    guest_problems,
+    missing_arguments,
+    needs,
+    preparation,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 _NAMED = 10  # guests in a message
 _STARTS = ("running", "paused", "rebooted", "reset")  # states in which a guest holds memory when the batch is done
 
 OPTIONS: dict[str, t.Any] = {
-    **_reported.OPTIONS,
+    **reported_hosts.OPTIONS,
     "guests": {"type": "list", "elements": "dict", "default": []},
     "group": {"type": "list", "elements": "str"},
     "leave": {"type": "list", "elements": "str", "default": []},
@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "hosts")
         variables = task_vars or {}
-        profiles = {name: self._templar.template(variables.get(name)) for name in _guest.PROFILES}
+        profiles = {name: self._templar.template(variables.get(name)) for name in preparation.PROFILES}
         try:
             catalogue = Catalogue.of(variables, self._templar.template)
             options["guests"], unnamed = _named(options, catalogue, lambda: self._imported(variables))
@@ -64,11 +64,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         wrong = [[*named, *found] for named, found in zip(unnamed, _wrong(options["guests"], profiles), strict=True)]
         options["guests"] = [
-            item if known else _guest.with_profiles(item, profiles)
+            item if known else preparation.with_profiles(item, profiles)
             for item, known in zip(options["guests"], wrong, strict=True)
         ]
         try:
-            counting = _reported.Counting.of(options["rules"], (task_vars or {}).get("groups"))
+            counting = reported_hosts.Counting.of(options["rules"], (task_vars or {}).get("groups"))
             asked = _Asked.of(options, wrong, counting)
         except BadInput as error:
             raise AnsibleActionFail(str(error)) from error
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
         result["positions"] = _positions(options["guests"], result["placements"])
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:
-                _terminal.say(line)
+                terminal.say(line)
         refused = [
             item for item in placed if item.host is None and not item.deferred and item.guest not in asked.leaving
         ]
@@ -99,20 +99,20 @@ def _named(
     options: t.Mapping[str, t.Any], catalogue: Catalogue, files: t.Callable[[], t.Collection[str]]
 ) -> tuple[list[dict[str, t.Any]], list[list[str]]]:
     """The guests with what follows from the names of their images, and what is wrong with those of new ones."""
-    known = _reported.usable(options["hosts"]).values()
+    known = reported_hosts.usable(options["hosts"]).values()
     there = {guest["name"] for info in known for guest in info["guests"]}
     new = [one.get("name") not in there and one.get("state") != "absent" for one in options["guests"]]
     described = [
-        _image_names.described(one, catalogue) if is_new else one
+        image_names.described(one, catalogue) if is_new else one
         for one, is_new in zip(options["guests"], new, strict=True)
     ]
-    return [_image_names.with_files(one, catalogue) for one in described], [
-        _image_names.problems(one, catalogue, files) if is_new else []
+    return [image_names.with_files(one, catalogue) for one in described], [
+        image_names.problems(one, catalogue, files) if is_new else []
         for one, is_new in zip(options["guests"], new, strict=True)
     ]
 
 
-def _message(refused: t.Sequence[placement.Placement]) -> str:
+def _message(refused: t.Sequence[model_placement.Placement]) -> str:
     """Why guests have no host; guests with the same reason are told together."""
     guests: dict[str, list[str]] = {}
     for item in refused:
@@ -124,7 +124,7 @@ def _message(refused: t.Sequence[placement.Placement]) -> str:
     return "; ".join(f"cannot place {names}: {why}" for names, why in told.items())
 
 
-def _capacity(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
+def _capacity(host: model_placement.Host, policy: model_placement.Policy) -> dict[str, int]:
     """What all its guests may use together."""
     load = Load(host, policy)
     return {"memory_mib": int(load.memory_capacity), "vcpus": int(load.cpu_capacity)}
@@ -133,7 +133,7 @@ def _capacity(host: placement.Host, policy: placement.Policy) -> dict[str, int]:
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
     """Problems of each guest that its host would find, after images were imported for it."""
     return [
-        _guest_problems.problems({key: value for key, value in one.items() if key not in _needs.OWN}, profiles)
+        guest_problems.problems({key: value for key, value in one.items() if key not in needs.OWN}, profiles)
         for one in guests
     ]
 
@@ -145,9 +145,9 @@ class _Asked:
     usable: t.Mapping[str, t.Any]  # what the hosts said, by name
     leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]  # guests that leave a host, by host
     named: frozenset[str]  # guests that the task speaks of
-    guests: t.Sequence[placement.Guest]
-    hosts: t.Sequence[placement.Host]
-    policy: placement.Policy
+    guests: t.Sequence[model_placement.Guest]
+    hosts: t.Sequence[model_placement.Host]
+    policy: model_placement.Policy
 
     @property
     def leaving(self) -> set[str]:
@@ -156,10 +156,10 @@ class _Asked:
 
     @classmethod
     def of(
-        cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]], counting: _reported.Counting
+        cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]], counting: reported_hosts.Counting
     ) -> _Asked:
         """The same of the options, with the problems of each guest; raises BadInput."""
-        usable = _reported.usable(options["hosts"])
+        usable = reported_hosts.usable(options["hosts"])
         leave = {name: _leaving(usable[name], options) for name in options["leave"] if name in usable}
         guests = _guests(options["guests"], wrong, usable, counting.overhead_mib)
         named = frozenset(guest.name for guest in guests)
@@ -169,14 +169,14 @@ class _Asked:
             if item.get("state") in _STARTS
         }
         guests += [
-            _reported.guest(guest, counting, host_name=host)
+            reported_hosts.guest(guest, counting, host_name=host)
             for host, found in leave.items()
             for guest in found
             if guest["name"] not in named
         ]
         guests = [_without_refused(guest, options.get("refused") or ()) for guest in guests]
         count = functools.partial(
-            _reported.host, started=started, all_defined=options["all_defined"], counting=counting
+            reported_hosts.host, started=started, all_defined=options["all_defined"], counting=counting
         )
         hosts = [count(name, info) for name, info in usable.items()]
         if missing := [name for name in options["leave"] if name not in usable]:
@@ -184,10 +184,10 @@ class _Asked:
                 f"leave: {', '.join(missing)} {agree(len(missing), 'was', 'were')} not reached, so the guests there "
                 "are not known"
             )
-        return cls(usable, leave, named, guests, hosts, _reported.policy(options))
+        return cls(usable, leave, named, guests, hosts, reported_hosts.policy(options))
 
 
-def _without_refused(guest: placement.Guest, refused: t.Iterable[t.Mapping[str, t.Any]]) -> placement.Guest:
+def _without_refused(guest: model_placement.Guest, refused: t.Iterable[t.Mapping[str, t.Any]]) -> model_placement.Guest:
     """The guest with the hosts that cannot take it."""
     its = {str(one["host"]): str(one["why"]) for one in refused if one["name"] == guest.name}
     return dataclasses.replace(guest, refused=tuple(sorted(its.items())))
@@ -195,7 +195,7 @@ def _without_refused(guest: placement.Guest, refused: t.Iterable[t.Mapping[str, 
 
 def _placed(
     asked: _Asked, options: t.Mapping[str, t.Any], task_vars: t.Mapping[str, t.Any]
-) -> list[placement.Placement]:
+) -> list[model_placement.Placement]:
     unseen = set(options["group"] or options["hosts"]) - {host.name for host in asked.hosts}
     asked_in_vain = unseen & set(task_vars.get("ansible_play_hosts_all") or unseen)
     placed = place(
@@ -206,22 +206,24 @@ def _placed(
         policy=asked.policy,
         leave=asked.leave,
     )
-    strangers = _inventory.strangers(task_vars.get("groups") or {})
+    strangers = inventory_guests.strangers(task_vars.get("groups") or {})
     placed = [_refused(item, strangers) if item.guest in asked.named else item for item in placed]
-    lacks = {str(item.get("name")): _lacking.why(item, asked.usable) for item in options["guests"]}
+    lacks = {str(item.get("name")): missing_arguments.why(item, asked.usable) for item in options["guests"]}
     return [_incomplete(item, lacks.get(item.guest, "")) for item in placed]
 
 
-def _moving(asked: _Asked, placed: t.Sequence[placement.Placement], options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _moving(
+    asked: _Asked, placed: t.Sequence[model_placement.Placement], options: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
     """Guests that leave, and those that cannot; moves that an earlier run began are gone on with."""
     left = _left(asked.leave, {item.guest: item for item in placed})
     known = {(guest["name"], guest["source"]) for guest in left["moves"] + left["stays"]}
-    unsettled = _reported.unsettled(asked.usable)
+    unsettled = reported_hosts.unsettled(asked.usable)
     begun = [move for move in unsettled if move["source"] in asked.leave and _is_meant(move, options)]
     return {**left, "moves": [*left["moves"], *(move for move in begun if (move["name"], move["source"]) not in known)]}
 
 
-def _placements(asked: _Asked, placed: t.Sequence[placement.Placement]) -> dict[str, t.Any]:
+def _placements(asked: _Asked, placed: t.Sequence[model_placement.Placement]) -> dict[str, t.Any]:
     return {
         "placements": {item.guest: item.host for item in placed if item.host},
         "explained": [printable(f"{item.guest} -> {_outcome(item)}: {item.why}") for item in placed],
@@ -229,7 +231,7 @@ def _placements(asked: _Asked, placed: t.Sequence[placement.Placement]) -> dict[
     }
 
 
-def _warnings(placed: t.Sequence[placement.Placement]) -> t.Iterator[str]:
+def _warnings(placed: t.Sequence[model_placement.Placement]) -> t.Iterator[str]:
     """Guests that are left as they are: one warning for each reason."""
     names: dict[str, list[str]] = {}
     for item in placed:
@@ -250,42 +252,42 @@ def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[
     return found
 
 
-def _outcome(item: placement.Placement) -> str:
+def _outcome(item: model_placement.Placement) -> str:
     return item.host or ("deferred" if item.deferred else "refused")
 
 
-def _refused(item: placement.Placement, strangers: t.Mapping[str, str]) -> placement.Placement:
+def _refused(item: model_placement.Placement, strangers: t.Mapping[str, str]) -> model_placement.Placement:
     """A new guest gets no name by which the inventory knows another host."""
-    owner = None if item.exists or item.host is None else strangers.get(_inventory.destination(item.guest))
+    owner = None if item.exists or item.host is None else strangers.get(inventory_guests.destination(item.guest))
     if owner is None:
         return item
     why = (
-        f"{owner} is a host of this inventory outside the group {_inventory.GROUP}; choose another name, or put "
+        f"{owner} is a host of this inventory outside the group {inventory_guests.GROUP}; choose another name, or put "
         "that host into the group"
     )
-    return placement.Placement(item.guest, None, why)
+    return model_placement.Placement(item.guest, None, why)
 
 
-def _incomplete(item: placement.Placement, lacking: str) -> placement.Placement:
+def _incomplete(item: model_placement.Placement, lacking: str) -> model_placement.Placement:
     """A guest that is there needs nothing more; a new one does."""
     if item.exists or item.host is None or not lacking:
         return item
-    return placement.Placement(item.guest, None, lacking)
+    return model_placement.Placement(item.guest, None, lacking)
 
 
 def _is_meant(guest: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> bool:
     """Whether it is to leave, by its name and its state."""
     named = options["only"] is None or guest["name"] in options["only"]
-    return named and (not options["running_only"] or guest["state"] in placement.ACTIVE)
+    return named and (not options["running_only"] or guest["state"] in model_placement.ACTIVE)
 
 
-def _leaving(info: _reported.Info, options: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+def _leaving(info: reported_hosts.Info, options: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
     """Guests that leave a host: all, or those that are meant."""
     return [guest for guest in info["guests"] if _is_meant(guest, options)]
 
 
 def _left(
-    leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], placed: t.Mapping[str, placement.Placement]
+    leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], placed: t.Mapping[str, model_placement.Placement]
 ) -> dict[str, list[dict[str, t.Any]]]:
     """Where the guests of the hosts to leave go, running ones first and the biggest first; and which stay, and why."""
     moves, stays = [], []
@@ -303,37 +305,37 @@ def _left(
                 moves.append(
                     {**described, "dest": item.host, "memory_mib": guest["memory_mib"], "disk_mib": guest["disk_mib"]}
                 )
-    moves.sort(key=lambda move: (move["state"] not in placement.ACTIVE, -move["memory_mib"], move["name"]))
+    moves.sort(key=lambda move: (move["state"] not in model_placement.ACTIVE, -move["memory_mib"], move["name"]))
     return {"moves": moves, "stays": sorted(stays, key=lambda stay: str(stay["name"]))}
 
 
 def _guests(
     items: t.Sequence[t.Mapping[str, t.Any]],
     wrong: t.Sequence[t.Sequence[str]],
-    usable: t.Mapping[str, _reported.Info],
+    usable: t.Mapping[str, reported_hosts.Info],
     overhead_mib: int = 0,
-) -> list[placement.Guest]:
+) -> list[model_placement.Guest]:
     """Guests with their needs; raises BadInput with every problem."""
-    found, problems = list[placement.Guest](), list[str]()
+    found, problems = list[model_placement.Guest](), list[str]()
     there = {guest["name"] for info in usable.values() for guest in info["guests"]}
     for item, known in zip(items, wrong, strict=True):
         problems += known
         if known:
             continue
         try:
-            guest = _needs.of(item, exists=item.get("name") in there)
-            copied = item.get("clone_of") and not _lacking.having(guest.name, usable)
-            guest = _like(guest, _lacking.having(str(item["clone_of"]), usable)) if copied else guest
+            guest = needs.of(item, exists=item.get("name") in there)
+            copied = item.get("clone_of") and not missing_arguments.having(guest.name, usable)
+            guest = _like(guest, missing_arguments.having(str(item["clone_of"]), usable)) if copied else guest
             found.append(dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib))
         except BadInput as error:
             problems += error.problems
-    problems += _needs.given_twice((str(item.get("name")) for item in items), "guests")
+    problems += needs.given_twice((str(item.get("name")) for item in items), "guests")
     if problems:
         raise BadInput(problems)
     return found
 
 
-def _like(guest: placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> placement.Guest:
+def _like(guest: model_placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> model_placement.Guest:
     """A copy is made beside its original, and is as large where nothing else is said."""
     if len(holders) != 1:
         return guest

@@ -11,12 +11,13 @@ import typing as t
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
-from ansible_collections.corral.virt.plugins.module_utils._plan.patience import Patience
-from ansible_collections.corral.virt.plugins.plugin_utils import _elsewhere, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._other_hosts import play_of
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_patience import Patience
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import remote_modules
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import play_of
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -99,7 +100,7 @@ class _Wait:
             if self._elapsed_s >= self._say_s:
                 self._say_s += _SAY_S
                 shown = f"{self._guest} boots: {self._doing}; waiting to log in: {self._elapsed_s:.0f} s"
-                _terminal.say(str(printable(shown)))
+                terminal.say(str(printable(shown)))
         if self._state in ("", "running", "paused") and not self._patience.is_over(self._elapsed_s):
             return ""
         name, hypervisor = self._options["name"], self._options["hypervisor"]
@@ -156,4 +157,4 @@ class _Wait:
         task = self._action._task
         variables = manager.get_vars(play=play_of(task), host=host, task=task)
         arguments = {"name": self._options["name"], "uri": self._options["uri"], "observe": True}
-        return _elsewhere.Elsewhere.of(self._action, variables).ask(_INFO, arguments, variables)
+        return remote_modules.Elsewhere.of(self._action, variables).ask(_INFO, arguments, variables)

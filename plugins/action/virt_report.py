@@ -12,19 +12,19 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration
-from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
-from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._taken import taken
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text, tables, terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-_TABLES = tuple(kind for kind in _report_data.KINDS if kind not in _report.KINDS)  # without a text of Salt Virt's
+_TABLES = tuple(kind for kind in report_data.KINDS if kind not in report_text.KINDS)  # without a text of Salt Virt's
 
 OPTIONS: dict[str, t.Any] = {
-    "kind": {"type": "str", "choices": [*_report.KINDS, *_TABLES], "required": True},
+    "kind": {"type": "str", "choices": [*report_text.KINDS, *_TABLES], "required": True},
     "results": {"type": "dict", "required": True},
     "group": {"type": "list", "elements": "str", "required": True},
     "guest": {"type": "list", "elements": "str"},
@@ -45,9 +45,9 @@ class ActionModule(ActionBase):
         options = taken(self, OPTIONS, "results")
         kind = options["kind"]
         form = "table" if kind in _TABLES and options["format"] == "seed" else options["format"]
-        if form != "seed" and kind not in _report_data.KINDS:
+        if form != "seed" and kind not in report_data.KINDS:
             raise AnsibleActionFail(
-                f"format: {kind} is text only; omit it, or choose one of {', '.join(_report_data.KINDS)}"
+                f"format: {kind} is text only; omit it, or choose one of {', '.join(report_data.KINDS)}"
             )
         hosts = {
             host: found
@@ -67,9 +67,9 @@ class ActionModule(ActionBase):
             gate = Gate(check_mode=self._task.check_mode)
             _write(result["out"], f"{text}\n", gate)
             verb = gate.perform(lambda: "is", otherwise=lambda: "would be")
-            _terminal.say(f"the report {verb} in {result['out']}")
-        elif not _terminal.only_reports():  # whose callback prints it
-            _terminal.say(shown)
+            terminal.say(f"the report {verb} in {result['out']}")
+        elif not terminal.only_reports():  # whose callback prints it
+            terminal.say(shown)
         if odd := _unreadable(kind, hosts, options["guest"]):
             text = (
                 f"the answer of {', '.join(odd)} cannot be read; inspect that host, or exclude it: --limit "
@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
 
 def _unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
     """Hosts whose answer is none, in whatever form it is told."""
-    told = [form.unreadable for form in (_report, _report_data) if kind in form.KINDS]
+    told = [form.unreadable for form in (report_text, report_data) if kind in form.KINDS]
     return sorted({host for unreadable in told for host in unreadable(kind, hosts, guests)})
 
 
@@ -94,15 +94,15 @@ def _built(
 ) -> tuple[str, str]:
     """The report, and how a terminal shows it; empty when none of the guests is there."""
     if form == "seed":
-        text = _report.text(kind, hosts, missing, guests)
+        text = report_text.text(kind, hosts, missing, guests)
         return text, text
-    report = _report_data.data(kind, hosts, missing, guests)
+    report = report_data.data(kind, hosts, missing, guests)
     if guests and not any(host.get("guests") for host in report["hosts"]):
         return "", ""
     if form == "json":
         text = json.dumps(report, indent=2)
         return text, text
-    return _table.text(report), _table.text(report, _terminal.paint)
+    return tables.text(report), tables.text(report, terminal.paint)
 
 
 def _write(path: str, content: str, gate: Gate) -> None:
@@ -112,7 +112,7 @@ def _write(path: str, content: str, gate: Gate) -> None:
         what = (
             "a directory; name a file in it"
             if os.path.isdir(path)
-            else f"not a file; to print it: ANSIBLE_STDOUT_CALLBACK={_terminal.ONLY_REPORTS}"
+            else f"not a file; to print it: ANSIBLE_STDOUT_CALLBACK={terminal.ONLY_REPORTS}"
         )
         raise AnsibleActionFail(f"out: cannot write the report to {path}: it is {what}")
     if not os.access(folder, os.W_OK | os.X_OK):

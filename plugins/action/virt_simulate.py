@@ -12,16 +12,17 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration
-from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
-from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
-from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _needs, _reported, _table, _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_simulation
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import cluster_file, reported_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 OPTIONS: dict[str, t.Any] = {
-    **{name: spec for name, spec in _reported.OPTIONS.items() if name != "hosts"},
+    **{name: spec for name, spec in reported_hosts.OPTIONS.items() if name != "hosts"},
     "cluster": {"type": "path", "required": True},
     "lose": {"type": "list", "elements": "str", "default": []},
     "add": {"type": "list", "elements": "dict", "default": []},
@@ -46,7 +47,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(printable(str(error))) from error
         lines = [printable(line) for line in _lines(outcome, options)]
         for line in lines:
-            _terminal.say(line)
+            terminal.say(line)
         return {
             **result,
             "changed": False,
@@ -61,18 +62,18 @@ class ActionModule(ActionBase):
         }
 
 
-def _simulated(options: t.Mapping[str, t.Any]) -> simulation.SimulationOutcome:
+def _simulated(options: t.Mapping[str, t.Any]) -> plan_simulation.SimulationOutcome:
     """Raises BadInput, and Failed where the file cannot be read."""
     path = options["cluster"]
     if not os.path.isfile(path):
         raise BadInput(f"cluster: there is no file {path}")
-    described = _cluster.parsed(configuration.read(path, denied=OWNER), path)
+    described = cluster_file.parsed(configuration.read(path, denied=OWNER), path)
     domains = {host["name"]: str(host["domain"]) for host in described if host.get("domain")}
     rules = {**options["rules"], "failure_domains": {**domains, **(options["rules"].get("failure_domains") or {})}}
-    counting = _reported.Counting.of(rules, _cluster.groups(described))
-    infos = _cluster.infos(described)
+    counting = reported_hosts.Counting.of(rules, cluster_file.groups(described))
+    infos = cluster_file.infos(described)
     hosts = [
-        _reported.host(name, info, all_defined=options["all_defined"], counting=counting)
+        reported_hosts.host(name, info, all_defined=options["all_defined"], counting=counting)
         for name, info in infos.items()
     ]
     lost = _lost(options["lose"], hosts)
@@ -82,10 +83,10 @@ def _simulated(options: t.Mapping[str, t.Any]) -> simulation.SimulationOutcome:
     if taken := sorted(guest.name for guest in add if guest.name in there):
         raise BadInput(f"add: the cluster already has {', '.join(taken)}; choose other names")
     fill = kinds[0] if kinds else None
-    return simulation.simulate(hosts, _reported.policy(options), lose=lost, add=add, fill=fill)
+    return plan_simulation.simulate(hosts, reported_hosts.policy(options), lose=lost, add=add, fill=fill)
 
 
-def _lost(names: t.Sequence[str], hosts: t.Sequence[placement.Host]) -> set[str]:
+def _lost(names: t.Sequence[str], hosts: t.Sequence[model_placement.Host]) -> set[str]:
     """Hosts by their names, or by those of their failure domains; raises BadInput."""
     known = {host.name for host in hosts} | {host.domain for host in hosts if host.domain}
     if unknown := [name for name in names if name not in known]:
@@ -93,14 +94,14 @@ def _lost(names: t.Sequence[str], hosts: t.Sequence[placement.Host]) -> set[str]
     return {host.name for host in hosts if host.name in names or host.domain in names}
 
 
-def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib: int) -> list[placement.Guest]:
+def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib: int) -> list[model_placement.Guest]:
     """Guests, as many of each as its `count` says; raises BadInput with every problem."""
-    found: list[placement.Guest] = []
+    found: list[model_placement.Guest] = []
     problems: list[str] = []
     for item in items:
         count = item.get("count", 1)
         try:
-            guest = _needs.of({key: value for key, value in item.items() if key != "count"})
+            guest = needs.of({key: value for key, value in item.items() if key != "count"})
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise BadInput(f"{option}: count of {guest.name} must be a number above zero")
             if not guest.vcpus or not guest.memory_mib:
@@ -111,18 +112,18 @@ def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib:
         guest = dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib)
         names = [f"{guest.name}-{number}" for number in range(1, count + 1)] if "count" in item else [guest.name]
         found += [dataclasses.replace(guest, name=name) for name in names]
-    problems += _needs.given_twice((guest.name for guest in found), option)
+    problems += needs.given_twice((guest.name for guest in found), option)
     if problems:
         raise BadInput(problems)
     return found
 
 
-def _without(placed: t.Sequence[placement.Placement]) -> dict[str, str]:
+def _without(placed: t.Sequence[model_placement.Placement]) -> dict[str, str]:
     """Guests without a host, and why."""
     return {one.guest: printable(one.why) for one in placed if one.host is None}
 
 
-def _figures(host: placement.Host) -> dict[str, t.Any]:
+def _figures(host: model_placement.Host) -> dict[str, t.Any]:
     return {
         "guests": len(host.residents),
         "vcpus_used": host.vcpus_used,
@@ -132,7 +133,7 @@ def _figures(host: placement.Host) -> dict[str, t.Any]:
     }
 
 
-def _lines(outcome: simulation.SimulationOutcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+def _lines(outcome: plan_simulation.SimulationOutcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """What happens, step by step, and the hosts at the end."""
     if options["lose"]:
         yield f"loss of {', '.join(options['lose'])}: {_counted(outcome.moved, 'find room elsewhere')}"
@@ -142,15 +143,15 @@ def _lines(outcome: simulation.SimulationOutcome, options: t.Mapping[str, t.Any]
         yield from _reasons(_without(outcome.added))
     if outcome.count is not None:
         yield f"fill: {outcome.count} more guests fit; the next one does not: {outcome.limit}"
-    yield from _table.columns([("HOST", "GUESTS", "VCPUS", "MEMORY MIB"), *map(_row, outcome.hosts)])
+    yield from tables.columns([("HOST", "GUESTS", "VCPUS", "MEMORY MIB"), *map(_row, outcome.hosts)])
 
 
-def _row(host: placement.Host) -> tuple[str, str, str, str]:
+def _row(host: model_placement.Host) -> tuple[str, str, str, str]:
     used = f"{host.memory_used_mib} of {host.memory_mib}"
     return host.name, str(len(host.residents)), f"{host.vcpus_used} on {host.cpus} cpus", used
 
 
-def _counted(placed: t.Sequence[placement.Placement], what: str) -> str:
+def _counted(placed: t.Sequence[model_placement.Placement], what: str) -> str:
     return f"{sum(one.host is not None for one in placed)} of {len(placed)} guests {what}"
 
 

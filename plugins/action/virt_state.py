@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _waiting
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report import waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 
 class ActionModule(UntrustedAction):
@@ -22,7 +22,7 @@ class ActionModule(UntrustedAction):
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         guests = self._task.args.get("domains")
         alone = self._task.check_mode or self._task.async_val or not isinstance(guests, list)
-        awaited = None if alone else _waiting.waits(str((task_vars or {}).get("inventory_hostname")), guests)
-        with _waiting.lines(awaited):
+        awaited = None if alone else waiting.waits(str((task_vars or {}).get("inventory_hostname")), guests)
+        with waiting.lines(awaited):
             made = self._execute_module(task_vars=task_vars, wrap_async=self._task.async_val)
         return {**result, **made}

@@ -14,16 +14,16 @@ from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleError
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER, explained
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import check_names
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _home
-from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
-from ansible_collections.corral.virt.plugins.plugin_utils._held_lists import HeldLists
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER, explained
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import check_names
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.certifier import Certifier
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.held_lists import HeldLists
+from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 Variables = dict[str, t.Any]
 
@@ -87,7 +87,7 @@ def _place(params: Variables) -> None:
 
     Raises Refused where there is no authority either.
     """
-    if not _home.lacks(params["ca_dir"], _home.CA_DIR):
+    if not home_files.lacks(params["ca_dir"], home_files.CA_DIR):
         return
     if params["ca_key"] or params["qemu_ca_key"]:
         params.update(ca_dir=os.path.join(C.DEFAULT_LOCAL_TMP, "corral-ca"), controller=False)

@@ -49,7 +49,7 @@ import typing as t
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _report_data, _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, terminal
 
 if t.TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult
@@ -60,7 +60,7 @@ class CallbackModule(CallbackBase):
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
-    CALLBACK_NAME = _terminal.ONLY_REPORTS
+    CALLBACK_NAME = terminal.ONLY_REPORTS
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
         """What failed, unless a playbook expects it; and a report, if there is one all the same."""
         self._handle_warnings(result.result)
-        if not ignore_errors or _terminal.is_report(result.task.action):
+        if not ignore_errors or terminal.is_report(result.task.action):
             self._show(result)
         if not ignore_errors:
             self._complain(result)
@@ -119,13 +119,13 @@ class CallbackModule(CallbackBase):
     def _show(self, result: CallbackTaskResult) -> None:
         if self._document:
             self._document.add(result)
-        elif _terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
+        elif terminal.is_report(result.task.action) and result.result.get("text") and not result.result.get("out"):
             self._display.display(result.result["text"])
 
     def _complain(self, result: CallbackTaskResult) -> None:
         if self._document and not (result.task.loop and "results" in result.result):
             self._document.add(result, failed=True)
-        self._display.display(f"{result.host.get_name()}: {_terminal.message(result.result)}", stderr=True)
+        self._display.display(f"{result.host.get_name()}: {terminal.message(result.result)}", stderr=True)
 
 
 class _Document:
@@ -133,7 +133,7 @@ class _Document:
 
     def __init__(self, kind: str, named: list[str]) -> None:
         self._named = [name for each in named for name in each.split(",") if name]
-        self._report: dict[str, t.Any] = {"version": _report_data.VERSION, "kind": kind, "hosts": []}
+        self._report: dict[str, t.Any] = {"version": report_data.VERSION, "kind": kind, "hosts": []}
         self._changes: dict[str, dict[str, dict[str, t.Any]]] = {}
         self._is_in_a_file = False
         self._problems: list[dict[str, t.Any]] = []
@@ -142,13 +142,13 @@ class _Document:
         """A task on a host."""
         host, told = result.host.get_name(), result.result
         action = result.task.action.rpartition(".")[2]
-        if _terminal.is_report(action):
+        if terminal.is_report(action):
             self._is_in_a_file = "out" in told
             self._report |= _parsed(told.get("text"), result.task.args.get("kind"))
-        elif action in _terminal.SPEAKING and (context.CLIARGS.get("check") or not result.task.check_mode):
-            self._changes.setdefault(host, {}).update({one["name"]: one for one in _report_data.changes(told)})
+        elif action in terminal.SPEAKING and (context.CLIARGS.get("check") or not result.task.check_mode):
+            self._changes.setdefault(host, {}).update({one["name"]: one for one in report_data.changes(told)})
         place = None if result.task.run_once else host
-        for problem in _report_data.problems(place, told, self._named, failed=failed):
+        for problem in report_data.problems(place, told, self._named, failed=failed):
             if not self._is_told(problem):
                 self._problems.append(problem)
 

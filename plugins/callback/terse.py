@@ -34,7 +34,7 @@ from ansible import constants
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback import default
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 
 if t.TYPE_CHECKING:
     from ansible.executor.task_result import CallbackTaskResult
@@ -56,7 +56,7 @@ class CallbackModule(default.CallbackModule):
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         """Lines of these come while they are at work."""
         super().v2_playbook_on_task_start(task, is_conditional)
-        if self._is_terse() and task.action.rpartition(".")[2] in _terminal.SPEAKING:
+        if self._is_terse() and task.action.rpartition(".")[2] in terminal.SPEAKING:
             self._print_task_banner(task)
 
     def v2_playbook_on_include(self, included_file: t.Any) -> None:
@@ -73,7 +73,7 @@ class CallbackModule(default.CallbackModule):
                 ("changed", constants.COLOR_CHANGED) if result.result.get("changed") else ("ok", constants.COLOR_OK)
             )
             self._display.display(
-                f"{word}: [{self.host_label(result)}]: {_terminal.message(result.result)}", color=colour
+                f"{word}: [{self.host_label(result)}]: {terminal.message(result.result)}", color=colour
             )
         elif self._is_news(result):
             super().v2_runner_on_ok(result)
@@ -107,7 +107,7 @@ class CallbackModule(default.CallbackModule):
         if self._last_task_banner != result.task._uuid:
             self._print_task_banner(result.task)
         self._handle_warnings(result.result)
-        text = f"{whose}: {_terminal.message(result.result)}"
+        text = f"{whose}: {terminal.message(result.result)}"
         self._display.display(text, color=constants.COLOR_ERROR, stderr=self.get_option("display_failed_stderr"))
 
     def _is_terse(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Kept in step with plugins/module_utils/_front/module.py."""
+    """Kept in step with plugins/module_utils/_core/run_module.py."""
 
     DOCUMENTATION = r"""
 options:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Kept in step with plugins/plugin_utils/_reported.py."""
+    """Kept in step with plugins/plugin_utils/_placement/reported_hosts.py."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -13,10 +13,10 @@ import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._plan import live
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_live
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS, GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, every
 
 __all__ = ["ModuleDocFragment"]
@@ -618,10 +618,10 @@ def _facts(path: str) -> list[str]:
     )
     if row and row.since:
         facts.append("Requires libvirt {}.{} or later.".format(*row.since))
-    policy = live.how(field)
-    if policy == live.FIXED:
+    policy = plan_live.how(field)
+    if policy == plan_live.FIXED:
         facts.append(_FIXED)
-    elif policy not in (live.NEXT_BOOT, live.VCPUS) and (row is not None or path in ("title", "description")):
+    elif policy not in (plan_live.NEXT_BOOT, plan_live.VCPUS) and (row is not None or path in ("title", "description")):
         facts.append(_LIVE)
     return facts
 

@@ -60,7 +60,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _created
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
 
 class FilterModule:
@@ -79,4 +79,4 @@ def created_guest(
     awaited: bool = True,
 ) -> dict[str, t.Any]:
     """Where it is shown, whether it is to be reached, and what speaks against it."""
-    return _created.created(guest, placed, groups, hostvars, awaited=awaited)
+    return created_guests.created(guest, placed, groups, hostvars, awaited=awaited)

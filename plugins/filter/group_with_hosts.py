@@ -50,8 +50,8 @@ import typing as t
 from ansible import context
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _gone
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
 class FilterModule:
@@ -65,7 +65,7 @@ class FilterModule:
 def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone: object = ()) -> str | list[str]:
     """The group, or its hosts but those that are `gone`; raises AnsibleFilterError when there are none."""
     if isinstance(name, str) and groups.get(name):
-        absent = _gone.named(gone)
+        absent = dead_hosts.named(gone)
         hosts = [host for host in groups[name] if host not in absent]
         if not hosts:
             raise AnsibleFilterError(f"gone: it names all hosts of the group {name}, so no host is left to query")

@@ -55,7 +55,7 @@ import typing as t
 
 from ansible.utils.vars import merge_hash
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions
 
 
 class FilterModule:
@@ -68,12 +68,12 @@ class FilterModule:
 
 def guest_options(asked: t.Mapping[str, t.Any], action: str, withheld: t.Sequence[t.Any]) -> dict[str, t.Any]:
     """Options of one guest; `asked` has the checked arguments, and the names of the `withheld` values."""
-    does, names = _actions.action(action), asked["withheld"]
-    converted = _arguments.converted(does, dict(zip(names, withheld, strict=True)))
+    does, names = actions.action(action), asked["withheld"]
+    converted = action_arguments.converted(does, dict(zip(names, withheld, strict=True)))
     values = {**asked["arguments"], **{name: converted[name] for name in names}}
     values = does.entry.folded(values) if does.entry else values
     module = does.options_of.get("module", "virt_domain")
-    options = {name: value for name, value in values.items() if name in _actions.options(module)}
+    options = {name: value for name, value in values.items() if name in actions.options(module)}
     for inside in ("options", "domain"):
         options = merge_hash(options, values.get(inside) or {}, recursive=module == "virt_domain")
     return options

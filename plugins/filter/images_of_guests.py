@@ -53,9 +53,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest, _image_names
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import preparation
+from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
 class FilterModule:
@@ -76,8 +77,9 @@ def images_of_guests(
     try:
         images = Catalogue.of({"virt_images_catalogue": catalogue})
         whole = [
-            _guest.with_profiles({**one, "nic_profile": None}, {"virt_disk_profiles": disk_profiles}) for one in guests
+            preparation.with_profiles({**one, "nic_profile": None}, {"virt_disk_profiles": disk_profiles})
+            for one in guests
         ]
-        return _image_names.needed(whole, {one["name"] for one in known}, images)
+        return image_names.needed(whole, {one["name"] for one in known}, images)
     except ValueError as error:
         raise AnsibleFilterError(printable(str(error))) from error

@@ -56,7 +56,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _created
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
 
 class FilterModule:
@@ -64,4 +64,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"missing_guests": _created.missing}
+        return {"missing_guests": created_guests.missing}

@@ -53,9 +53,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _image_names
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
 class FilterModule:
@@ -75,7 +75,7 @@ def named_images(
     """Images as `virt_image` takes them; raises AnsibleFilterError for a name that nobody knows."""
     try:
         known = Catalogue.of({"virt_images_catalogue": catalogue})
-        found = _image_names.listed(images, known)
-        return found if names is None else _image_names.chosen(names, found, known, strict=strict)
+        found = image_names.listed(images, known)
+        return found if names is None else image_names.chosen(names, found, known, strict=strict)
     except ValueError as error:
         raise AnsibleFilterError(printable(str(error))) from error

@@ -37,7 +37,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
 class FilterModule:

@@ -51,7 +51,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _created
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
 
 class FilterModule:
@@ -59,4 +59,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"reached_guests": _created.reached}
+        return {"reached_guests": created_guests.reached}

@@ -49,7 +49,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _staying
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import staying_guests
 
 
 class FilterModule:
@@ -62,4 +62,4 @@ class FilterModule:
 
 def running_guests(host: str, result: t.Mapping[str, t.Any], act: str) -> dict[str, list[str]]:
     """Who speaks against it."""
-    return _staying.running(host, result, act)
+    return staying_guests.running(host, result, act)

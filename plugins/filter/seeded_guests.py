@@ -76,9 +76,9 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _seeded
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import role_options
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
 class FilterModule:
@@ -113,5 +113,5 @@ def seeded_guests(
         images = Catalogue.of({"virt_images_catalogue": catalogue})
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
-    site = _seeded.RoleSettings(user_data, wait_for_ip, user, arch, images)
-    return [_seeded.seeded(one, there.get(one["name"]), site) for one in guests]
+    site = role_options.RoleSettings(user_data, wait_for_ip, user, arch, images)
+    return [role_options.seeded(one, there.get(one["name"]), site) for one in guests]

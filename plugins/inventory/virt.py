@@ -296,21 +296,25 @@ from ansible.plugins.loader import connection_loader
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration, credentials
-from ansible_collections.corral.virt.plugins.module_utils._files.remedy import OWNER
-from ansible_collections.corral.virt.plugins.plugin_utils import (
-    _credential_files,
-    _guest_addresses,
-    _hypervisors,
-    _inventory,
-    _known_hosts,
-    _sources,
-    _ways,
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import credential_files
+from ansible_collections.corral.virt.plugins.plugin_utils._controller.ansible_core import (
+    is_trusted_as_template,
+    trust_as_template,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._ansible_core import is_trusted_as_template, trust_as_template
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import printable, templated, trusted
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory import Facts
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import (
+    guest_addresses,
+    inventory_guests,
+    inventory_sources,
+    known_hosts,
+    ways,
+)
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import hypervisors as _hypervisors
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_guests import Facts
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable, templated, trusted
 
 # as a default above, Ansible would render it too early
 KNOWN_HOSTS = "{{ guests_known_hosts | default('~/.config/corral/known_hosts') }}"
@@ -347,7 +351,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._check_names(self._read_config_data(path))
         self._sources = [*inventory.processed_sources, path]
         self._known_hosts: dict[str, str] = {}
-        self._named: dict[str, _known_hosts.KeyedNames] = {}
+        self._named: dict[str, known_hosts.KeyedNames] = {}
         self._added_groups: dict[str, str] = {}
         self._login_groups: set[str] = set()
         self._jumps: dict[str, str] = {}
@@ -356,13 +360,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         names = self._hypervisors()
         if self.get_option("hypervisors_only"):
             return
-        with contextlib.closing(_credential_files.CredentialFiles(C.DEFAULT_LOCAL_TMP)) as self._credentials:
+        with contextlib.closing(credential_files.CredentialFiles(C.DEFAULT_LOCAL_TMP)) as self._credentials:
             self._uri_of = uris = self._uris(names)
             answers = self._answers(uris, path, cache)
         for name in uris:
             inventory.set_variable(name, "virt_reachable", name in answers and not answers[name].stale)
         self._add_groups(uris)
-        later, unreadable = _sources.hosts_read_later(self.loader, path)
+        later, unreadable = inventory_sources.hosts_read_later(self.loader, path)
         for warning in unreadable:
             self._warn(warning)
         self._add_guests(
@@ -375,7 +379,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _check_names(self, config: t.Mapping[str, t.Any]) -> None:
         """A misspelt option would be no option: silently, the inventory would not be what its file says."""
         known = self.option_definitions.keys()
-        problems = [_inventory.unknown(str(option), known) for option in config if option not in known]
+        problems = [inventory_guests.unknown(str(option), known) for option in config if option not in known]
         if problems:
             raise AnsibleParserError(printable("; ".join(problems)))
 
@@ -385,7 +389,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 ipaddress.ip_network(kind, strict=False)
         except ValueError as error:
             raise AnsibleParserError(f"prefer: {error}; use ipv4, ipv6 or a network such as 10.1.0.0/16") from error
-        problems = _inventory.contradictions({name: self.get_option(name) for name in self.option_definitions})
+        problems = inventory_guests.contradictions({name: self.get_option(name) for name in self.option_definitions})
         if problems:
             raise AnsibleParserError(printable("; ".join(problems)))
 
@@ -410,13 +414,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _uri(self, name: str, template: str) -> str:
         pki_dir = self._pki_dir(name)
-        address = _inventory.in_uri(self._render(name, "{{ ansible_host | default(inventory_hostname) }}"))
+        address = inventory_guests.in_uri(self._render(name, "{{ ansible_host | default(inventory_hostname) }}"))
         uri = self._render(name, template, virt_address=address, virt_pki_dir=urllib.parse.quote(pki_dir))
-        return _inventory.unattended(uri)
+        return inventory_guests.unattended(uri)
 
     def _pki_dir(self, name: str) -> str:
         """Where libvirt finds the certificate for a hypervisor."""
-        paths = {option: self._render(name, self.get_option(option) or "") for option in _credential_files.OPTIONS}
+        paths = {option: self._render(name, self.get_option(option) or "") for option in credential_files.OPTIONS}
         if not any(paths.values()):
             return t.cast(str, self.loader.path_dwim(self._render(name, self.get_option("pki_dir"))))
         try:
@@ -478,10 +482,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _tell(self, reasons: t.Mapping[str, str], asked: int, stale: t.Container[str]) -> None:
         """Who did not answer, and why: one warning, however many they are."""
-        lost = _inventory.lost(reasons, asked, stale)
+        lost = inventory_guests.lost(reasons, asked, stale)
         if lost and self.get_option("strict_hosts"):
             raise AnsibleParserError(printable(lost))
-        if reasons and len(reasons) == asked and all(map(credentials.is_missing, reasons.values())):
+        if reasons and len(reasons) == asked and all(map(files_credentials.is_missing, reasons.values())):
             # Before the first run nothing is wrong.
             text = f"No guests are shown: {min(reasons.values())}, in the playbook corral.virt.site"
             self.display.display(str(printable(text)), stderr=True)
@@ -498,7 +502,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             except AnsibleError:
                 own.append(host.name)  # where it is, this host alone knows
             for address in own:
-                found.setdefault(_inventory.destination(address), host.name)
+                found.setdefault(inventory_guests.destination(address), host.name)
         return found
 
     def _others(self) -> list[t.Any]:
@@ -508,20 +512,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return [
             host
             for host in hosts
-            if host.name in hypervisors or _inventory.GROUP not in {group.name for group in host.get_groups()}
+            if host.name in hypervisors or inventory_guests.GROUP not in {group.name for group in host.get_groups()}
         ]
 
     def _add_groups(self, uris: t.Iterable[str]) -> None:
         """Those that plays name are there even when they are empty."""
-        self.inventory.add_group(_inventory.GROUP)
-        for group in [*_inventory.STATE_GROUPS, *(f"on_{name}" for name in uris)]:
+        self.inventory.add_group(inventory_guests.GROUP)
+        for group in [*inventory_guests.STATE_GROUPS, *(f"on_{name}" for name in uris)]:
             self._add_group(group)
 
     def _add_group(self, name: str) -> str:
         """The group of that name below the guests, made once."""
         if name not in self._added_groups:
             group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
-            self.inventory.add_child(_inventory.GROUP, group)
+            self.inventory.add_child(inventory_guests.GROUP, group)
             merged = [other for other, made in self._added_groups.items() if made == group]
             if merged:
                 self._warn(f"{name} and {merged[0]} are one group, {group}: a group name has no other characters")
@@ -529,16 +533,18 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return self._added_groups[name]
 
     def _add_guests(self, answers: dict[str, list[Facts]], strangers: t.Mapping[str, str]) -> None:
-        name_of = self._named_by if self.get_option("hostnames") else _inventory.own_name
-        guests, warnings = _inventory.chosen(answers, name_of)
+        name_of = self._named_by if self.get_option("hostnames") else inventory_guests.own_name
+        guests, warnings = inventory_guests.chosen(answers, name_of)
         through = self.get_option("connection") == "jump"
-        addresses, disputes = _guest_addresses.reached_at(guests, strangers, self.get_option("prefer"), through=through)
+        addresses, disputes = guest_addresses.reached_at(guests, strangers, self.get_option("prefer"), through=through)
         for warning in (*warnings, *disputes):
             self._warn(warning)
-        self._recorded = _inventory.host_keys(answers, name_of)
-        planned = {self._sanitize_group_name(group) for guest in guests.values() for group in _inventory.groups(*guest)}
+        self._recorded = inventory_guests.host_keys(answers, name_of)
+        planned = {
+            self._sanitize_group_name(group) for guest in guests.values() for group in inventory_guests.groups(*guest)
+        }
         planned |= {
-            found[0] for found in map(_inventory.login_group, (facts for _on, facts in guests.values())) if found
+            found[0] for found in map(inventory_guests.login_group, (facts for _on, facts in guests.values())) if found
         }
         groups = RESERVED | planned | set(self.inventory.groups)
         hosts = {host.name.lower() for host in self._others()} | set(strangers)
@@ -550,11 +556,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             )
             reason = "its name is reserved, or the name of a group" if name in groups else reason
             if reason:
-                remedy = f"rename the guest, or put that host into the group {_inventory.GROUP} if it is this guest"
+                remedy = (
+                    f"rename the guest, or put that host into the group {inventory_guests.GROUP} if it is this guest"
+                )
                 self._warn(f"guest {name} on {hypervisor} is not shown: {reason}; {remedy}")
                 continue
             prefix = self.get_option("hostvars_prefix")
-            variables = trusted(_inventory.variables(hypervisor, facts, addresses.get(name), prefix))
+            variables = trusted(inventory_guests.variables(hypervisor, facts, addresses.get(name), prefix))
             if self._wanted(name, variables):
                 self._add_guest(name, hypervisor, facts, variables, strangers)
 
@@ -572,7 +580,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _named_by(self, hypervisor: str, facts: Facts) -> str:
         """The name that the first of the operator's expressions gives that has a value."""
         prefix = self.get_option("hostvars_prefix")
-        variables = trusted(_inventory.variables(hypervisor, facts, None, prefix))
+        variables = trusted(inventory_guests.variables(hypervisor, facts, None, prefix))
         for expression in self.get_option("hostnames"):
             try:
                 name = self._compose(expression, variables)
@@ -583,8 +591,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 problem = f"hostnames: {expression} cannot be evaluated for guest {where}: {error}"
                 raise AnsibleParserError(printable(problem)) from error
             if name and isinstance(name, str):
-                return _inventory.host_name(name)
-        return _inventory.own_name(hypervisor, facts)
+                return inventory_guests.host_name(name)
+        return inventory_guests.own_name(hypervisor, facts)
 
     def _wanted(self, name: str, variables: Facts) -> bool:
         self.templar.available_variables = {**variables, "inventory_hostname": name}
@@ -602,7 +610,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self, name: str, hypervisor: str, facts: Facts, variables: Facts, strangers: t.Mapping[str, str]
     ) -> None:
         before = dict(self.inventory.hosts[name].vars) if name in self.inventory.hosts else {}
-        for group in _inventory.groups(hypervisor, facts):
+        for group in inventory_guests.groups(hypervisor, facts):
             self.inventory.add_host(name, group=self._add_group(group))
         self._let_in(name, facts)
         variables |= self._way(name, hypervisor, facts)
@@ -618,7 +626,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """The user that the guest's image lets in, as a variable of a group that counts least: the inventory's own go
         before.
         """
-        found = _inventory.login_group(facts)
+        found = inventory_guests.login_group(facts)
         if found is None:
             return
         group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(found[0])))
@@ -646,8 +654,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """What was composed may stand on what the guest says of itself."""
         host = self.inventory.get_host(name)
         wanted = str(host.vars.get("ansible_host", name))
-        owner = strangers.get(_inventory.destination(wanted))
-        if owner or not _inventory.is_destination(wanted):
+        owner = strangers.get(inventory_guests.destination(wanted))
+        if owner or not inventory_guests.is_destination(wanted):
             del host.vars["ansible_host"]
             reason = f"which belongs to {owner}" if owner else "which is neither a host name nor an address"
             self._warn(f"guest {name} on {hypervisor} has no ansible_host: compose sets it to {wanted}, {reason}")
@@ -672,11 +680,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _way(self, name: str, hypervisor: str, facts: Facts) -> Facts:
         """Variables that say how Ansible reaches the guest."""
         if self.get_option("connection") == "agent":
-            return t.cast(Facts, trusted(_ways.agent(facts["name"], self._uri_of[hypervisor])))
+            return t.cast(Facts, trusted(ways.agent(facts["name"], self._uri_of[hypervisor])))
         ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
         given = " ".join(filter(None, ours))
         found = self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
-        path = {"ansible_control_path": trusted(_ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
+        path = {"ansible_control_path": trusted(ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
         return {**found, **path}
 
     def _jump(self, hypervisor: str) -> str:
@@ -689,7 +697,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 "ansible_host | default(inventory_hostname)",
                 "ansible_port | default('')",
             )
-            self._jumps[hypervisor] = _ways.jump(*(self._render(hypervisor, f"{{{{ {item} }}}}") for item in place))
+            self._jumps[hypervisor] = ways.jump(*(self._render(hypervisor, f"{{{{ {item} }}}}") for item in place))
         return self._jumps[hypervisor]
 
     def _ssh_args(self, name: str, given: str, *, verified: bool) -> Facts:
@@ -708,15 +716,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
         Keys are kept under the guest's own name, whatever name is shown.
         """
-        path, own = self._known_hosts_of(hypervisor), _inventory.own_name(hypervisor, facts)
+        path, own = self._known_hosts_of(hypervisor), inventory_guests.own_name(hypervisor, facts)
         if not path:
             return ""
         for source in self.get_option("host_keys") or (["file", "record"] if self.get_option("ca_file") else ["file"]):
             if source == "file" and own in self._names_in(path):
                 break
             if source == "record" and name in self._recorded:
-                return _inventory.ssh_args_of_key(self._recorded[name], own)
-        return _inventory.ssh_args(path, own)
+                return inventory_guests.ssh_args_of_key(self._recorded[name], own)
+        return inventory_guests.ssh_args(path, own)
 
     def _known_hosts_of(self, hypervisor: str) -> str:
         if hypervisor not in self._known_hosts:
@@ -725,13 +733,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._known_hosts[hypervisor] = self.loader.path_dwim(path) if path else ""
         return self._known_hosts[hypervisor]
 
-    def _names_in(self, path: str) -> _known_hosts.KeyedNames:
+    def _names_in(self, path: str) -> known_hosts.KeyedNames:
         """Whom a file of host keys names; nobody where none can be read."""
         if path not in self._named:
             try:
-                self._named[path] = _known_hosts.KeyedNames(configuration.read(path, denied=OWNER))
+                self._named[path] = known_hosts.KeyedNames(configuration.read(path, denied=OWNER))
             except VirtError:
-                self._named[path] = _known_hosts.KeyedNames("")
+                self._named[path] = known_hosts.KeyedNames("")
         return self._named[path]
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:

@@ -100,11 +100,11 @@ notes:
 
 import contextlib
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import addresses
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
     **URI_OPTION,
@@ -130,7 +130,7 @@ def main() -> None:
             module.fail_json(msg=str(error), read_only=_may_read(module.params["uri"]))
         gate = Gate(check_mode=module.check_mode)
         wanted = {key: module.params[key] for key in ("names", "wait_timeout", "boots")}
-        result = addresses.refresh(connection, wanted["names"], wanted["wait_timeout"], gate, boots=wanted["boots"])
+        result = run_addresses.refresh(connection, wanted["names"], wanted["wait_timeout"], gate, boots=wanted["boots"])
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result)

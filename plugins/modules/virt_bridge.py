@@ -131,9 +131,9 @@ steps:
   sample: ["bridge br0 takes over 192.0.2.11 from eno1 (networkd)"]
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front.bridge import OPTIONS, converge
-from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._host.run_bridge import OPTIONS, converge
 
 
 def main() -> None:

@@ -158,10 +158,10 @@ steps:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front.daemon import OPTIONS, converge
-from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._plan.daemon import passwords
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import passwords
+from ansible_collections.corral.virt.plugins.module_utils._host.run_daemon import OPTIONS, converge
 
 
 class DaemonModule(Module):

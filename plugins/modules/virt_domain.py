@@ -108,22 +108,22 @@ ssh_host_key:
   type: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 
 def main() -> None:
     """Parameters in, one guest converged, result out."""
-    options = {**URI_OPTION, **domain_options.NAMING, **domain_options.GUEST_OPTIONS}
+    options = {**URI_OPTION, **run_guest_options.NAMING, **run_guest_options.GUEST_OPTIONS}
     module = GuestModule(argument_spec=options, supports_check_mode=True)
     with failures(module):
-        wanted = domain_options.wanted(module.params)
+        wanted = run_guest_options.wanted(module.params)
         with opened(module.params["uri"], events=True) as connection:
-            made = guest.converge(connection, wanted, Gate(check_mode=module.check_mode))
-            [result] = guest.waited(connection, [made])
+            made = run_guest.converge(connection, wanted, Gate(check_mode=module.check_mode))
+            [result] = run_guest.waited(connection, [made])
     for note in result["notes"]:
         module.warn(note)
     if "msg" in result:

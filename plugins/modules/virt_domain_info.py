@@ -176,12 +176,13 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import describe, measure
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, wait
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe, run_measure
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 
 OPTIONS = {
     **URI_OPTION,
@@ -197,7 +198,7 @@ OPTIONS = {
 def described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A guest as arguments; one that cannot be described says why, and hides no other."""
     try:
-        xml = query.definition(query.by_uuid(connection, guest["uuid"]), secrets=True)
+        xml = libvirt_query.definition(libvirt_query.by_uuid(connection, guest["uuid"]), secrets=True)
         least = params["arguments"] == "minimal"
         description = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
     except VirtError as error:
@@ -211,7 +212,7 @@ def described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping
 
 def observed(connection: t.Any, guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What a running guest has done; nothing of one that is off."""
-    seen = wait.observe(connection, guest["name"], guest["uuid"]) if guest["state"] == "running" else None
+    seen = libvirt_wait.observe(connection, guest["name"], guest["uuid"]) if guest["state"] == "running" else None
     if seen is None or seen.unseen:
         return {}
     fields = ("cpu_s", "disk_reads", "packets_sent", "agent", "console")
@@ -226,9 +227,9 @@ def main() -> None:
     with failures(module):
         writes = module.params["addresses"] in ("agent", "any") or module.params["arguments"] != "false"
         with opened(module.params["uri"], readonly=not writes) as connection:
-            describes = functools.partial(describe.describe_guests, addresses=module.params["addresses"])
+            describes = functools.partial(run_describe.describe_guests, addresses=module.params["addresses"])
             if module.params["load"]:  # the host's memory is used by all of its guests
-                found, more["host"] = measure.measured(connection, lambda: describes(connection))
+                found, more["host"] = run_measure.measured(connection, lambda: describes(connection))
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
                 found = describes(connection, names=names)

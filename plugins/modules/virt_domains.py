@@ -86,22 +86,22 @@ pending:
   type: dict
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, many
-from ansible_collections.corral.virt.plugins.module_utils._front.guest_module import GuestModule
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options, run_many
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
     **URI_OPTION,
-    **domain_options.NAMING,
+    **run_guest_options.NAMING,
     "at_once": {"type": "int", "default": 1},
     "room": {
         "type": "dict",
         "options": {"memory_mib": {"type": "int", "required": True}, "vcpus": {"type": "int", "required": True}},
     },
-    "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options.GUEST_OPTIONS},
+    "domains": {"type": "list", "elements": "dict", "required": True, "options": run_guest_options.GUEST_OPTIONS},
 }
 
 
@@ -111,12 +111,14 @@ def main() -> None:
     at_once, limit = module.params["at_once"], module.params["room"]
     capacity = Capacity(**limit) if limit else None
     with failures(module):
-        wanted = domain_options.all_wanted(module.params["domains"], at_once)
+        wanted = run_guest_options.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            made = many.each(wanted, lambda one: guest.converge(connection, one, gate, capacity), at_once=at_once)
-            results = guest.waited(connection, made)
-    summary = many.summary(results)
+            made = run_many.each(
+                wanted, lambda one: run_guest.converge(connection, one, gate, capacity), at_once=at_once
+            )
+            results = run_guest.waited(connection, made)
+    summary = run_many.summary(results)
     for note in summary.pop("notes"):
         module.warn(note)
     if "msg" in summary:

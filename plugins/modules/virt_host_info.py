@@ -168,10 +168,11 @@ host:
 """
 
 
-from ansible_collections.corral.virt.plugins.module_utils._files import boot, maintenance
-from ansible_collections.corral.virt.plugins.module_utils._front import describe_host
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
+from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
 OPTIONS = {
     **URI_OPTION,
@@ -185,11 +186,11 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"]) as connection:  # read-only ones may not ask what guests can have
-            host = describe_host.describe_host(connection, cpus=module.params["baseline"])
+            host = run_describe_host.describe_host(connection, cpus=module.params["baseline"])
             if module.params["cpu_seconds"]:
-                host = describe_host.with_cpu_use(connection, host, module.params["cpu_seconds"])
+                host = run_describe_host.with_cpu_use(connection, host, module.params["cpu_seconds"])
     here = host["bridges"] is not None  # behind a remote connection is another host
-    own = {"maintenance": maintenance.read() if here else None, "boot_id": boot.identity() if here else None}
+    own = {"maintenance": files_maintenance.read() if here else None, "boot_id": boot.identity() if here else None}
     module.exit_json(changed=False, host={**host, **own})
 
 

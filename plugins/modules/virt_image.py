@@ -399,13 +399,13 @@ import typing as t
 from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image_checks, plan_image_spec, run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, image_checks, image_spec
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec, run_clone
+from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
 
 HTTP_OPTIONS = {
     "timeout": {"type": "int", "default": 60},
@@ -430,7 +430,7 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
 
     def read(location: str, headers: t.Mapping[str, str]) -> t.Any:
         options = {name: params[name] for name in ("timeout", "validate_certs", "ca_path", "use_proxy")}
-        if image_spec.is_same_server(location, params["url"] or ""):
+        if plan_image_spec.is_same_server(location, params["url"] or ""):
             options.update({name: params[name] for name in ("url_username", "url_password", "force_basic_auth")})
             headers = {**(params["headers"] or {}), **headers}
         try:
@@ -443,25 +443,25 @@ def _opener(params: t.Mapping[str, t.Any]) -> t.Any:
                 **options,
             )
         except UrlsError as error:
-            raise image_checks.unread(location, error) from error
+            raise plan_image_checks.unread(location, error) from error
 
     return read
 
 
 def main() -> None:
     """Parameters in, one image or disk in its place, result out."""
-    spec = {**URI_OPTION, **image.OPTIONS, **clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
+    spec = {**URI_OPTION, **run_image.OPTIONS, **run_clone.OPTIONS, **HTTP_OPTIONS, **CONTROLLER_OPTIONS}
     module = Module(argument_spec=spec, supports_check_mode=True)
-    gate, disk = Gate(check_mode=module.check_mode), clone_spec.concerns(module.params)
+    gate, disk = Gate(check_mode=module.check_mode), plan_clone_spec.concerns(module.params)
     with failures(module):
-        image_spec.refuse_bypass(module.params)
+        plan_image_spec.refuse_bypass(module.params)
         detach("virt_image")
         with opened(module.params["uri"], watched=disk) as connection:
             if disk:
-                result = clone.converge(connection, module.params, gate)
+                result = run_clone.converge(connection, module.params, gate)
             else:
-                world = image.World(_opener(module.params), lambda uri: reached(uri, watched=True))
-                result = image.converge(connection, module.params, gate, world)
+                world = run_image.World(_opener(module.params), lambda uri: reached(uri, watched=True))
+                result = run_image.converge(connection, module.params, gate, world)
     for warning in result.pop("warnings", []):
         module.warn(warning)
     module.exit_json(**result)

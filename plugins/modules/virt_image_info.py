@@ -63,10 +63,10 @@ images:
         used_by: {description: 'A disk or guest that uses it; null if there is none.', type: str, returned: always}
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import image_list
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image_list
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.defaults import POOL
 
 OPTIONS = {**URI_OPTION, "pool": {"type": "str", "default": POOL}}
 
@@ -75,7 +75,7 @@ def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module), opened(module.params["uri"]) as connection:
-        found = image_list.described(connection, module.params["pool"])
+        found = run_image_list.described(connection, module.params["pool"])
     module.exit_json(changed=False, images=found)
 
 

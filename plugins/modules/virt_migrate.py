@@ -235,25 +235,25 @@ measures:
 
 import contextlib
 
-from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
-from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migration_options
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import dest_uri
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
 
 
 def main() -> None:
     """Parameters in, one guest moved, result out."""
-    module = Module(argument_spec={**URI_OPTION, **migrate_options.OPTIONS}, supports_check_mode=True)
+    module = Module(argument_spec={**URI_OPTION, **run_migration_options.OPTIONS}, supports_check_mode=True)
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrate")
         there = dest_uri(module.params)
         ends = Endpoints(module.params["uri"], there, lambda uri: stack.enter_context(reached(uri, watched=True)))
         watch = ProgressWatch(module.params["name"])
-        result = migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
+        result = run_migrate.converge(ends, module.params, Gate(check_mode=module.check_mode), watch)
     module.exit_json(**result)
 
 

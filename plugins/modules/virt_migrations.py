@@ -71,24 +71,24 @@ steps:
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrations
-from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.module_utils._plan.concurrent_changes import check_begun
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migrations
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import check_begun
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import dest_uri
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
 
 
 def main() -> None:
     """Parameters in, many guests moved, results out."""
-    module = Module(argument_spec={**URI_OPTION, **migrations.OPTIONS}, supports_check_mode=True)
+    module = Module(argument_spec={**URI_OPTION, **run_migrations.OPTIONS}, supports_check_mode=True)
     uri, gate = module.params["uri"], Gate(check_mode=module.check_mode)
     verified: set[tuple[t.Any, ...]] = set()  # the guests of one run often have the same base
 
-    def move(params: migrations.MigrateParams, watch: ProgressWatch) -> dict[str, t.Any]:
+    def move(params: run_migrations.MigrateParams, watch: ProgressWatch) -> dict[str, t.Any]:
         if interrupted := watch.interrupted():
             watch.interrupted.remove()
         check_begun(params["name"], interrupted=interrupted)
@@ -96,17 +96,17 @@ def main() -> None:
             ends = Endpoints(
                 uri, dest_uri(params), lambda place: stack.enter_context(reached(place, watched=True)), verified
             )
-            return migrate.converge(ends, params, gate, watch)
+            return run_migrate.converge(ends, params, gate, watch)
 
     with failures(module), contextlib.ExitStack() as stack:
         detach("virt_migrations")
-        wanted = migrations.requested(module.params)
+        wanted = run_migrations.requested(module.params)
         # before there are threads: one loop watches the connections of all
         stack.enter_context(reached(uri, watched=True))
         # Of all of them, before the first moves: what is left there from now on is meant.
         watches = {one["name"]: ProgressWatch(one["name"]) for one in wanted}
-        results = migrations.each(wanted, module.params["at_once"], lambda one: move(one, watches[one["name"]]))
-    module.exit_json(**migrations.summary(results))
+        results = run_migrations.each(wanted, module.params["at_once"], lambda one: move(one, watches[one["name"]]))
+    module.exit_json(**run_migrations.summary(results))
 
 
 if __name__ == "__main__":

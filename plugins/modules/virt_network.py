@@ -598,13 +598,13 @@ notes:
   elements: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.networks import API
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
 
 OPTIONS = {**URI_OPTION, **argument_spec(NETWORK.schema)}
 
@@ -615,7 +615,7 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
-            result = noun.converge(connection, NETWORK, API, module.params, gate)
+            result = run_noun.converge(connection, NETWORK, API, module.params, gate)
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result)

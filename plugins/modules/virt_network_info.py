@@ -85,12 +85,16 @@ networks:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments, describe
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.networks import NETWORK_TYPE, leases, networks
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_type import found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import (
+    NETWORK_TYPE,
+    leases,
+    networks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import found
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments, describe
 
 OPTIONS = {
     **URI_OPTION,

@@ -81,13 +81,13 @@ pending: {description: Changes that wait for a restart of the pool., returned: s
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import noun
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_options import argument_spec
-from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_noun import POOL
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
 
 OPTIONS = {**URI_OPTION, **argument_spec(POOL.schema)}
 
@@ -98,7 +98,7 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:
             gate = Gate(check_mode=module.check_mode)
-            result = noun.converge(connection, POOL, API, module.params, gate)
+            result = run_noun.converge(connection, POOL, API, module.params, gate)
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result)

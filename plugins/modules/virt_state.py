@@ -98,15 +98,15 @@ steps:
   elements: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front import many, power
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_many, run_power
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 OPTIONS = {
     **URI_OPTION,
     "at_once": {"type": "int", "default": 1},
-    "domains": {"type": "list", "elements": "dict", "required": True, "options": power.OPTIONS},
+    "domains": {"type": "list", "elements": "dict", "required": True, "options": run_power.OPTIONS},
 }
 
 
@@ -115,11 +115,11 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     at_once = module.params["at_once"]
     with failures(module):
-        wanted = power.all_wanted(module.params["domains"], at_once)
+        wanted = run_power.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            results = many.each(wanted, lambda one: power.converge(connection, one, gate), at_once=at_once)
-    summary = many.summary(results)
+            results = run_many.each(wanted, lambda one: run_power.converge(connection, one, gate), at_once=at_once)
+    summary = run_many.summary(results)
     if "msg" in summary:
         module.fail_json(**summary)
     module.exit_json(**summary)

@@ -77,8 +77,8 @@ domains:
 
 import time
 
-from ansible_collections.corral.virt.plugins.module_utils._front import states
-from ansible_collections.corral.virt.plugins.module_utils._front.module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
@@ -94,7 +94,7 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            found = states.described(connection, module.params)
+            found = run_states.described(connection, module.params)
     module.exit_json(changed=False, clock=time.time(), **found)
 
 

@@ -2,7 +2,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The TLS files of a hypervisor: the front of `_front/tls_converge.py`."""
+"""The TLS files of a hypervisor: the front of `_tls/run_tls.py`."""
 
 from __future__ import annotations
 
@@ -290,10 +290,10 @@ requests:
   type: dict
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._front.module import Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls import converge
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 
 
 def main() -> None:

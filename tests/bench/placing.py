@@ -10,8 +10,8 @@ import random
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.tests.bench import peers
 from ansible_collections.corral.virt.tests.bench.place import BUILD, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row

@@ -11,7 +11,7 @@ import sys
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._front import describe_host
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.tests.bench.inventory import Cloud, guest_name
 from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, run, say
@@ -139,7 +139,7 @@ def _inventory(cloud: Cloud, *, reported: bool = False) -> Path:
 
 def _reported(uri: str) -> dict[str, t.Any]:
     with opened(uri) as connection:
-        return {"virt_host": {"host": describe_host.describe_host(connection)}}
+        return {"virt_host": {"host": run_describe_host.describe_host(connection)}}
 
 
 def _play(place: Path, hosts: Path, name: str, task: t.Mapping[str, t.Any]) -> Used:

@@ -15,11 +15,11 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._front import addresses
+from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
+from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_search import notes
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.address_search import notes
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 NAMES = ("idle", "liar", "mute", "tagged")  # each at 192.0.2.1N, but `mute`, which has no address
 UUID = "00000000-0000-0000-0000-00000000000{}"
@@ -86,26 +86,31 @@ def search(place: str, pids: t.Sequence[int]) -> dict[str, t.Any]:
     Path(place).write_text(f"<node>{''.join(texts)}</node>")
     result: dict[str, t.Any] = {}
     with opened(f"test://{place}") as connection:
-        vars(addresses)["is_system"] = connection.getURI().__eq__  # whose bridges are here
+        vars(run_addresses)["is_system"] = connection.getURI().__eq__  # whose bridges are here
         talk = "ping -c 20 -i 0.2 -W 1 192.0.2.1"  # also with a tag, where there are such links
         talkers = [subprocess.Popen(["nsenter", "-t", str(pids[at]), "-n", *talk.split()], stdout=-3) for at in (1, 3)]
         begun_s = time.monotonic()
-        searches = {UUID.format(number): steps.WaitForAddress(name, "packets", 3) for number, name in enumerate(NAMES)}
-        outcomes = addresses.find(connection, searches, named=True)
+        searches = {
+            UUID.format(number): plan_guest_steps.WaitForAddress(name, "packets", 3)
+            for number, name in enumerate(NAMES)
+        }
+        outcomes = run_addresses.find(connection, searches, named=True)
         result["first"] = {one.name: [one.addresses, one.refused, one.record is not None] for one in outcomes.values()}
         for one in talkers:
             one.kill()
         result["seconds"] = time.monotonic() - begun_s
         # Its holder goes; what was recorded is the other one's then.
         inside(pids[0], "ip addr flush dev eth0; ip addr add 192.0.2.20/24 dev eth0")
-        searches = {UUID.format(number): steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)}
-        outcomes = addresses.find(connection, searches, named=True)
+        searches = {
+            UUID.format(number): plan_guest_steps.WaitForAddress(NAMES[number], "packets", 4) for number in (1,)
+        }
+        outcomes = run_addresses.find(connection, searches, named=True)
         result["moved"] = {one.name: [one.addresses, one.refused] for one in outcomes.values()}
         result["notes"] = notes(outcomes)
-        todo = addresses.changes(outcomes)
+        todo = run_addresses.changes(outcomes)
         result["steps"] = sorted(map(str, todo))
-        Gate(check_mode=False).run(list(todo), lambda step: addresses.do(connection, {step: todo[step]}))
-        result["twice"] = sorted(map(str, addresses.changes(addresses.find(connection, searches, named=True))))
+        Gate(check_mode=False).run(list(todo), lambda step: run_addresses.do(connection, {step: todo[step]}))
+        result["twice"] = sorted(map(str, run_addresses.changes(run_addresses.find(connection, searches, named=True))))
     return result
 
 

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import ports, private
-from ansible_collections.corral.virt.plugins.module_utils._front import endpoints as looks
-from ansible_collections.corral.virt.plugins.module_utils._front import reconcile
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, storage
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_ports,
+    libvirt_migrate,
+    run_endpoints,
+    run_reconcile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, two_hosts
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
@@ -42,27 +46,29 @@ def first_bytes(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     def read_part(_connection: object, _pool: str, name: str, _offset: int, length: int) -> bytes:
         return known.get(name, QCOW2).ljust(length, b"\0")[:length]
 
-    monkeypatch.setattr(storage, "read_part", read_part)
-    write = storage.write
+    monkeypatch.setattr(libvirt_storage, "read_part", read_part)
+    write = libvirt_storage.write
 
     def written(connection: t.Any, pool: str, name: str, data: bytes) -> None:
         if not data.startswith(QCOW2[:4]):
             write(connection, pool, name, data)
         known[name] = data
 
-    monkeypatch.setattr(storage, "write", written)
+    monkeypatch.setattr(libvirt_storage, "write", written)
     return known
 
 
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[Host, Host]]:
     """Source and destination of a move; nobody waits, and what the test driver cannot tell is told."""
-    monkeypatch.setattr(reconcile, "_PATIENCE_S", 0)
-    monkeypatch.setattr(doers, "_REMOVE_S", 0, raising=False)
+    monkeypatch.setattr(run_reconcile, "_PATIENCE_S", 0)
+    monkeypatch.setattr(libvirt_migrate, "_REMOVE_S", 0, raising=False)
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
     monkeypatch.setattr(endpoint, "facts", lambda _connection: FACTS)
     monkeypatch.setattr(endpoint, "job", lambda _domain, _targets: "")
-    monkeypatch.setattr(ports, "filtered", lambda _dest: None)
-    host = looks.host
-    monkeypatch.setattr(looks, "host", lambda connection: dataclasses.replace(host(connection), uuid=connection.uuid))
+    monkeypatch.setattr(files_ports, "filtered", lambda _dest: None)
+    host = run_endpoints.host
+    monkeypatch.setattr(
+        run_endpoints, "host", lambda connection: dataclasses.replace(host(connection), uuid=connection.uuid)
+    )
     yield from two_hosts()

@@ -13,11 +13,17 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._front import addresses, domain_options, guest, many, report
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
-from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    run_guest,
+    run_guest_options,
+    run_many,
+    run_report,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
 from ansible_collections.corral.virt.tests.tools import payload
 
 NIC = [{"name": "eth0", "type": "bridge", "bridge": "br0"}]
@@ -26,25 +32,25 @@ NIC = [{"name": "eth0", "type": "bridge", "bridge": "br0"}]
 def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = False) -> list[dict[str, t.Any]]:
     """Results of guests, as `virt_domains` makes them."""
     common = {"state": "running", "vcpus": 1, "memory": "64MiB", "disks": [], "interfaces": NIC, "wait_timeout": 1}
-    options = dict.fromkeys(domain_options.GUEST_OPTIONS)
-    wanted = domain_options.all_wanted(
+    options = dict.fromkeys(run_guest_options.GUEST_OPTIONS)
+    wanted = run_guest_options.all_wanted(
         [{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests]
     )
     gate = Gate(check_mode=check_mode)
-    return guest.waited(connection, many.each(wanted, lambda one: guest.converge(connection, one, gate)))
+    return run_guest.waited(connection, run_many.each(wanted, lambda one: run_guest.converge(connection, one, gate)))
 
 
 def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:
     [made] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
     assert made["addresses"], made
-    domain = query.lookup(connection, "web2")
-    (entry,) = record.read(domain.XMLDesc())["seen"]
+    domain = libvirt_query.lookup(connection, "web2")
+    (entry,) = fields_record.read(domain.XMLDesc())["seen"]
     assert entry.split()[1:3] == [made["addresses"][0], "lease"]
     [again] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
     assert not again["changed"] and "addresses" not in again, "its address is known"
     [asked] = converged(connection, {"name": "web2", "wait_for_ip": "lease"})
     assert not asked["changed"] and asked["addresses"] == made["addresses"]
-    assert record.read(domain.XMLDesc())["seen"] == (entry,), "the same is not written again"
+    assert fields_record.read(domain.XMLDesc())["seen"] == (entry,), "the same is not written again"
     domain.destroy()
     [started] = converged(connection, {"name": "web2", "wait_for_ip": "unknown"})
     assert started["addresses"], "what was seen before the start may have changed with it"
@@ -72,7 +78,7 @@ def test_a_lost_connection_is_no_guest_that_powered_off(
     connection: t.Any, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """And what was done before is told, of each guest."""
-    find = addresses.find
+    find = run_addresses.find
 
     def broken(*_arguments: object) -> t.NoReturn:
         raise libvirt.libvirtError("End of file while reading data: Input/output error")
@@ -84,12 +90,12 @@ def test_a_lost_connection_is_no_guest_that_powered_off(
         if lost == "in the end":
             monkeypatch.setattr(connection, "lookupByUUIDString", broken)
         elif lost == "the guest":
-            domain = query.lookup(connection, "silent")
+            domain = libvirt_query.lookup(connection, "silent")
             domain.destroy()
             domain.undefine()
         return outcomes
 
-    monkeypatch.setattr(addresses, "find", breaks)
+    monkeypatch.setattr(run_addresses, "find", breaks)
     silent, quiet = converged(connection, {"name": "silent", "wait_for_ip": "agent"}, {"name": "quiet"})
     assert silent["failed"] and silent["changed"] and "awaits" not in silent and not quiet.get("failed")
     reason = "it was removed in the meantime" if lost == "the guest" else "cannot .*: End of file while reading data"
@@ -116,7 +122,7 @@ def test_a_guest_that_boots_slowly_has_more_time_and_a_search_has_not(
     [silent] = converged(connection, {"name": "silent", "wait_for_ip": "agent", "wait_timeout": 60})
     assert silent["failed"] and 120 <= now_s[0] < 130
     now_s[0] = 0
-    addresses.refresh(connection, ["silent"], 60, Gate(check_mode=True))
+    run_addresses.refresh(connection, ["silent"], 60, Gate(check_mode=True))
     assert now_s[0] < 70
 
 
@@ -130,7 +136,7 @@ def test_who_has_no_interface_is_not_waited_for_long(connection: t.Any) -> None:
 def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.Any) -> None:
     converged(connection, {"name": "web2"}, {"name": "off", "state": "shutdown"})
     result = [
-        addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check))
+        run_addresses.refresh(connection, ["web2", "off", "nobody"], 1, Gate(check_mode=check))
         for check in (True, False, False)
     ]
     assert [one["changed"] for one in result] == [True, True, False]
@@ -147,20 +153,20 @@ def test_refresh_predicts_then_records_and_then_has_nothing_to_do(connection: t.
 
 def test_nothing_is_written_into_guests_of_others_until_they_are_named(connection: t.Any) -> None:
     converged(connection, {"name": "web2"})  # nothing is kept with it, as with one made by hand
-    domain = query.lookup(connection, "web2")
+    domain = libvirt_query.lookup(connection, "web2")
     before = domain.XMLDesc()
-    found = addresses.refresh(connection, None, 1, Gate(check_mode=False))
+    found = run_addresses.refresh(connection, None, 1, Gate(check_mode=False))
     assert [one["addresses"] for one in found["guests"] if one["name"] == "web2"] != [[]] and not found["changed"]
     assert domain.XMLDesc() == before
     converged(connection, {"name": "web2", "tags": ["front"]})
-    steps = addresses.refresh(connection, None, 1, Gate(check_mode=False))["steps"]
+    steps = run_addresses.refresh(connection, None, 1, Gate(check_mode=False))["steps"]
     assert [step.partition(" at ")[0] for step in steps] == ["record that web2 was seen"]
 
 
 def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     converged(connection, {"name": "web2", "tags": ["front"]}, {"name": "off", "state": "shutdown"})
     result = [
-        report.guests(connection, report.Search(None, 1), gate, load=load)
+        run_report.guests(connection, run_report.Search(None, 1), gate, load=load)
         for gate, load in ((Gate(check_mode=True), False), (Gate(check_mode=False), True), (None, False))
     ]
     assert [one["changed"] for one in result] == [True, True, False]
@@ -170,7 +176,7 @@ def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     assert shown[0]["web2"]["addresses"] == shown[1]["web2"]["addresses"] == shown[2]["web2"]["addresses"] != []
     assert shown[1]["web2"].keys() - shown[0]["web2"].keys() == {"cpu_percent"}
     assert ["host" in one for one in result] == [False, True, False] and result[1]["host"]["cpus"] > 0
-    [one] = report.guests(connection, report.Search(["off"], 1), None, load=False)["domains"]
+    [one] = run_report.guests(connection, run_report.Search(["off"], 1), None, load=False)["domains"]
     assert (one["name"], one["state"], one["addresses"]) == ("off", "shutdown", [])
 
 

@@ -13,11 +13,12 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import guest, host_look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
-from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_host_look
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
 
@@ -50,17 +51,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         monkeypatch.setattr(module, name, ask)
 
     for name in QUESTIONS:
-        counted(query, name)
-    counted(storage, "path_in")
-    counted(host_look, "inactive_networks")
-    counted(host_look, "networks_without_autostart")
-    monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
+        counted(libvirt_query, name)
+    counted(libvirt_storage, "path_in")
+    counted(run_host_look, "inactive_networks")
+    counted(run_host_look, "networks_without_autostart")
+    monkeypatch.setattr(files_seed, "host_key", lambda: HOST_KEY)
     return seen
 
 
 def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
     wanted, limit = dataclasses.replace(options(said), virt_type="auto"), Capacity(10**6, 10**6)
-    return guest.converge(connection, wanted, Gate(check_mode=check_mode), limit)
+    return run_guest.converge(connection, wanted, Gate(check_mode=check_mode), limit)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,9 @@ def test_no_document_is_parsed_twice(
 
 def test_another_guest_is_asked_for_anew(connection: t.Any) -> None:
     with contextlib.ExitStack() as locks:
-        hosts = [guest._Host(connection, locks, Gate(check_mode=True), None) for _guest in range(2)]
+        hosts = [run_guest._Host(connection, locks, Gate(check_mode=True), None) for _guest in range(2)]
         assert hosts[0].find("old") is None is hosts[1].find("old")
         run(connection, OLD)
         assert hosts[0].find("old") is None, "the answer holds"
-        found = guest._Host(connection, locks, Gate(check_mode=True), None).find("old")
+        found = run_guest._Host(connection, locks, Gate(check_mode=True), None).find("old")
         assert found and found.name == "old" and hosts[0].managed_state(found.uuid) == ()

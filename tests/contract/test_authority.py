@@ -22,7 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import Cloud
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES
@@ -75,7 +75,7 @@ def keys() -> t.Iterator[None]:
     """RSA keys take their time: short ones serve where Ansible's own processes make none."""
     make = rsa.generate_private_key
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.KEY_BITS", 1024)
+        patch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca.KEY_BITS", 1024)
         patch.setattr(rsa, "generate_private_key", lambda **_options: make(public_exponent=65537, key_size=1024))
         yield
 

@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -27,12 +27,14 @@ def sent(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, *, killed: b
     seen: list[tuple[bool, str]] = []
 
     def run(*_told: t.Any) -> tuple[str, float]:
-        seen.append((bool(guest(hosts[0]).autostart()), record.read(guest(hosts[0]).XMLDesc())["moving_autostart"]))
+        seen.append(
+            (bool(guest(hosts[0]).autostart()), fields_record.read(guest(hosts[0]).XMLDesc())["moving_autostart"])
+        )
         if killed:
             raise Killed
         return FAILED
 
-    monkeypatch.setattr(doers, "run", run)
+    monkeypatch.setattr(libvirt_migrate, "run", run)
     return seen
 
 
@@ -45,7 +47,7 @@ def test_autostart_is_off_before_the_first_byte_and_back_when_the_guest_stays(
     seen = sent(hosts, monkeypatch, killed=False)
     assert "Connection reset" in converge(*hosts)
     assert seen == [(False, "yes")]
-    assert guest(source).autostart() and "moving" not in record.read(guest(source).XMLDesc())
+    assert guest(source).autostart() and "moving" not in fields_record.read(guest(source).XMLDesc())
 
 
 @pytest.mark.parametrize("next_run", ["aborted", "present"])
@@ -75,6 +77,6 @@ def test_a_guest_that_is_off_takes_its_autostart_along(hosts: tuple[Host, Host])
 def test_a_guest_without_autostart_gets_none(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
     source, _dest = hosts
     source.add("web1", UUID, "running")
-    monkeypatch.setattr(doers, "run", lambda *_told: FAILED)
+    monkeypatch.setattr(libvirt_migrate, "run", lambda *_told: FAILED)
     converge(*hosts)
     assert not guest(source).autostart()

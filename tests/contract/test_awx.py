@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.contract import awx_server
 from ansible_collections.corral.virt.tests.contract.awx_server import Awx
 from ansible_collections.corral.virt.tests.contract.play import defaults
@@ -136,7 +136,7 @@ def everything_is_there(held: Awx) -> None:
     assert held.named("credentials", "corral.virt.authority")["inputs"] == AUTHORITY
     types = {thing["name"]: thing["injectors"] for thing in held.objects["credential_types"] if "injectors" in thing}
     assert types["corral client"]["env"]["CORRAL_VIRT_KEY_FILE"] == "{{ tower.filename.key }}"
-    assert set(types["corral authority"]["extra_vars"]) <= _actions.role_variables()
+    assert set(types["corral authority"]["extra_vars"]) <= actions.role_variables()
     workflows_are_there(held, templates)
     schedules = {thing["name"]: thing["unified_job_template"] for thing in held.objects["schedules"]}
     assert schedules == {

@@ -9,16 +9,19 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import durable, identity
-from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, migration_files, reconcile
-from ansible_collections.corral.virt.plugins.module_utils._front.disposal import Disposal
-from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import LeftDisk, Observation
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
+    run_disk_moves,
+    run_migration_files,
+    run_reconcile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import LeftDisk, Observation
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity
 from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, converge, ends
 
 UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "7795eb01-f6a4-8304-79aa-97f2502e193f"
@@ -59,13 +62,13 @@ def test_each_end_is_seen_as_it_is(
             host.add("web1", UUID, state, **(memory if host is hosts[0] else {}))
         else:
             host.add("web1", OTHER, "running")  # another guest of its name
-    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == seen
+    assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False) == seen
 
 
 @pytest.mark.parametrize("state", ["running", "incoming"])
 def test_a_guest_that_was_paused_before_the_move_stays_so(hosts: tuple[Host, Host], state: str) -> None:
     hosts[0].add("web1", UUID, state)
-    seen = reconcile.observe(ends(*hosts), UUID, was_paused=True, again=True)
+    seen = run_reconcile.observe(ends(*hosts), UUID, was_paused=True, again=True)
     here = "paused" if state == "incoming" else state
     assert seen == Observation(here, "absent", was_paused=True, again=True)
 
@@ -81,11 +84,11 @@ def test_a_host_that_cannot_be_reached_is_not_asked(hosts: tuple[Host, Host]) ->
         return {"here": source, "there": dest}[uri]
 
     lost = "there"
-    assert reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
+    assert run_reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
         "paused", "unreachable", was_paused=True
     )
     lost = "here"
-    assert reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
+    assert run_reconcile.observe(Endpoints("here", "there", unreached), UUID, was_paused=False) == Observation(
         "unreachable", "running"
     )
 
@@ -96,11 +99,13 @@ def test_a_host_that_cannot_be_reached_is_not_asked(hosts: tuple[Host, Host]) ->
 def test_only_a_job_of_the_source_counts(
     hosts: tuple[Host, Host], here: str, there: str, active: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doers, "_active", lambda domain: domain.UUIDString() == UUID)  # the test driver has no jobs
+    monkeypatch.setattr(
+        libvirt_migrate, "_active", lambda domain: domain.UUIDString() == UUID
+    )  # the test driver has no jobs
     for host, state in ((hosts[0], here), (hosts[1], there)):
         if state:
             host.add("web1", UUID, state)
-    assert reconcile.observe(ends(*hosts), UUID, was_paused=False).job_active is active
+    assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False).job_active is active
 
 
 @pytest.mark.parametrize(("taken", "expected"), [(("/srv/web1.qcow2",), True), ((), False)])
@@ -116,9 +121,9 @@ def test_disks_that_the_end_of_the_copy_takes_are_looked_for(
         assert (endpoints, guest.uuid) == (both, UUID)
         return taken
 
-    monkeypatch.setattr(disk_moves, "taken_back", asked)
-    assert reconcile.observe(both, UUID, was_paused=False).takes_back is expected
-    assert reconcile.observe(both, UUID, was_paused=True).takes_back is expected
+    monkeypatch.setattr(run_disk_moves, "taken_back", asked)
+    assert run_reconcile.observe(both, UUID, was_paused=False).takes_back is expected
+    assert run_reconcile.observe(both, UUID, was_paused=True).takes_back is expected
 
 
 def test_a_guest_that_leaves_while_it_is_looked_at(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +131,9 @@ def test_a_guest_that_leaves_while_it_is_looked_at(hosts: tuple[Host, Host], mon
     source, dest = hosts
     source.add("web1", UUID, "paused")
     dest.add("web1", UUID, "running")
-    monkeypatch.setattr(disk_moves, "taken_back", lambda *_asked: ("/srv/web1.qcow2",))
-    monkeypatch.setattr(query, "find_by_uuid", lambda *_asked: None)
-    assert reconcile.observe(ends(source, dest), UUID, was_paused=False) == Observation("paused", "running")
+    monkeypatch.setattr(run_disk_moves, "taken_back", lambda *_asked: ("/srv/web1.qcow2",))
+    monkeypatch.setattr(libvirt_query, "find_by_uuid", lambda *_asked: None)
+    assert run_reconcile.observe(ends(source, dest), UUID, was_paused=False) == Observation("paused", "running")
 
 
 LET_RUN = {"moving_let_run": f"{LET_RUN_S}.000"}
@@ -168,7 +173,7 @@ def test_what_the_source_has_is_old_when_the_guest_was_let_run_elsewhere(
     if here:
         hosts[0].add("web1", UUID, here)
     hosts[1].add("web1", UUID, there, **known)
-    assert reconcile.observe(ends(*hosts), UUID, was_paused=False).superseded is superseded
+    assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False).superseded is superseded
 
 
 def test_what_a_guest_runs_with_is_what_is_remembered_of_it(hosts: tuple[Host, Host]) -> None:
@@ -178,13 +183,13 @@ def test_what_a_guest_runs_with_is_what_is_remembered_of_it(hosts: tuple[Host, H
         host.add("web1", UUID, "paused" if host is source else "running")
         domain = host.lookupByUUIDString(UUID).domain
         memory = {"moving_suspends": "yes", "moving_let_run": f"{LET_RUN_S}.000"}
-        text = record.update(domain.XMLDesc(), memory)
+        text = fields_record.update(domain.XMLDesc(), memory)
         domain.setMetadata(
             libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, "corral", NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_LIVE
         )
-    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation("paused", "running")
+    assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation("paused", "running")
     source.lookupByUUIDString(UUID).domain.destroy()
-    assert reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation(
+    assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False) == Observation(
         "shutdown", "running", superseded=True
     )
 
@@ -201,11 +206,11 @@ def test_a_guest_that_stays_starts_by_itself_as_before(
     source.add("web1", UUID, state, **memory, **({"moving_autostart": "yes"} if autostart else {}))
     domain = source.lookupByUUIDString(UUID)
     domain.setAutostart(autostart)
-    reconcile.disable_autostart(source, UUID)
+    run_reconcile.disable_autostart(source, UUID)
     assert not domain.autostart() and synced == ["/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart"]
-    assert reconcile.clean_up(ends(source, dest), UUID) == []
+    assert run_reconcile.clean_up(ends(source, dest), UUID) == []
     assert bool(domain.autostart()) is autostart
-    assert not {"moving", "moving_goes", "moving_made"} & {*record.read(domain.XMLDesc())}
+    assert not {"moving", "moving_goes", "moving_made"} & {*fields_record.read(domain.XMLDesc())}
 
 
 @pytest.mark.parametrize("pool", ["active", "active, without it", "inactive", "undefined", "undefined, without it"])
@@ -228,7 +233,7 @@ def test_a_disk_on_the_source_that_cannot_be_deleted_stays_recorded(
     if pool.startswith("undefined"):
         stored.undefine()
     told = converge(source, dest)
-    recorded = record.read(dest.lookupByUUIDString(UUID).XMLDesc())
+    recorded = fields_record.read(dest.lookupByUUIDString(UUID).XMLDesc())
     if pool in ("inactive", "undefined"):
         assert told.startswith(f"cannot delete disk {disk}: no active storage pool has its directory; start that pool")
         assert recorded["moving_goes"] == (str(disk),)
@@ -264,7 +269,7 @@ def test_variables_on_the_source_go_only_if_they_are_what_was_planned_and_nobody
     if met == "another file":
         assert "another file than the one that was created for web1 has this name" in told
     else:
-        assert told == "" and "moving_goes" not in record.read(dest.lookupByUUIDString(UUID).XMLDesc())
+        assert told == "" and "moving_goes" not in fields_record.read(dest.lookupByUUIDString(UUID).XMLDesc())
     assert list(store.parent.iterdir()) == ([store] if met.startswith("another") else [])
 
 
@@ -275,7 +280,7 @@ def test_a_guest_that_arrives_while_it_is_looked_for(
     """An earlier run was killed, and libvirt ends its migration between two questions of this one."""
     source, dest = hosts
     source.add("web1", UUID, "running", moving="hyper2", moving_from="1111")
-    state_there = doers.state_there
+    state_there = libvirt_migrate.state_there
 
     def arriving(connection: t.Any, uuid: str, **more: t.Any) -> str:
         if source.look(UUID):
@@ -285,7 +290,7 @@ def test_a_guest_that_arrives_while_it_is_looked_for(
             dest.add("web1", UUID, "paused", moving="hyper2", moving_from="1111")
         return state_there(connection, uuid, **more)
 
-    monkeypatch.setattr(doers, "state_there", arriving)
+    monkeypatch.setattr(libvirt_migrate, "state_there", arriving)
     assert converge(source, dest, check_mode=check_mode) == ""
     assert dest.lookupByUUIDString(UUID).isActive() and source.look(UUID) is None
     assert (dest.lookupByUUIDString(UUID).state()[0] == libvirt.VIR_DOMAIN_RUNNING) is not check_mode
@@ -307,7 +312,7 @@ def test_why_something_was_not_cleaned_up_is_told(hosts: tuple[Host, Host], monk
     def fail(*_told: object) -> t.NoReturn:
         raise Failed("the host is gone")
 
-    monkeypatch.setattr(migration_files, "clear", fail)
-    assert reconcile.try_clean_up(ends(*hosts), UUID) == [
+    monkeypatch.setattr(run_migration_files, "clear", fail)
+    assert run_reconcile.try_clean_up(ends(*hosts), UUID) == [
         "what it left was not cleaned up: the host is gone; run again",
     ]

@@ -20,9 +20,9 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.module_utils._front.module import Module
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.unreliable import serving
 from ansible_collections.corral.virt.tests.tools import payload

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity, check
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity, check
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 
 CAPACITY = Capacity(memory_mib=1000, vcpus=4)
 
@@ -31,7 +31,7 @@ def connection(tmp_path: Path) -> t.Iterator[t.Any]:
 def made(connection: t.Any, name: str, *, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
     """A guest without disks and interfaces."""
     wanted = {"name": name, "vcpus": 1, "memory": 400, "disks": [], "interfaces": [], "state": "running", **options}
-    return guest.converge(connection, domain_options.wanted(wanted), Gate(check_mode=check_mode), CAPACITY)
+    return run_guest.converge(connection, run_guest_options.wanted(wanted), Gate(check_mode=check_mode), CAPACITY)
 
 
 def names(connection: t.Any) -> set[str]:
@@ -75,7 +75,7 @@ def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> N
     """A process that places a guest where only one fits: what it sees is the counter."""
     stack = contextlib.ExitStack()
     private.place = lambda: place
-    host = guest._Host(_Here(counter), stack, Gate(check_mode=False), Capacity(1, 9))
+    host = run_guest._Host(_Here(counter), stack, Gate(check_mode=False), Capacity(1, 9))
     at_once.wait()
     with stack:
         capacity = host.capacity("new")
@@ -136,5 +136,5 @@ def test_what_counts_as_promised(connection: t.Any) -> None:
     made(connection, "off", memory=200, state="present")
     made(connection, "soon", memory=100, state="present", autostart=True)
     [one] = [found for found in connection.listAllDomains() if found.name() == "one"]
-    assert query.committed(connection, but="") == (400, 2)
-    assert query.committed(connection, but=one.UUIDString()) == (100, 1)
+    assert libvirt_query.committed(connection, but="") == (400, 2)
+    assert libvirt_query.committed(connection, but=one.UUIDString()) == (100, 1)

@@ -16,14 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import disk as files
-from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
-from ansible_collections.corral.virt.plugins.module_utils._front import clone, image
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    Refused,
+    VirtError,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import CloneSpec
-from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_qemu_img, run_clone
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import CloneSpec
+from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
@@ -43,9 +48,9 @@ class Place(t.NamedTuple):
 
     def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         """As the module does."""
-        known = {**image.OPTIONS, **clone.OPTIONS}
+        known = {**run_image.OPTIONS, **run_clone.OPTIONS}
         params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **output}
-        return clone.converge(self.connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
+        return run_clone.converge(self.connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
 
     def cycle(self, **output: t.Any) -> dict[str, t.Any]:
         """Check, do, check again, do again."""
@@ -312,14 +317,14 @@ def test_what_another_process_has_open_is_left_alone(place: Place, change: str) 
     with subprocess.Popen(
         ["qemu-io", str(place.pool / "disk.qcow2")], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as stranger:
-        while not files.locked(str(place.pool / "disk.qcow2")):
+        while not files_disk.locked(str(place.pool / "disk.qcow2")):
             time.sleep(0.02)
         before = place.files()
         for check_mode in (True, False):
             with pytest.raises(Refused, match="a process that libvirt does not know has it open"):
                 place.converge(check_mode=check_mode, **CHANGES[change])
         with pytest.raises(Failed, match="another process has it open: stop that process first"):
-            qemu_img.resize(str(place.pool / "disk.qcow2"), "qcow2", 8 * MIB)
+            files_qemu_img.resize(str(place.pool / "disk.qcow2"), "qcow2", 8 * MIB)
         assert place.files() == before
         stranger.communicate(b"quit\n")
     place.cycle(**CHANGES[change])
@@ -454,7 +459,7 @@ def test_a_disk_never_replaces_what_appears_in_the_meantime(
     if without == "links":
         monkeypatch.setattr(os, "link", refused)
     made, taken = tmp_path / "made.qcow2", tmp_path / "taken.qcow2"
-    with files.new(str(made)) as unfinished:
+    with files_disk.new(str(made)) as unfinished:
         Path(unfinished).write_text("mine")
     assert made.read_text() == "mine" and made.stat().st_nlink == 1
 
@@ -462,7 +467,7 @@ def test_a_disk_never_replaces_what_appears_in_the_meantime(
     if without != "links":  # it appears after each look
         monkeypatch.setattr(os.path, "lexists", lambda _path: False)
     with pytest.raises(Failed, match="a file with this name appeared in the meantime; inspect it"):
-        with files.new(str(taken)) as unfinished:
+        with files_disk.new(str(taken)) as unfinished:
             Path(unfinished).write_text("mine")
     assert taken.read_text() == "theirs"
     assert sorted(tmp_path.iterdir()) == [made, taken]
@@ -486,14 +491,14 @@ def test_a_failed_copy_leaves_nothing(place: Place) -> None:
 
 def test_progress_is_told(place: Place) -> None:
     phases: list[tuple[str, int, int]] = []
-    known = {**image.OPTIONS, **clone.OPTIONS}
+    known = {**run_image.OPTIONS, **run_clone.OPTIONS}
     params = {
         **{name: option.get("default") for name, option in known.items()},
         "name": "disk.raw",
         "image": "tiny.qcow2",
         "clone": "copy",
     }
-    clone.converge(place.connection, params, Gate(check_mode=False), lambda *phase: phases.append(phase))
+    run_clone.converge(place.connection, params, Gate(check_mode=False), lambda *phase: phases.append(phase))
     assert phases[-1] == ("copying", 4 * MIB, 4 * MIB)
 
 
@@ -537,7 +542,7 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
         asking.start()
         asking.join(0.5)
         assert asking.is_alive() and not answers
-        qemu_img.create(
+        files_qemu_img.create(
             str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB
         )
     asking.join()

@@ -12,13 +12,16 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest, seeds
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    libvirt_domain,
+    plan_guest_steps,
+    run_guest,
+    run_guest_options,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed, run_seeds
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
 
@@ -36,11 +39,13 @@ COPY: dict[str, t.Any] = {"name": "new", "clone_of": "old"}
 @pytest.fixture(autouse=True)
 def host_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test driver takes no uploads, and a new key would differ each time."""
-    monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
+    monkeypatch.setattr(files_seed, "host_key", lambda: HOST_KEY)
 
 
 def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
-    return guest.converge(connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode))
+    return run_guest.converge(
+        connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode)
+    )
 
 
 @pytest.fixture
@@ -84,10 +89,10 @@ def test_the_seed_is_for_the_interfaces_that_the_copy_has(
     connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With those that are said for it, or added to it; and it lies where the disks do."""
-    written: list[steps.WriteSeed] = []
-    monkeypatch.setattr(seeds, "do", lambda _connection, step: written.append(step))
-    monkeypatch.setattr(doers, "do", lambda *_arguments: None)
-    monkeypatch.setattr(doers, "create_volume", lambda *_arguments: None)
+    written: list[plan_guest_steps.WriteSeed] = []
+    monkeypatch.setattr(run_seeds, "do", lambda _connection, step: written.append(step))
+    monkeypatch.setattr(libvirt_domain, "do", lambda *_arguments: None)
+    monkeypatch.setattr(libvirt_domain, "create_volume", lambda *_arguments: None)
     monkeypatch.setattr(metadata, "claimed", lambda *_arguments, **_record: contextlib.nullcontext())
     nics = [{"name": "eth0", "mac": "52:54:00:aa:bb:cc"}, {"name": "eth1", "network": "lan"}]
     run(connection, {**COPY, "interfaces": nics})
@@ -121,7 +126,7 @@ def half(connection: t.Any, old: t.Any, monkeypatch: pytest.MonkeyPatch) -> t.An
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(seeds, "do", killed)
+        patch.setattr(run_seeds, "do", killed)
         with pytest.raises(KeyboardInterrupt):
             run(connection, COPY)
     found = connection.lookupByName("new")
@@ -169,9 +174,9 @@ def test_half_a_copy_is_completed_with_its_own_original_only(connection: t.Any, 
 
 def test_a_copy_and_its_original_in_one_task_are_refused() -> None:
     items = [
-        ArgumentSpecValidator(domain_options.GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)
+        ArgumentSpecValidator(run_guest_options.GUEST_OPTIONS).validate(one).validated_parameters for one in (OLD, COPY)
     ]
     with pytest.raises(
         BadInput, match=r"clone_of of new: this task also describes old; create the copy in a separate task"
     ):
-        domain_options.all_wanted(items)
+        run_guest_options.all_wanted(items)

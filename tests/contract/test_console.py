@@ -12,7 +12,7 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
 from ansible_collections.corral.virt.roles.console.files.corral_console.history import History
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store

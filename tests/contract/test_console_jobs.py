@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.roles.console.files.corral_console import offers, order, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import PolicyConfig
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import ACTIVE, Busy, Job, Jobs, TooMany
@@ -155,7 +155,7 @@ REQUIRED: dict[str, dict[str, t.Any]] = {
 def _texts(action: str) -> Iterator[tuple[str, t.Any]]:
     """Each argument that can hold a text, with a template in it."""
     text = "{{ lookup('pipe', 'id') }}"
-    for name, argument in offers.arguments(_actions.action(action)).items():
+    for name, argument in offers.arguments(actions.action(action)).items():
         kind = argument.spec.get("type", "str")
         if kind == "list" and argument.spec.get("elements", "str") == "str":
             yield name, [text, "x"]

@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils._credential_files import OPTIONS, CredentialFiles, check
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.credential_files import (
+    OPTIONS,
+    CredentialFiles,
+    check,
+)
 from ansible_collections.corral.virt.tests.contract.certificates import Authority, write_directory
 from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory
 from ansible_collections.corral.virt.tests.contract.test_tls_errors import other_key

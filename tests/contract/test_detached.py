@@ -21,7 +21,7 @@ import os
 import sys
 import time
 from ansible_collections.corral.virt.plugins.module_utils._files import private
-from ansible_collections.corral.virt.plugins.module_utils._files.detached import detach
+from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
 private.place = lambda: sys.argv[2]
 detach("virt_long_named")
 print("works", file=sys.stderr)

@@ -11,14 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import header, local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves, endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Made, MigrationHost, Pool
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_disk_moves, run_endpoints
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    DiskMove,
+    Made,
+    MigrationHost,
+    Pool,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_header,
+    libvirt_storage,
+    libvirt_transfer,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import local
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
@@ -68,9 +78,9 @@ class World(t.NamedTuple):
     def disks(self, **params: t.Any) -> dict[str, DiskMove]:
         """How the guest's disks are copied, by target."""
         assumed, dest = params.pop("assumed", False), params.pop("dest", DEST)
-        found = query.find(self.source, "box")
+        found = libvirt_query.find(self.source, "box")
         assert found is not None
-        moves = disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, dest, assumed=assumed)
+        moves = run_disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, dest, assumed=assumed)
         return {move.target: move for move in moves}
 
 
@@ -87,7 +97,7 @@ def volume(connection: t.Any, path: str, on: str | None = None, capacity_bytes: 
     """A volume in the pool."""
     name = path.rpartition("/")[2]
     made = Volume("default", name, path, capacity_bytes, backing_path=on, backing_format="qcow2" if on else None)
-    storage.create(connection, "default", host_xml.new_volume(made), name=name)
+    libvirt_storage.create(connection, "default", xml_host.new_volume(made), name=name)
 
 
 def disk(path: str, target: str = "vda", more: str = "", device: str = "disk", cache: str = "") -> str:
@@ -192,7 +202,7 @@ def test_only_what_a_run_to_this_host_made_is_replaced(world: World) -> None:
     volume(world.dest, SYSTEM)
     guest = world.guest(disks=disk(SYSTEM), active=False)
     world.dest.defineXML(guest.XMLDesc())  # what is left of the guest there is none of another guest's
-    there = host_xml.volume(world.dest.storageVolLookupByPath(SYSTEM).XMLDesc())
+    there = xml_host.volume(world.dest.storageVolLookupByPath(SYSTEM).XMLDesc())
     entry = Made(Made.MADE, there["capacity_bytes"], there["changed"], SYSTEM)
     moving, made = "<c:moving from='1111'>{}</c:moving>", "<c:moving-made>{}</c:moving-made>"
     for record, replace in [
@@ -225,8 +235,8 @@ def imported_there(monkeypatch: pytest.MonkeyPatch, digest: str) -> None:
     """An image of the destination with a manifest, and what its bytes are. The test driver has no streams."""
     result = {"content": NAMED, "source": "there", "sha256": "1" * 64, "bytes": 1, "checksum": f"sha256:{'0' * 64}"}
     text = json.dumps({**result, "fetched": "2026-01-01T00:00:00+00:00"}).encode()
-    monkeypatch.setattr(storage, "read", lambda *_told: text)
-    monkeypatch.setattr(transfer, "digest", lambda *_told: digest)
+    monkeypatch.setattr(libvirt_storage, "read", lambda *_told: text)
+    monkeypatch.setattr(libvirt_transfer, "digest", lambda *_told: digest)
 
 
 def test_a_base_is_looked_for_on_both_hosts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,17 +297,17 @@ def test_a_base_that_nobody_verified_is_read_there(
 def test_unused_knows_who_needs_a_file(world: World) -> None:
     volume(world.source, f"{IMAGES}/overlay.qcow2", DATA)
     box = world.guest(disks=disk(SYSTEM)).UUIDString()
-    assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], box) == {SYSTEM, SEED}
-    assert disk_moves.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
-    assert disk_moves.unused(None, [], "") == set(), "nobody is asked"
-    assert disk_moves.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
+    assert run_disk_moves.unused(world.source, [SYSTEM, DATA, SEED], box) == {SYSTEM, SEED}
+    assert run_disk_moves.unused(world.source, [SYSTEM, DATA, SEED], "") == {SEED}
+    assert run_disk_moves.unused(None, [], "") == set(), "nobody is asked"
+    assert run_disk_moves.unused(world.source, ["/elsewhere/a.qcow2"], "") == {"/elsewhere/a.qcow2"}
 
 
 def configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     """What the source's qemu.conf says."""
     conf = tmp_path / "qemu.conf"
     conf.write_text(text)
-    monkeypatch.setattr(qemu, "_CONF", str(conf))
+    monkeypatch.setattr(files_qemu, "_CONF", str(conf))
 
 
 # Directories that qemu.conf calls shared, the kind of filesystem; how the disk is copied, and why.
@@ -368,7 +378,7 @@ def test_a_disk_that_only_the_user_calls_shared(
     configured(monkeypatch, tmp_path, conf)
     models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
     capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
-    monkeypatch.setattr(query, "capabilities", {world.source: capabilities}.__getitem__)
+    monkeypatch.setattr(libvirt_query, "capabilities", {world.source: capabilities}.__getitem__)
     world.guest(disks=disk(SYSTEM, cache=cache))
     world.share(SYSTEM)
     if refused:
@@ -400,20 +410,20 @@ def test_a_disk_that_the_end_of_a_copy_takes_from_the_destination(
     configured(monkeypatch, tmp_path, conf)
     models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
     capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
-    monkeypatch.setattr(query, "capabilities", {world.source: capabilities}.__getitem__)
+    monkeypatch.setattr(libvirt_query, "capabilities", {world.source: capabilities}.__getitem__)
     monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", SEED: "nfs4"}.get)
     data = disk(DATA, "vdb") + disk(SEED, "sda", "<readonly/>", "cdrom")
     for system, more in ((SYSTEM, ""), (DATA, ""), (SYSTEM, "<shareable/>"), (SYSTEM, "<readonly/>")):
         world.guest(active=False, disks=disk(system, more=more) + (data if system != DATA else ""))
-        found = query.find(world.source, "box")
+        found = libvirt_query.find(world.source, "box")
         assert found is not None
         expected = (SYSTEM,) if takes and system == SYSTEM and not more else ()
-        assert disk_moves.taken_back(t.cast(t.Any, world), found) == expected
+        assert run_disk_moves.taken_back(t.cast(t.Any, world), found) == expected
     world.guest(disks=named("default", "box-system.qcow2"))
     world.guest(disks=data, active=False)  # its definition, not what runs
-    found = query.find(world.source, "box")
+    found = libvirt_query.find(world.source, "box")
     assert found is not None
-    assert disk_moves.taken_back(t.cast(t.Any, world), found) == ((SYSTEM,) if takes else ())
+    assert run_disk_moves.taken_back(t.cast(t.Any, world), found) == ((SYSTEM,) if takes else ())
 
 
 def test_a_block_device_that_the_user_calls_shared_is_taken_for_it(world: World) -> None:
@@ -483,7 +493,7 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, mo
         world.disks()
     volume(world.dest, DATA)
     refreshed: list[object] = []
-    monkeypatch.setattr(storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
+    monkeypatch.setattr(libvirt_storage, "refresh", lambda connection, pool: refreshed.append((connection, pool)))
     world.share(SYSTEM)
     assert world.disks()["vdb"].why == "on nfs4"
     assert refreshed == [(world.dest, "default")], "else libvirt there does not know what this host made"
@@ -548,7 +558,7 @@ def test_a_disk_on_the_network_is_left_there(world: World, active: bool) -> None
 def test_a_disk_whose_data_is_in_another_file_is_not_copied_as_a_file(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(header, "other_files", lambda path: ["/srv/system.raw"] if path == SYSTEM else [])
+    monkeypatch.setattr(files_header, "other_files", lambda path: ["/srv/system.raw"] if path == SYSTEM else [])
     guest = world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"), active=False)
     with pytest.raises(
         Refused, match=r"^cannot migrate box to hyper2: disk vda: its data is in /srv/system.raw, which"
@@ -564,10 +574,10 @@ def test_what_a_guest_keeps_beside_its_disks_counts_where_only_this_host_has_it(
     guest = world.guest(disks=disk(SYSTEM), active=False)
     memory = "<memory model='nvdimm'><source><path>{}</path></source></memory>"
     xml = guest.XMLDesc().replace("<devices>", "<devices>" + memory.format("/own/m") + memory.format("/nfs/m"))
-    found = query.find(world.source, "box")
+    found = libvirt_query.find(world.source, "box")
     assert found is not None
     monkeypatch.setattr(local, "shared_filesystem", {"/nfs/m": "nfs4"}.get)
-    assert endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).local_state == (
+    assert run_endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).local_state == (
         ("/own/m", None),
         ("/nfs/m", "nfs4"),
     )
@@ -593,13 +603,13 @@ def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
 
 def test_a_shared_file_grows_only_while_its_guest_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
-    volume_at = storage.volume_at
+    volume_at = libvirt_storage.volume_at
 
     def told(connection: t.Any, path: str) -> str | None:
         xml, length = volume_at(connection, path), 2 if connection is world.dest else 1
         return xml and xml.replace("</capacity>", f"</capacity><physical>{length}</physical>", 1)
 
-    monkeypatch.setattr(storage, "volume_at", told)
+    monkeypatch.setattr(libvirt_storage, "volume_at", told)
     guest = world.guest(disks=disk(SYSTEM), active=False)
     world.share(SYSTEM)
     with pytest.raises(Refused, match="has another file there"):
@@ -613,7 +623,7 @@ def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
 ) -> None:
     """Its libvirt has not looked since the filesystem was unmounted."""
     monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
-    volume_at = storage.volume_at
+    volume_at = libvirt_storage.volume_at
     refreshed: list[object] = []
 
     def gone(connection: t.Any, path: str) -> str | None:
@@ -621,8 +631,8 @@ def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
             raise Failed("cannot open volume")
         return volume_at(connection, path)
 
-    monkeypatch.setattr(storage, "volume_at", gone)
-    monkeypatch.setattr(storage, "refresh", lambda *place: refreshed.append(place))
+    monkeypatch.setattr(libvirt_storage, "volume_at", gone)
+    monkeypatch.setattr(libvirt_storage, "refresh", lambda *place: refreshed.append(place))
     world.guest(disks=disk(SYSTEM))
     with pytest.raises(Refused, match="pool default of the destination does not have it"):
         world.disks()
@@ -653,10 +663,10 @@ def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refresh(connection: t.Any, pool: str) -> None:
-        if connection is world.dest and pool == "default" and storage.volume_at(connection, SYSTEM) is None:
+        if connection is world.dest and pool == "default" and libvirt_storage.volume_at(connection, SYSTEM) is None:
             volume(connection, SYSTEM)
 
-    monkeypatch.setattr(storage, "refresh", refresh)
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
     world.guest(disks=disk(SYSTEM))
     with pytest.raises(Refused, match=f"{SYSTEM} already exists on the destination"):
         world.disks()
@@ -674,10 +684,10 @@ def test_a_file_that_came_behind_libvirts_back_is_found(world: World, monkeypatc
 
     def refresh(connection: t.Any, pool: str) -> None:
         refreshed.append(("source" if connection is world.source else "dest", pool))
-        if connection is world.source and storage.volume_at(connection, late) is None:
+        if connection is world.source and libvirt_storage.volume_at(connection, late) is None:
             volume(connection, late)
 
-    monkeypatch.setattr(storage, "refresh", refresh)
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
     world.guest(disks=disk(late) + disk(SYSTEM, "vdb"))
     move = world.disks()["vda"]
     assert (move.how, move.volume and move.volume.capacity_bytes, move.delete_source) == ("full", 1024**3, True)
@@ -690,10 +700,10 @@ def test_a_file_that_is_in_no_pool_of_the_source_is_refused(world: World, form: 
     world.dest.storagePoolCreateXML("<pool type='dir'><name>srv</name><target><path>/srv</path></target></pool>")
     world.guest(disks=disk(path))
     host = dataclasses.replace(DEST, pools=(Pool("srv", "/srv", 10**12),))
-    found = query.find(world.source, "box")
+    found = libvirt_query.find(world.source, "box")
     assert found is not None
     with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk vda: ") as why:
-        disk_moves.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
+        run_disk_moves.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
     assert str(why.value).endswith(
         f"{path} is in no active storage pool of the source; create a pool for its directory"
     )
@@ -710,7 +720,7 @@ def test_a_raw_disk_is_as_long_as_its_file_and_stands_alone(world: World, monkey
     world.guest(disks=disk(path))
     for result, length in ((8192, 8192), (0, 10**15)):
         documents = {path: document.format(result)}
-        monkeypatch.setattr(storage, "volume_at", lambda _connection, path, known=documents: known.get(path))
+        monkeypatch.setattr(libvirt_storage, "volume_at", lambda _connection, path, known=documents: known.get(path))
         move = world.disks()["vda"]
         assert (move.how, move.why, move.volume) == (
             "full",
@@ -723,11 +733,11 @@ def test_a_disk_that_another_image_came_to_stand_on_stays(world: World, monkeypa
     over = f"{IMAGES}/over.qcow2"
 
     def refresh(connection: t.Any, pool: str) -> None:
-        if connection is world.source and pool == "default" and storage.volume_at(connection, over) is None:
+        if connection is world.source and pool == "default" and libvirt_storage.volume_at(connection, over) is None:
             volume(connection, over, DATA)
 
-    monkeypatch.setattr(storage, "refresh", refresh)
-    assert disk_moves.unused(world.source, [SYSTEM, DATA], "") == {SYSTEM}
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
+    assert run_disk_moves.unused(world.source, [SYSTEM, DATA], "") == {SYSTEM}
 
 
 def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -743,17 +753,17 @@ def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, mon
         assert (connection, pool) == (world.source, "default")
         return manifests.get(name)
 
-    monkeypatch.setattr(storage, "read", read)  # the test driver has no streams
+    monkeypatch.setattr(libvirt_storage, "read", read)  # the test driver has no streams
     bases = [f"{IMAGES}/{NAMED}", None, f"{IMAGES}/golden.qcow2", f"/elsewhere/{NAMED}", f"{IMAGES}/{NAMED}"]
     bases.append(f"{IMAGES}/{odd}")
     moves = [DiskMove(f"vd{number}", SYSTEM, "full", "", base=base) for number, base in enumerate(bases)]
-    assert disk_moves.images(world.source, moves) == [
+    assert run_disk_moves.images(world.source, moves) == [
         {"name": "alma-9.qcow2", "pool": "default", "checksum": checksum, "content": odd},
         {"name": "debian-12.qcow2", "pool": "default", "checksum": checksum, "content": NAMED},
     ]
     manifests[f".{NAMED}.json"] = b"{"
     with pytest.raises(Failed, match=rf"^cannot read the manifest of {IMAGES}/{NAMED}: "):
-        disk_moves.images(world.source, moves)
+        run_disk_moves.images(world.source, moves)
 
 
 @pytest.mark.parametrize("mode", ["shared", "auto"])
@@ -765,7 +775,7 @@ def test_the_destination_does_not_read_its_pool_for_a_disk_that_stays_and_that_i
     def refresh(connection: t.Any, _pool: str) -> None:
         assert connection is world.source, "its filesystem is that of the source"
 
-    monkeypatch.setattr(storage, "refresh", refresh)
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
     world.guest(disks=disk(SYSTEM), active=False)
     world.share(SYSTEM)
     assert world.disks(storage=mode)["vda"].why == "on nfs4"

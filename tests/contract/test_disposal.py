@@ -13,20 +13,25 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import local, private, removal_notes, removed
-from ansible_collections.corral.virt.plugins.module_utils._front import (
-    definitions,
-    describe_host,
-    disposal,
-    domain_options,
-    file_users,
-    guest,
-    removed_disks,
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    run_definition,
+    run_describe_host,
+    run_guest,
+    run_guest_options,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, wait
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_removal_notes,
+    files_removed,
+    libvirt_storage,
+    run_disposal,
+    run_file_users,
+    run_removed_disks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import local, private
 
 BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
 GONE: dict[str, t.Any] = {"state": "absent", "remove_storage": True}
@@ -42,7 +47,7 @@ def converge(
 ) -> dict[str, t.Any]:
     """One guest."""
     gate = Gate(check_mode=options.pop("check_mode", False), meanwhile=meanwhile)
-    return guest.converge(connection, domain_options.wanted({"name": "box1", **BOX, **options}), gate)
+    return run_guest.converge(connection, run_guest_options.wanted({"name": "box1", **BOX, **options}), gate)
 
 
 @pytest.fixture
@@ -83,7 +88,7 @@ def at(verb: str, act: t.Callable[[], object]) -> t.Callable[[Step], None]:
 
 def aside(pool: Path) -> list[str]:
     """Files that were moved aside."""
-    return sorted(one.name for one in Path(removal_notes.folder(str(pool))).glob("*"))
+    return sorted(one.name for one in Path(files_removal_notes.folder(str(pool))).glob("*"))
 
 
 def test_a_disk_that_nobody_uses_goes_without_a_trace(connection: t.Any, pool: Path, disk: Path) -> None:
@@ -154,7 +159,7 @@ def test_a_process_that_opens_the_disk_in_the_meantime_keeps_it(connection: t.An
 def test_a_file_that_takes_the_name_while_the_disk_is_aside_is_not_overwritten(
     connection: t.Any, pool: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    users, inode = file_users.users, disk.stat().st_ino
+    users, inode = run_file_users.users, disk.stat().st_ino
 
     def taken(*arguments: t.Any, **more: t.Any) -> t.Any:
         if not disk.exists():
@@ -162,13 +167,13 @@ def test_a_file_that_takes_the_name_while_the_disk_is_aside_is_not_overwritten(
             connection.defineXML(OTHER.format(disk))
         return users(*arguments, **more)
 
-    monkeypatch.setattr(file_users, "users", taken)
+    monkeypatch.setattr(run_file_users, "users", taken)
     with pytest.raises(Failed, match=r"another file has its name by now; compare the two") as told:
         converge(connection, **GONE)
     [kept] = [name for name in aside(pool) if name.endswith(".disk")]
-    place = Path(removal_notes.folder(str(pool))) / kept
+    place = Path(files_removal_notes.folder(str(pool))) / kept
     assert disk.read_text() == "somebody else's" and place.stat().st_ino == inode and str(place) in str(told.value)
-    [shown] = describe_host.describe_host(connection)["removed_disks"]
+    [shown] = run_describe_host.describe_host(connection)["removed_disks"]
     assert (shown["path"], shown["file"]) == (str(disk), str(place)) and "another file has its name" in shown["note"]
     assert converge(connection, **GONE)["changed"] is False, "it is no run's to decide"
 
@@ -176,11 +181,11 @@ def test_a_file_that_takes_the_name_while_the_disk_is_aside_is_not_overwritten(
 def killed(connection: t.Any, disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the disk is after a run that was killed right before it deleted it."""
     with monkeypatch.context() as patched:
-        patched.setattr(removed.Quarantine, "delete", lambda _self: None)
+        patched.setattr(files_removed.Quarantine, "delete", lambda _self: None)
         converge(connection, **GONE)
     [kept] = [name for name in aside(disk.parent) if name.endswith(".disk")]
     assert not disk.exists()
-    return Path(removal_notes.folder(str(disk.parent))) / kept
+    return Path(files_removal_notes.folder(str(disk.parent))) / kept
 
 
 @pytest.mark.parametrize("needed", [False, True])
@@ -190,14 +195,14 @@ def test_what_a_killed_run_had_moved_aside_is_settled_by_the_next(
     place, content = killed(connection, disk, monkeypatch), disk.parent
     if needed:
         connection.defineXML(OTHER.format(disk))
-    [shown] = describe_host.describe_host(connection)["removed_disks"]
+    [shown] = run_describe_host.describe_host(connection)["removed_disks"]
     assert shown["guest"] == "box1" and f"mv -n {place} {disk}" in shown["note"]
     text = [f"{'give back' if needed else 'delete'} disk {disk}, which was moved to {place}"]
     assert converge(connection, check_mode=True, **GONE)["steps"] == text and place.exists()
     assert converge(connection, **GONE)["steps"] == text
     assert disk.exists() is needed and aside(pool) == [] and content.exists()
     assert converge(connection, **GONE)["changed"] is False
-    assert describe_host.describe_host(connection)["removed_disks"] == []
+    assert run_describe_host.describe_host(connection)["removed_disks"] == []
 
 
 def test_what_comes_to_be_needed_until_the_next_run_acts_is_given_back(
@@ -213,10 +218,12 @@ def test_what_another_host_has_moved_aside_is_left_to_it(
 ) -> None:
     """On shared storage: only there can be seen who uses it."""
     with monkeypatch.context() as patched:
-        patched.setattr(disposal, "host_uuid", lambda _connection: "another")
+        patched.setattr(run_disposal, "host_uuid", lambda _connection: "another")
         place = killed(connection, disk, monkeypatch)
     assert converge(connection, **GONE)["changed"] is False and place.exists()
-    assert "by host another, which finishes it" in describe_host.describe_host(connection)["removed_disks"][0]["note"]
+    assert (
+        "by host another, which finishes it" in run_describe_host.describe_host(connection)["removed_disks"][0]["note"]
+    )
 
 
 def test_a_disk_is_kept_as_long_as_it_was_told(
@@ -228,13 +235,13 @@ def test_a_disk_is_kept_as_long_as_it_was_told(
     assert converge(connection, **kept)["steps"] == foretold
     assert foretold[1] == f"delete disk {disk}, after 24 h in {pool}/.corral/.removed"
     assert not disk.exists() and converge(connection, **GONE)["changed"] is False
-    [shown] = describe_host.describe_host(connection)["removed_disks"]
+    [shown] = run_describe_host.describe_host(connection)["removed_disks"]
     assert Path(shown["file"]).stat().st_ino == inode and f"it is kept until {shown['keep_until']}" in shown["note"]
-    now = removed_disks.now()
+    now = run_removed_disks.now()
     jumped = now._replace(utc=now.later(400 * 24))
-    monkeypatch.setattr(disposal, "now", lambda: jumped)
+    monkeypatch.setattr(run_disposal, "now", lambda: jumped)
     assert converge(connection, **GONE)["changed"] is False and aside(pool) != [], "a clock that jumps ends nothing"
-    monkeypatch.setattr(disposal, "now", lambda: jumped._replace(uptime_s=now.uptime_s + 25 * 3600))
+    monkeypatch.setattr(run_disposal, "now", lambda: jumped._replace(uptime_s=now.uptime_s + 25 * 3600))
     assert converge(connection, **GONE)["changed"] is True
     assert aside(pool) == [] and not disk.exists()
 
@@ -244,7 +251,7 @@ def test_a_disk_that_was_kept_comes_back_by_the_command_that_its_note_has(
 ) -> None:
     inode = disk.stat().st_ino
     converge(connection, **GONE, keep_removed_h=1)
-    [shown] = describe_host.describe_host(connection)["removed_disks"]
+    [shown] = run_describe_host.describe_host(connection)["removed_disks"]
     subprocess.run(shown["note"].rpartition("to bring it back: ")[2].split(), check=True)
     assert disk.stat().st_ino == inode
     converge(connection, **GONE)
@@ -254,9 +261,9 @@ def test_a_disk_that_was_kept_comes_back_by_the_command_that_its_note_has(
 @pytest.mark.parametrize("hours", [-1, 8761])
 def test_hours_that_cannot_be_kept_are_refused(hours: int) -> None:
     with pytest.raises(BadInput, match="keep_removed_h of box1: must be between 0 and 8760 hours"):
-        domain_options.wanted({"name": "box1", **BOX, **GONE, "keep_removed_h": hours})
+        run_guest_options.wanted({"name": "box1", **BOX, **GONE, "keep_removed_h": hours})
     with pytest.raises(BadInput, match="requires remove_storage: true"):
-        domain_options.wanted({"name": "box1", **BOX, "keep_removed_h": 1})
+        run_guest_options.wanted({"name": "box1", **BOX, "keep_removed_h": 1})
 
 
 def test_a_run_that_takes_a_disk_and_one_that_deletes_it_do_not_meet(
@@ -264,7 +271,7 @@ def test_a_run_that_takes_a_disk_and_one_that_deletes_it_do_not_meet(
 ) -> None:
     """The one has planned with the disk, and defines the guest in a moment: the other waits, and then sees it."""
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
-    monkeypatch.setattr(disposal, "is_system", lambda _uri: True)
+    monkeypatch.setattr(run_disposal, "is_system", lambda _uri: True)
     taken = threading.Event()
 
     def take() -> None:
@@ -339,8 +346,8 @@ def test_a_guest_that_somebody_changed_is_not_switched_off(connection: t.Any, di
         changed(connection, "a title", disk)()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(definitions, "do", lambda *_arguments: pytest.fail("it is not removed"))
-        patched.setattr(wait, "obeyed", lambda *_arguments, **_more: deaf())
+        patched.setattr(run_definition, "do", lambda *_arguments: pytest.fail("it is not removed"))
+        patched.setattr(libvirt_wait, "obeyed", lambda *_arguments, **_more: deaf())
         with pytest.raises(Refused, match=r"cannot shut down box1: somebody has changed its definition \(title\)"):
             converge(connection, **GONE, force=True, wait_timeout=1)
     assert there.isActive()
@@ -352,7 +359,7 @@ def test_a_volume_that_was_made_anew_in_the_meantime_stays(
     """Of a pool without a directory, a logical volume say: its key tells."""
     converge(connection, disks=[{"name": "system", "size": 1, "pool": "data"}])
     keys = iter(["first", "second"])
-    monkeypatch.setattr(storage, "volume_key", lambda *_arguments: next(keys))
+    monkeypatch.setattr(libvirt_storage, "volume_key", lambda *_arguments: next(keys))
     with pytest.raises(Failed, match="another file was given its name in the meantime; it is kept"):
         converge(connection, **GONE)
-    assert storage.volume_at(connection, str(pool / "box1-system.qcow2"))
+    assert libvirt_storage.volume_at(connection, str(pool / "box1-system.qcow2"))

@@ -9,7 +9,7 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     Failed,
     NotFound,
     Refused,
@@ -17,29 +17,31 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
     Unsupported,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._front import (
-    definitions,
-    domain_options,
-    guest_files,
-    irreversible,
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_new,
+    xml_summary,
 )
-from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import (
-    blockjob,
-    domain,
-    migrate,
-    query,
-    states,
-    storage,
-    wait,
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    libvirt_domain,
+    plan_guest_steps,
+    run_definition,
+    run_guest,
+    run_guest_files,
+    run_guest_options,
+    run_irreversible,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, new, record, summary
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_blockjob, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 POOL = "/var/lib/libvirt/images"
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -48,33 +50,33 @@ NO_SUCH = "nobody"
 
 def definition(name: str = "web1", *, vcpus: int = 4, memory_kib: int = 1048576) -> str:
     """A guest for the test driver."""
-    xml = new.domain(name=name, uuid=UUID, virt_type="test", arch="i686", machine="")
+    xml = xml_new.domain(name=name, uuid=UUID, virt_type="test", arch="i686", machine="")
     return xml.replace("<vcpu>0", f'<vcpu current="1">{vcpus}').replace(">0</memory>", f">{memory_kib}</memory>")
 
 
 @pytest.fixture
 def guest(connection: t.Any) -> t.Any:
     """A defined guest, shut off."""
-    do(connection, steps.Define("web1", definition()))
+    do(connection, plan_guest_steps.Define("web1", definition()))
     return connection.lookupByName("web1")
 
 
-def do(connection: t.Any, *todo: steps.GuestStep) -> None:
+def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
     """One after the other."""
     for step in todo:
-        if isinstance(step, (steps.Define, steps.Undefine)):
-            there = query.stored(connection, UUID)
-            definitions.do(definitions.Definition(connection, UUID, there and there.xml), step)
-        elif isinstance(step, steps.CreateVolume):
-            domain.create_volume(connection, step)
-        elif isinstance(step, steps.DeleteVolume):
-            irreversible.do(connection, UUID, step)
+        if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
+            there = libvirt_query.stored(connection, UUID)
+            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), step)
+        elif isinstance(step, plan_guest_steps.CreateVolume):
+            libvirt_domain.create_volume(connection, step)
+        elif isinstance(step, plan_guest_steps.DeleteVolume):
+            run_irreversible.do(connection, UUID, step)
         else:
-            domain.do(connection, UUID, step)
+            libvirt_domain.do(connection, UUID, step)
 
 
 def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
-    do(connection, steps.Define("web1", definition(vcpus=8)))
+    do(connection, plan_guest_steps.Define("web1", definition(vcpus=8)))
     assert [item.UUIDString() for item in connection.listAllDomains()] == [UUID]
     assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_VCPU_MAXIMUM) == 8
 
@@ -82,14 +84,14 @@ def test_define_keeps_identity(connection: t.Any, guest: t.Any) -> None:
 def test_states(connection: t.Any, guest: t.Any) -> None:
     seen = [states.of(guest)]
     for step in (
-        steps.Start("web1"),
-        steps.Suspend("web1"),
-        steps.Resume("web1"),
-        steps.Reset("web1"),
-        steps.Reboot("web1", timeout_s=5),
-        steps.Destroy("web1"),
-        steps.Start("web1"),
-        steps.Shutdown("web1", timeout_s=5),
+        plan_guest_steps.Start("web1"),
+        plan_guest_steps.Suspend("web1"),
+        plan_guest_steps.Resume("web1"),
+        plan_guest_steps.Reset("web1"),
+        plan_guest_steps.Reboot("web1", timeout_s=5),
+        plan_guest_steps.Destroy("web1"),
+        plan_guest_steps.Start("web1"),
+        plan_guest_steps.Shutdown("web1", timeout_s=5),
     ):
         do(connection, step)
         seen.append(states.of(guest))
@@ -97,7 +99,7 @@ def test_states(connection: t.Any, guest: t.Any) -> None:
 
 
 def test_shutdown_of_what_is_off_is_done(connection: t.Any, guest: t.Any) -> None:
-    do(connection, steps.Shutdown("web1", timeout_s=5))
+    do(connection, plan_guest_steps.Shutdown("web1", timeout_s=5))
     assert not guest.isActive()
 
 
@@ -121,10 +123,10 @@ class Deaf:
 def test_shutdown_of_a_deaf_guest(
     connection: t.Any, guest: t.Any, force: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    do(connection, steps.Start("web1"))
+    do(connection, plan_guest_steps.Start("web1"))
     ports_filtered = Deaf(guest)
     monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
-    step = steps.Shutdown("web1", timeout_s=1, force=force)
+    step = plan_guest_steps.Shutdown("web1", timeout_s=1, force=force)
     if force:
         do(connection, step)
     else:
@@ -139,69 +141,83 @@ def test_shutdown_of_a_deaf_guest(
 def test_a_guest_that_does_not_hear_is_asked_again(
     connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    do(connection, steps.Start("web1"))
+    do(connection, plan_guest_steps.Start("web1"))
     ports_filtered = Deaf(guest, hears_again=True)
     monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
-    monkeypatch.setattr(wait, "_ASK_AGAIN_S", 0.01)
-    do(connection, steps.Shutdown("web1", timeout_s=60))
+    monkeypatch.setattr(libvirt_wait, "_ASK_AGAIN_S", 0.01)
+    do(connection, plan_guest_steps.Shutdown("web1", timeout_s=60))
     assert (ports_filtered.asked, guest.isActive()) == (2, 0)
 
 
 @pytest.mark.parametrize(
-    "step", [steps.Shutdown("web1", timeout_s=60, wait=False), steps.Reboot("web1", timeout_s=60, wait=False)]
+    "step",
+    [
+        plan_guest_steps.Shutdown("web1", timeout_s=60, wait=False),
+        plan_guest_steps.Reboot("web1", timeout_s=60, wait=False),
+    ],
 )
-def test_only_asked(connection: t.Any, guest: t.Any, step: steps.Shutdown, monkeypatch: pytest.MonkeyPatch) -> None:
-    do(connection, steps.Start("web1"))
+def test_only_asked(
+    connection: t.Any, guest: t.Any, step: plan_guest_steps.Shutdown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(connection, plan_guest_steps.Start("web1"))
     ports_filtered = Deaf(guest)
     monkeypatch.setattr(connection, "lookupByUUIDString", lambda _uuid: ports_filtered)
     do(connection, step)
-    assert ports_filtered.asked == int(not isinstance(step, steps.Reboot))
+    assert ports_filtered.asked == int(not isinstance(step, plan_guest_steps.Reboot))
     assert guest.isActive()
 
 
 def test_what_has_arrived_is_resumed_by_whoever_comes_first(connection: t.Any, guest: t.Any) -> None:
     """libvirt, started again, lets a guest run by itself; what is off cannot be resumed by anybody."""
-    do(connection, steps.Start("web1"), steps.Suspend("web1"))
+    do(connection, plan_guest_steps.Start("web1"), plan_guest_steps.Suspend("web1"))
     for _turn in range(2):
-        migrate.resume(connection, guest.UUIDString())
+        libvirt_migrate.resume(connection, guest.UUIDString())
         assert states.of(guest) == "running"
-    do(connection, steps.Destroy("web1"))
+    do(connection, plan_guest_steps.Destroy("web1"))
     with pytest.raises(Failed, match=r"^cannot resume web1"):
-        migrate.resume(connection, guest.UUIDString())
+        libvirt_migrate.resume(connection, guest.UUIDString())
 
 
 def test_autostart(connection: t.Any, guest: t.Any) -> None:
     for on in (True, False):
-        do(connection, steps.SetAutostart("web1", on))
-        assert query.found(guest).autostart is on
+        do(connection, plan_guest_steps.SetAutostart("web1", on))
+        assert libvirt_query.found(guest).autostart is on
 
 
 def test_live_figures(connection: t.Any, guest: t.Any) -> None:
-    do(connection, steps.Start("web1"), steps.SetVcpus("web1", 3), steps.SetMemory("web1", 524288))
+    do(
+        connection,
+        plan_guest_steps.Start("web1"),
+        plan_guest_steps.SetVcpus("web1", 3),
+        plan_guest_steps.SetMemory("web1", 524288),
+    )
     assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_LIVE) == 3
     assert guest.info()[2] == 524288
     assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG) == 1  # what is stored is the definition's business
 
 
 def test_metadata(connection: t.Any, guest: t.Any) -> None:
-    do(connection, steps.Start("web1"))
-    mark = record.update(
+    do(connection, plan_guest_steps.Start("web1"))
+    mark = fields_record.update(
         definition(), {"volumes": (OwnedVolume("/a", UUID, "h", FileIdentity(5, 6, "m")),), "seed": "0a"}
     )
-    do(connection, steps.SetMetadata("web1", "A & <b>", "two\nlines", mark))
-    live = t.cast(str, query.found(guest).live_xml)
+    do(connection, plan_guest_steps.SetMetadata("web1", "A & <b>", "two\nlines", mark))
+    live = t.cast(str, libvirt_query.found(guest).live_xml)
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_TITLE, None) == "A & <b>"
     assert guest.metadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, None) == "two\nlines"
-    assert record.read(live) == {"volumes": (OwnedVolume("/a", UUID, "h", FileIdentity(5, 6, "m")),), "seed": "0a"}
-    do(connection, steps.SetMetadata("web1", None, None, ""))  # silence
-    assert query.found(guest).live_xml == live
-    do(connection, steps.SetMetadata("web1", "", "", mark))  # an empty text takes it away
+    assert fields_record.read(live) == {
+        "volumes": (OwnedVolume("/a", UUID, "h", FileIdentity(5, 6, "m")),),
+        "seed": "0a",
+    }
+    do(connection, plan_guest_steps.SetMetadata("web1", None, None, ""))  # silence
+    assert libvirt_query.found(guest).live_xml == live
+    do(connection, plan_guest_steps.SetMetadata("web1", "", "", mark))  # an empty text takes it away
     assert "<title>" not in guest.XMLDesc() and "<description>" not in guest.XMLDesc()
 
 
 def test_undefine(connection: t.Any, guest: t.Any) -> None:
-    do(connection, steps.Undefine("web1", ("managed_save", "snapshots")))
-    assert query.find(connection, "web1") is None
+    do(connection, plan_guest_steps.Undefine("web1", ("managed_save", "snapshots")))
+    assert libvirt_query.find(connection, "web1") is None
 
 
 class Moved:
@@ -246,19 +262,23 @@ def test_a_moved_guest_is_not_forgotten_with_less_than_asked_for() -> None:
 
 def test_volumes(connection: t.Any) -> None:
     volume = Volume("default", "a.qcow2", f"{POOL}/a.qcow2", 1024**3, "qcow2", f"{POOL}/debian-12.qcow2", "qcow2")
-    do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume)))
-    found = host_xml.volume(t.cast(str, storage.volume_at(connection, volume.path)))
+    do(connection, plan_guest_steps.CreateVolume("web1", volume, xml_host.new_volume(volume)))
+    found = xml_host.volume(t.cast(str, libvirt_storage.volume_at(connection, volume.path)))
     assert (found["capacity_bytes"], found["backing_path"], found["backing_format"]) == (
         1024**3,
         volume.backing_path,
         "qcow2",
     )
     with pytest.raises(Failed, match=r"^cannot create volume a.qcow2 in pool default: .*already exists"):
-        do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume)))
-    do(connection, steps.CreateVolume("web1", volume, host_xml.new_volume(volume), replace=True))
-    do(connection, steps.DeleteVolume("web1", volume.path), steps.DeleteVolume("web1", volume.path))  # gone is gone
-    assert storage.volume_at(connection, volume.path) is None
-    assert storage.volume_in(connection, "default", "a.qcow2") is None
+        do(connection, plan_guest_steps.CreateVolume("web1", volume, xml_host.new_volume(volume)))
+    do(connection, plan_guest_steps.CreateVolume("web1", volume, xml_host.new_volume(volume), replace=True))
+    do(
+        connection,
+        plan_guest_steps.DeleteVolume("web1", volume.path),
+        plan_guest_steps.DeleteVolume("web1", volume.path),
+    )  # gone is gone
+    assert libvirt_storage.volume_at(connection, volume.path) is None
+    assert libvirt_storage.volume_in(connection, "default", "a.qcow2") is None
 
 
 def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) -> None:
@@ -267,47 +287,51 @@ def test_a_disk_named_by_pool_and_volume_grows_like_a_file(connection: t.Any) ->
     box = {"name": "box1", "vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
     told = []
     for entry in ({"volume": "default/a.qcow2"}, {"size": 1}, {"size": 2}):
-        wanted = domain_options.wanted({**box, "disks": [{"name": "data", **entry}]})
+        wanted = run_guest_options.wanted({**box, "disks": [{"name": "data", **entry}]})
         grows = entry == {"size": 2}  # which the test driver cannot do
-        told.append(guests.converge(connection, wanted, Gate(check_mode=grows))["steps"])
+        told.append(run_guest.converge(connection, wanted, Gate(check_mode=grows))["steps"])
     assert told[1:] == [[], [f"grow disk {POOL}/a.qcow2 to 2 GiB"]]
     with pytest.raises(Refused, match=r"cannot shrink disk data of box1 from 1 GiB to 512 MiB"):
-        guests.converge(
+        run_guest.converge(
             connection,
-            domain_options.wanted({**box, "disks": [{"name": "data", "size": "512MiB"}]}),
+            run_guest_options.wanted({**box, "disks": [{"name": "data", "size": "512MiB"}]}),
             Gate(check_mode=True),
         )
 
 
 def test_every_step_has_a_verb() -> None:
     """Those of the front take several rooms: they look again before they act."""
-    kinds = {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.GuestStep)}
-    fronts = {*guest_files._DOERS, *definitions._DOERS, *irreversible._DOERS}
-    assert kinds - {steps.GuestStep, *fronts} == set({**domain._ON_HOST, **domain._ON_GUEST})
+    kinds = {
+        kind
+        for kind in vars(plan_guest_steps).values()
+        if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
+    }
+    fronts = {*run_guest_files._DOERS, *run_definition._DOERS, *run_irreversible._DOERS}
+    assert kinds - {plan_guest_steps.GuestStep, *fronts} == set({**libvirt_domain._ON_HOST, **libvirt_domain._ON_GUEST})
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        steps.Start(NO_SUCH),
-        steps.Shutdown(NO_SUCH, timeout_s=1),
-        steps.Destroy(NO_SUCH),
-        steps.Suspend(NO_SUCH),
-        steps.Resume(NO_SUCH),
-        steps.Reset(NO_SUCH),
-        steps.Reboot(NO_SUCH, timeout_s=1),
-        steps.Undefine(NO_SUCH),
-        steps.SetVcpus(NO_SUCH, 1),
-        steps.SetMemory(NO_SUCH, 1),
-        steps.SetMetadata(NO_SUCH, "a"),
-        steps.SetAutostart(NO_SUCH, True),
-        steps.Attach(NO_SUCH, "disks[a]", "<disk/>"),
-        steps.Detach(NO_SUCH, "disks[a]", "<disk/>"),
-        steps.RecordAddresses(NO_SUCH, (), ""),
+        plan_guest_steps.Start(NO_SUCH),
+        plan_guest_steps.Shutdown(NO_SUCH, timeout_s=1),
+        plan_guest_steps.Destroy(NO_SUCH),
+        plan_guest_steps.Suspend(NO_SUCH),
+        plan_guest_steps.Resume(NO_SUCH),
+        plan_guest_steps.Reset(NO_SUCH),
+        plan_guest_steps.Reboot(NO_SUCH, timeout_s=1),
+        plan_guest_steps.Undefine(NO_SUCH),
+        plan_guest_steps.SetVcpus(NO_SUCH, 1),
+        plan_guest_steps.SetMemory(NO_SUCH, 1),
+        plan_guest_steps.SetMetadata(NO_SUCH, "a"),
+        plan_guest_steps.SetAutostart(NO_SUCH, True),
+        plan_guest_steps.Attach(NO_SUCH, "disks[a]", "<disk/>"),
+        plan_guest_steps.Detach(NO_SUCH, "disks[a]", "<disk/>"),
+        plan_guest_steps.RecordAddresses(NO_SUCH, (), ""),
     ],
     ids=lambda step: type(step).__name__,
 )
-def test_no_such_guest(connection: t.Any, step: steps.GuestStep) -> None:
+def test_no_such_guest(connection: t.Any, step: plan_guest_steps.GuestStep) -> None:
     with pytest.raises(NotFound, match=r"cannot [a-z ]+ .*nobody.*: .*(not found|no domain)"):
         do(connection, step)
 
@@ -315,30 +339,38 @@ def test_no_such_guest(connection: t.Any, step: steps.GuestStep) -> None:
 @pytest.mark.parametrize(
     ("kind", "message", "todo"),
     [
-        (Failed, r"^cannot start web1: .*already", [steps.Start("web1"), steps.Start("web1")]),
-        (Failed, r"^cannot resume web1: .*not", [steps.Resume("web1")]),
-        (Failed, r"^cannot suspend web1: .*not running", [steps.Suspend("web1")]),
-        (Failed, r"^cannot set vcpus of web1: ", [steps.Start("web1"), steps.SetVcpus("web1", 99)]),
-        (Failed, r"^cannot set memory of web1: ", [steps.SetMemory("web1", 1024)]),
-        (Failed, r"^cannot define web2: .*uuid", [steps.Define("web2", definition("web2"))]),
-        (Failed, r"^cannot define web1: .*Start Tag", [steps.Define("web1", "<domain")]),
+        (Failed, r"^cannot start web1: .*already", [plan_guest_steps.Start("web1"), plan_guest_steps.Start("web1")]),
+        (Failed, r"^cannot resume web1: .*not", [plan_guest_steps.Resume("web1")]),
+        (Failed, r"^cannot suspend web1: .*not running", [plan_guest_steps.Suspend("web1")]),
+        (
+            Failed,
+            r"^cannot set vcpus of web1: ",
+            [plan_guest_steps.Start("web1"), plan_guest_steps.SetVcpus("web1", 99)],
+        ),
+        (Failed, r"^cannot set memory of web1: ", [plan_guest_steps.SetMemory("web1", 1024)]),
+        (Failed, r"^cannot define web2: .*uuid", [plan_guest_steps.Define("web2", definition("web2"))]),
+        (Failed, r"^cannot define web1: .*Start Tag", [plan_guest_steps.Define("web1", "<domain")]),
         (
             Unsupported,
             r"^cannot attach disks\[a\] to web1: ",
-            [steps.Start("web1"), steps.Attach("web1", "disks[a]", "<disk/>")],
+            [plan_guest_steps.Start("web1"), plan_guest_steps.Attach("web1", "disks[a]", "<disk/>")],
         ),
-        (NotFound, r"^cannot grow disk /nowhere: ", [steps.GrowDisk("web1", "/nowhere", 1)]),
+        (NotFound, r"^cannot grow disk /nowhere: ", [plan_guest_steps.GrowDisk("web1", "/nowhere", 1)]),
     ],
 )
 def test_refusals_of_libvirt(
-    connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[steps.GuestStep]
+    connection: t.Any, guest: t.Any, kind: type[VirtError], message: str, todo: list[plan_guest_steps.GuestStep]
 ) -> None:
     with pytest.raises(kind, match=message):
         do(connection, *todo)
 
 
-@pytest.mark.parametrize("step", [steps.Destroy("web1"), steps.Shutdown("web1", 1, force=True)], ids=str)
-def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.Any, step: steps.GuestStep) -> None:
+@pytest.mark.parametrize(
+    "step", [plan_guest_steps.Destroy("web1"), plan_guest_steps.Shutdown("web1", 1, force=True)], ids=str
+)
+def test_a_guest_that_powers_off_meanwhile_is_off(
+    connection: t.Any, guest: t.Any, step: plan_guest_steps.GuestStep
+) -> None:
     """Between the look at it and the step."""
     assert not guest.isActive()
     do(connection, step)
@@ -346,10 +378,16 @@ def test_a_guest_that_powers_off_meanwhile_is_off(connection: t.Any, guest: t.An
 
 
 @pytest.mark.parametrize(
-    "step", [steps.Undefine("web1", ()), steps.SetAutostart("web1", on=True), steps.Start("web1")], ids=str
+    "step",
+    [
+        plan_guest_steps.Undefine("web1", ()),
+        plan_guest_steps.SetAutostart("web1", on=True),
+        plan_guest_steps.Start("web1"),
+    ],
+    ids=str,
 )
 def test_a_guest_that_has_taken_the_name_meanwhile_is_left_alone(
-    connection: t.Any, guest: t.Any, step: steps.GuestStep
+    connection: t.Any, guest: t.Any, step: plan_guest_steps.GuestStep
 ) -> None:
     guest.undefine()
     other = connection.defineXML(definition().replace(UUID, UUID.replace("1", "2")))
@@ -362,11 +400,11 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     guest.undefine()
     other = connection.createXML(definition().replace(UUID, UUID.replace("1", "2")))
     with pytest.raises(NotFound, match=UUID):
-        blockjob.grow(query.by_uuid(connection, UUID), "vda", 1)
+        libvirt_blockjob.grow(libvirt_query.by_uuid(connection, UUID), "vda", 1)
     with pytest.raises(NotFound, match=UUID):
-        blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
+        libvirt_blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
     with pytest.raises(NotFound, match=UUID):
-        query.managed_state(connection, UUID)
+        libvirt_query.managed_state(connection, UUID)
     assert other.isActive()
 
 
@@ -378,12 +416,12 @@ def test_an_error_is_not_taken_for_nothing(connection: t.Any, guest: t.Any, monk
 
     monkeypatch.setattr(type(guest), "snapshotNum", fails)
     with pytest.raises(Failed, match=r"^cannot find the snapshots of guest web1: "):
-        query.managed_state(connection, UUID)
+        libvirt_query.managed_state(connection, UUID)
     away = types.SimpleNamespace(lookupByUUIDString=fails)
     with pytest.raises(Failed, match=rf"^cannot find the job of guest {UUID}: "):
-        migrate.job_active(away, UUID)
-    assert migrate.job_active(connection, UUID.replace("1", "2")) is False
-    assert migrate.job_active(None, UUID) is False
+        libvirt_migrate.job_active(away, UUID)
+    assert libvirt_migrate.job_active(connection, UUID.replace("1", "2")) is False
+    assert libvirt_migrate.job_active(None, UUID) is False
 
 
 def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
@@ -396,8 +434,8 @@ def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
         guest.destroy()
         return False
 
-    monkeypatch.setattr(wait, "obeyed", disobeys)
-    do(connection, steps.Shutdown("web1", 1, force=True))
+    monkeypatch.setattr(libvirt_wait, "obeyed", disobeys)
+    do(connection, plan_guest_steps.Shutdown("web1", 1, force=True))
     assert not guest.isActive()
 
 
@@ -407,9 +445,9 @@ def test_a_paused_guest_that_does_not_power_off_is_paused_again(
 ) -> None:
     """It was only woken to hear that it shall."""
     guest.create()
-    monkeypatch.setattr(wait, "obeyed", lambda *_asked, **_more: False)
+    monkeypatch.setattr(libvirt_wait, "obeyed", lambda *_asked, **_more: False)
     with pytest.raises(Timeout, match="did not do so within 1 s") as failed:
-        do(connection, steps.Shutdown("web1", 1, suspends=suspends))
+        do(connection, plan_guest_steps.Shutdown("web1", 1, suspends=suspends))
     assert ("and is paused again" in str(failed.value)) is suspends
     assert (guest.state()[0] == libvirt.VIR_DOMAIN_PAUSED) is suspends
 
@@ -448,53 +486,57 @@ class Unplugging:
 
 
 def test_only_the_device_that_was_to_go_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domain, "_DETACH_S", 0.01)
-    step = steps.Detach("web1", "disks[data]", "<disk><alias name='ua-data'/></disk>")
-    domain.do(Unplugging(["ua-other", "ua-data"]), UUID, step)
+    monkeypatch.setattr(libvirt_domain, "_DETACH_S", 0.01)
+    step = plan_guest_steps.Detach("web1", "disks[data]", "<disk><alias name='ua-data'/></disk>")
+    libvirt_domain.do(Unplugging(["ua-other", "ua-data"]), UUID, step)
     for gone in ([], ["ua-other"]):
         with pytest.raises(Timeout, match=r"cannot detach disks\[data\] from web1: the guest did not release it"):
-            domain.do(Unplugging(gone), UUID, step)
+            libvirt_domain.do(Unplugging(gone), UUID, step)
 
 
 @pytest.mark.parametrize("error", ["busy", "gone"])
 def test_a_guest_that_cannot_be_looked_at_is_not_called_off(
     connection: t.Any, guest: t.Any, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    do(connection, steps.Start("web1"))
+    do(connection, plan_guest_steps.Start("web1"))
     if error == "gone":
         guest.destroy()
         guest.undefine()
-        assert wait.observe(connection, "web1", UUID).state == "absent"
+        assert libvirt_wait.observe(connection, "web1", UUID).state == "absent"
         return
 
     def busy(_uuid: str) -> t.NoReturn:
         raise libvirt.libvirtError("cannot acquire state change lock")
 
     monkeypatch.setattr(connection, "lookupByUUIDString", busy)
-    seen = wait.observe(connection, "web1", UUID)
+    seen = libvirt_wait.observe(connection, "web1", UUID)
     assert seen.unseen.startswith("cannot inspect guest web1: cannot acquire state change lock")
 
 
 def test_no_such_pool(connection: t.Any) -> None:
-    for call in (storage.pool_xml, storage.refresh):
+    for call in (libvirt_storage.pool_xml, libvirt_storage.refresh):
         with pytest.raises(NotFound, match=r"pool fast: "):
             call(connection, "fast")
     with pytest.raises(NotFound, match=r"cannot find storage pool fast: .*; create it, or choose another"):
-        storage.volume_in(connection, "fast", "a")
+        libvirt_storage.volume_in(connection, "fast", "a")
 
 
 def questions_to(connection: t.Any, pool: str) -> dict[str, t.Callable[[], object]]:
     """All that is asked of a pool, and done in it."""
     volume = Volume(pool, "a", f"{POOL}/a", 1024**2, "raw")
     return {
-        "its document": lambda: storage.pool_xml(connection, pool),
-        "its content again": lambda: storage.refresh(connection, pool),
-        "a volume": lambda: storage.volume_in(connection, pool, "a"),
-        "a small file": lambda: storage.read(connection, pool, "a"),
-        "a large file": lambda: storage.receive(connection, pool, "a", 0, lambda _piece: None, lambda _size: None),
-        "a new volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a"),
-        "another volume": lambda: storage.create(connection, pool, host_xml.new_volume(volume), name="a", replace=True),
-        "to write": lambda: storage.write(connection, pool, "a", b""),
+        "its document": lambda: libvirt_storage.pool_xml(connection, pool),
+        "its content again": lambda: libvirt_storage.refresh(connection, pool),
+        "a volume": lambda: libvirt_storage.volume_in(connection, pool, "a"),
+        "a small file": lambda: libvirt_storage.read(connection, pool, "a"),
+        "a large file": lambda: libvirt_storage.receive(
+            connection, pool, "a", 0, lambda _piece: None, lambda _size: None
+        ),
+        "a new volume": lambda: libvirt_storage.create(connection, pool, xml_host.new_volume(volume), name="a"),
+        "another volume": lambda: libvirt_storage.create(
+            connection, pool, xml_host.new_volume(volume), name="a", replace=True
+        ),
+        "to write": lambda: libvirt_storage.write(connection, pool, "a", b""),
     }
 
 
@@ -517,7 +559,7 @@ def test_a_disk_in_a_pool_that_is_not_active(connection: t.Any, disk: dict[str, 
     box = {"name": "box1", "vcpus": 1, "memory": 256, "interfaces": [], "disks": [{"name": "data", **disk}]}
     box["state"] = "running"
     with pytest.raises(Failed, match=r"^cannot use storage pool default: it is not active; start it") as told:
-        guests.converge(connection, domain_options.wanted(box), Gate(check_mode=True))
+        run_guest.converge(connection, run_guest_options.wanted(box), Gate(check_mode=True))
     assert str(told.value).count("not active") == 1
 
 
@@ -535,11 +577,11 @@ def test_seen_addresses_are_recorded_and_forgotten_apart_from_all_else(connectio
         "urn:corral:virt:guest:1",
         2,
     )
-    do(connection, steps.Start("web1"))
+    do(connection, plan_guest_steps.Start("web1"))
     entry = "52:54:00:00:00:01 192.0.2.7 dhcp 1700000000"
-    do(connection, steps.RecordAddresses("web1", ("192.0.2.7",), summary.sightings([entry])))
+    do(connection, plan_guest_steps.RecordAddresses("web1", ("192.0.2.7",), xml_summary.sightings([entry])))
     for flag in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-        assert record.read(guest.XMLDesc(flag))["seen"] == (entry,)
-    do(connection, steps.RecordAddresses("web1", (), summary.sightings([])))
-    assert record.read(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == {"making": ("/a",)}
+        assert fields_record.read(guest.XMLDesc(flag))["seen"] == (entry,)
+    do(connection, plan_guest_steps.RecordAddresses("web1", (), xml_summary.sightings([])))
+    assert fields_record.read(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == {"making": ("/a",)}
     assert "seen" not in guest.XMLDesc()

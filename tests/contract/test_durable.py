@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotMade
-from ansible_collections.corral.virt.plugins.module_utils._files import private, seed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.roles.console.files.corral_console import durable as console
 
 
@@ -57,7 +58,7 @@ def test_a_customized_disk_is_on_disk_before_it_has_its_name(
     folder: Path, calls: list[tuple[str, str]], *, replace: bool
 ) -> None:
     (folder / "unseeded").write_text("whole")
-    seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=replace)
+    files_seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=replace)
     named = [("rename", "disk")] if replace else []  # where nothing is replaced, by renameat2
     assert calls == [("fsync", "unseeded"), *named, ("fsync", "pool")]
     assert (folder / "disk").read_text() == "whole"
@@ -68,16 +69,16 @@ def test_a_customized_disk_replaces_only_what_it_may(folder: Path) -> None:
     (folder / "unseeded").write_text("whole")
     (folder / "disk").write_text("somebody's")
     with pytest.raises(NotMade, match=r"cannot customize disk .*/disk: a file with this name appeared in the meantime"):
-        seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
+        files_seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
     assert (folder / "disk").read_text() == "somebody's"
-    seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=True)
+    files_seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"), replace=True)
     assert (folder / "disk").read_text() == "whole"
 
 
 @pytest.mark.usefixtures("_customizer")
 def test_a_disk_that_cannot_get_its_name_is_told(folder: Path) -> None:
     with pytest.raises(Failed, match=r"cannot customize disk .*/disk: No such file or directory; .* run again"):
-        seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
+        files_seed.customize(str(folder / "unseeded"), [], to=str(folder / "disk"))
 
 
 @pytest.mark.parametrize("lasting", [True, False])

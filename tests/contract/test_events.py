@@ -8,8 +8,9 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import connection, follow, wait
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import connection, follow
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 
 GUEST = "test"
 
@@ -19,7 +20,7 @@ def follows(host: Connection) -> t.ContextManager[object]:
 
 
 def waits(host: Connection) -> t.ContextManager[object]:
-    return wait._events(host, host.lookupByName(GUEST), {"LIFECYCLE": lambda *_what: True})
+    return libvirt_wait._events(host, host.lookupByName(GUEST), {"LIFECYCLE": lambda *_what: True})
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import local, qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu, run_guest
+from ansible_collections.corral.virt.plugins.module_utils._system import local
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.test_nwfilter import CLEAN, OFF, ON, WEB
@@ -41,10 +41,10 @@ class Here:
 @pytest.fixture
 def here(connection: t.Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
     """One with bridge br0, the filters above, and a packet filter that sees nothing bridged."""
-    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, {"lan"}))
-    monkeypatch.setattr(query, "filters", lambda _connection: [CLEAN, WEB])
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, {"lan"}))
+    monkeypatch.setattr(libvirt_query, "filters", lambda _connection: [CLEAN, WEB])
     monkeypatch.setattr(local, "bridge_calls", lambda _names: OFF)
-    monkeypatch.setattr(qemu, "_CONF", str(tmp_path / "qemu.conf"))
+    monkeypatch.setattr(files_qemu, "_CONF", str(tmp_path / "qemu.conf"))
     return Here(connection)
 
 
@@ -53,13 +53,13 @@ def refused(here: Here, why: type[Exception], match: str, **output: t.Any) -> No
     before = snapshot(here)
     for check_mode in (True, False):
         with pytest.raises(why, match=match):
-            guest.converge(here, options({**SAID, **output}), Gate(check_mode=check_mode))
+            run_guest.converge(here, options({**SAID, **output}), Gate(check_mode=check_mode))
     assert snapshot(here) == before
 
 
 def done(here: Here, **output: t.Any) -> dict[str, t.Any]:
     """What came of it."""
-    return guest.converge(here, options({**SAID, **output}), Gate(check_mode=False))
+    return run_guest.converge(here, options({**SAID, **output}), Gate(check_mode=False))
 
 
 def nic(name: str) -> list[dict[str, t.Any]]:

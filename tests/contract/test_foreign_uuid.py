@@ -8,10 +8,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import reconcile
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate, run_reconcile
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move
 from ansible_collections.corral.virt.tests.contract.two_hosts import STATES, Host, converge, ends
 
 OURS, FOREIGN = "6695eb01-f6a4-8304-79aa-97f2502e193f", "6695eb01-f6a4-8304-79aa-97f2502e1940"
@@ -45,15 +44,15 @@ def test_a_foreign_guest_that_appears_after_the_preflight_is_never_changed(
 ) -> None:
     source, dest = hosts
     source.add("web1", OURS, here)
-    begin, before = reconcile.begin, []
+    begin, before = run_reconcile.begin, []
 
     def begin_and_be_late(*result: t.Any) -> None:
         begin(*result)
         dest.add("web1", FOREIGN, there)
         before.append(dest.look(FOREIGN))
 
-    monkeypatch.setattr(reconcile, "begin", begin_and_be_late)
-    monkeypatch.setattr(doers, "run", lambda *_told: ("domain 'web1' already exists", 0.0))
+    monkeypatch.setattr(run_reconcile, "begin", begin_and_be_late)
+    monkeypatch.setattr(libvirt_migrate, "run", lambda *_told: ("domain 'web1' already exists", 0.0))
     reason = converge(source, dest)
     assert before == [dest.look(FOREIGN)], reason
     assert source.look(OURS), "the only copy"
@@ -72,10 +71,10 @@ def test_settling_touches_no_foreign_guest(
         Move(guest="web1", uuid=OURS, dest="hyper2", dest_uri="there", paused=was_paused),
     )
     with contextlib.suppress(VirtError):
-        verdict = reconcile.reconcile(ends(*hosts), move)
+        verdict = run_reconcile.reconcile(ends(*hosts), move)
         assert "destroy the wrong one" not in verdict.meaning
         if verdict.end == "stayed":
-            reconcile.clean_up(ends(*hosts), OURS)
+            run_reconcile.clean_up(ends(*hosts), OURS)
     assert other.look(FOREIGN) == before
     assert its.look(OURS), "the only copy"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._front import noun_options
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_options
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
@@ -218,7 +218,7 @@ def test_the_role_makes_the_networks(tmp_path: Path) -> None:
 def test_the_role_passes_on_every_option_of_a_network() -> None:
     role = payload.ROOT / "roles/networks"
     [task] = [one for one in yaml.safe_load((role / "tasks/main.yml").read_text()) if "corral.virt.virt_network" in one]
-    options = set(noun_options.argument_spec(NETWORK.schema))
+    options = set(run_noun_options.argument_spec(NETWORK.schema))
     assert set(task["corral.virt.virt_network"]) == options
     assert set(yaml.safe_load((role / "vars/main.yml").read_text())["__networks_options"]) == options
 

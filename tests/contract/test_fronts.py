@@ -9,11 +9,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import describe, describe_host, guest, overview
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    run_describe,
+    run_describe_host,
+    run_guest,
+    run_overview,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import CASES, Case, options
@@ -58,7 +64,7 @@ def wanted_here(case: Case) -> GuestSpec:
 def run(connection: t.Any, wanted: GuestSpec, *, check_mode: bool) -> dict[str, t.Any]:
     """The result, or the error; without what is random."""
     try:
-        result = guest.converge(connection, wanted, Gate(check_mode=check_mode))
+        result = run_guest.converge(connection, wanted, Gate(check_mode=check_mode))
     except VirtError as error:
         return {"error": str(error), "done": getattr(error, "done", [])}
     return {key: value for key, value in result.items() if key not in ("ssh_host_key", "awaits")}
@@ -66,7 +72,7 @@ def run(connection: t.Any, wanted: GuestSpec, *, check_mode: bool) -> dict[str, 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_check_mode_tells_the_truth(case: Case, connection: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "write", lambda *_arguments: None)  # the test driver has no streams
+    monkeypatch.setattr(libvirt_storage, "write", lambda *_arguments: None)  # the test driver has no streams
     prepare(connection, case)
     wanted, before = wanted_here(case), snapshot(connection)
 
@@ -101,7 +107,7 @@ def test_most_cases_run_to_their_end() -> None:
 
 def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "stranger_nothing_said"))
-    [seen] = describe.describe_guests(connection)
+    [seen] = run_describe.describe_guests(connection)
     assert "geheim" not in str(seen)
     assert (seen["name"], seen["state"], seen["vcpus"], seen["memory"]) == (
         "desk",
@@ -115,7 +121,7 @@ def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
 
 def test_an_overview_says_a_part_of_the_description(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "stranger_nothing_said"))
-    [full], [part] = describe.describe_guests(connection), overview.guests(connection)
+    [full], [part] = run_describe.describe_guests(connection), run_overview.guests(connection)
     for name in ("disks", "interfaces", "graphics"):
         full[name] = [
             {key: item[key] for key in own if key in item} for own, item in zip(part[name], full[name], strict=True)
@@ -125,7 +131,7 @@ def test_an_overview_says_a_part_of_the_description(connection: t.Any) -> None:
 
 def test_a_host_is_described(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "state_running_to_running"))
-    seen = describe_host.describe_host(connection)
+    seen = run_describe_host.describe_host(connection)
     assert [one["name"] for one in seen["pools"]] == ["default"] and seen["pools"][0][
         "path"
     ] == "/var/lib/libvirt/images"
@@ -149,7 +155,7 @@ def test_pools_that_a_guest_needs_are_told_however_its_disks_name_them(connectio
             f"<domain type='test'><name>box{number}</name><memory>1024</memory><os><type>hvm</type></os>"
             f"<devices>{disk}</devices></domain>"
         )
-    seen = {one["name"]: one["pools"] for one in describe_host.describe_host(connection)["guests"]}
+    seen = {one["name"]: one["pools"] for one in run_describe_host.describe_host(connection)["guests"]}
     assert seen == {"box0": ["default"], "box1": ["fast"], "box2": []}
 
 
@@ -158,10 +164,10 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
     connection: t.Any, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a new one nor one that exists; what it is plugged into already is not asked for again."""
-    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, {"lan"}))
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, {"lan"}))
     output = {"name": "box1", "memory": 512, "vcpus": 1, "disks": []}
     nic = {"name": "eth0", "type": "bridge"}
-    guest.converge(
+    run_guest.converge(
         connection,
         options({**output, "interfaces": [{**nic, "bridge": "br0"}], "state": state}),
         Gate(check_mode=False),
@@ -170,10 +176,12 @@ def test_no_guest_is_plugged_into_a_bridge_that_is_missing(
     for interfaces in ([{**nic, "bridge": "br7"}], [{**nic, "name": "eth1", "bridge": "br7"}]):
         for check_mode in (True, False):
             with pytest.raises(NotFound, match="cannot change box1: this host has no bridge br7"):
-                guest.converge(connection, options({**output, "interfaces": interfaces}), Gate(check_mode=check_mode))
+                run_guest.converge(
+                    connection, options({**output, "interfaces": interfaces}), Gate(check_mode=check_mode)
+                )
     assert snapshot(connection) == before
-    monkeypatch.setattr(query, "links", lambda _connection: (set(), set()))
-    guest.converge(
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: (set(), set()))
+    run_guest.converge(
         connection,
         options({**output, "interfaces": [{**nic, "bridge": "br0"}], "title": "new"}),
         Gate(check_mode=False),
@@ -184,14 +192,14 @@ def test_a_live_update_that_fails_leaves_the_definition(connection: t.Any, monke
     """The test driver updates no device of a running guest, as a host may refuse it: nothing waits for the next boot
     then.
     """
-    monkeypatch.setattr(query, "links", lambda _connection: ({"br0", "br1"}, set()))
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0", "br1"}, set()))
     output = {"name": "box1", "memory": 512, "vcpus": 1, "disks": [], "state": "running"}
     there, elsewhere = (
         options({**output, "interfaces": [{"name": "eth0", "type": "bridge", "bridge": name}]})
         for name in ("br0", "br1")
     )
-    guest.converge(connection, there, Gate(check_mode=False))
+    run_guest.converge(connection, there, Gate(check_mode=False))
     before = snapshot(connection)
     with pytest.raises(VirtError, match="cannot update interfaces"):
-        guest.converge(connection, elsewhere, Gate(check_mode=False))
+        run_guest.converge(connection, elsewhere, Gate(check_mode=False))
     assert snapshot(connection) == before

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import qemu
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 
 WHY = "2026-01-01 00:00:00.000+0000: shutting down, reason={}\n"
 
@@ -17,8 +17,8 @@ WHY = "2026-01-01 00:00:00.000+0000: shutting down, reason={}\n"
 @pytest.fixture
 def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """Its process; it was moved away from here once before."""
-    monkeypatch.setattr(qemu, "PID_FILE", f"{tmp_path}/{{}}.pid")
-    monkeypatch.setattr(qemu, "_LOG", f"{tmp_path}/{{}}.log")
+    monkeypatch.setattr(files_qemu, "PID_FILE", f"{tmp_path}/{{}}.pid")
+    monkeypatch.setattr(files_qemu, "_LOG", f"{tmp_path}/{{}}.log")
     with subprocess.Popen(["sleep", "600"]) as process:
         (tmp_path / "web1.pid").write_text(f"{process.pid}\n")
         (tmp_path / "web1.log").write_text(WHY.format("migrated"))
@@ -35,12 +35,12 @@ def test_what_libvirt_wrote_decides(guest: subprocess.Popen[bytes], tmp_path: Pa
         guest.wait()
 
     threading.Timer(0.5, end).start()
-    assert qemu.handed_over("web1", lambda: False) is away
+    assert files_qemu.handed_over("web1", lambda: False) is away
 
 
 def test_a_guest_that_lives_is_not_handed_over(guest: subprocess.Popen[bytes]) -> None:
     asked = iter([False, False, True])
-    assert qemu.handed_over("web1", lambda: next(asked)) is False
+    assert files_qemu.handed_over("web1", lambda: next(asked)) is False
     assert guest.poll() is None and next(asked, None) is None, "it asked until it was over"
 
 
@@ -48,7 +48,7 @@ def test_a_guest_that_lives_is_not_handed_over(guest: subprocess.Popen[bytes]) -
 def test_nobody_knows(guest: subprocess.Popen[bytes], tmp_path: Path, lacks: str) -> None:
     (tmp_path / lacks).unlink()
     guest.terminate()
-    assert qemu.handed_over("web1", lambda: False) is False
+    assert files_qemu.handed_over("web1", lambda: False) is False
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_nobody_knows(guest: subprocess.Popen[bytes], tmp_path: Path, lacks: str
 def test_what_libvirt_does_to_files_is_read_where_it_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: tuple[bool, list[str]]
 ) -> None:
-    monkeypatch.setattr(qemu, "_CONF", f"{tmp_path}/qemu.conf")
+    monkeypatch.setattr(files_qemu, "_CONF", f"{tmp_path}/qemu.conf")
     if text is not None:
         (tmp_path / "qemu.conf").write_text(text)
-    assert qemu.settings() == told
+    assert files_qemu.settings() == told

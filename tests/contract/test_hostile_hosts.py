@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front.overview import block_sizes
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_overview import block_sizes
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow
 from ansible_collections.corral.virt.roles.console.files.corral_console import watch
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     BadInput,
     Failed,
     NotFound,
@@ -25,12 +25,10 @@ from ansible_collections.corral.virt.plugins.module_utils._errors import (
     Unverified,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._files import image as files_of_images
-from ansible_collections.corral.virt.plugins.module_utils._front import image
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import files_image, run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img, libvirt_storage
 from ansible_collections.corral.virt.tests.contract.signing import Gpg, signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -57,13 +55,13 @@ class Place(t.NamedTuple):
     def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         """As the module does."""
         params = {
-            **{name: option.get("default") for name, option in image.OPTIONS.items()},
+            **{name: option.get("default") for name, option in run_image.OPTIONS.items()},
             "name": "tiny.qcow2",
             **output,
         }
         if "src" in output:
             params["remote_src"] = True
-        return image.converge(self.connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
+        return run_image.converge(self.connection, params, Gate(check_mode=check_mode), run_image.World(opener, opened))
 
     def files(self) -> dict[str, str]:
         """What is in the pool: names, and where links point."""
@@ -277,7 +275,7 @@ def test_removal_looks_again_and_in_every_pool(place: Place, monkeypatch: pytest
             backing = f"<backingStore><path>{behind[0]}</path><format type='qcow2'/></backingStore>"
             found.createXML(f"<volume><name>web9.qcow2</name><capacity>1</capacity>{backing}</volume>")
 
-    monkeypatch.setattr(storage, "refresh", refresh)
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
     for check_mode in (True, False):
         with pytest.raises(Refused, match=f"overlays/web9.qcow2 uses {content}"):
             place.converge(state="absent", check_mode=check_mode)
@@ -333,7 +331,7 @@ def test_whatever_qemu_img_says_of_other_files(
     place: Place, more: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        qemu_img,
+        files_qemu_img,
         "info",
         lambda path, _form: json.loads(
             json.dumps({"filename": path, "format": "qcow2", **more}).replace("{path}", path)
@@ -482,7 +480,7 @@ def test_a_download_that_was_whole_is_not_asked_for_again(
     def interrupted(*_arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files_of_images, "publish", interrupted)
+    monkeypatch.setattr(files_image, "publish", interrupted)
     with pytest.raises(KeyboardInterrupt):
         download(place, server)
     monkeypatch.undo()
@@ -588,7 +586,7 @@ def test_a_new_version_in_the_list_is_fetched_and_the_old_one_pruned(place: Plac
 def test_a_failure_to_prune_lists_what_was_done(place: Place, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     old = download(place, server)["content"]
     server.files[DISK] = b"2" * 512
-    monkeypatch.setattr(image, "remove", lambda path: Path(path, "x").unlink())
+    monkeypatch.setattr(run_image, "remove", lambda path: Path(path, "x").unlink())
     with pytest.raises(
         Failed, match=rf"^cannot remove {old}: Not a directory: .*{old}/x; .*\(already done: "
     ) as caught:

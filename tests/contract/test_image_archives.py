@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import image
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
 MIB = 1024**2
@@ -35,11 +35,11 @@ class Host:
 
     def fetch(self, source: Path, **options: t.Any) -> dict[str, t.Any]:
         """Import it as a raw image, so that bytes can be compared."""
-        params = {name: option.get("default") for name, option in image.OPTIONS.items()}
+        params = {name: option.get("default") for name, option in run_image.OPTIONS.items()}
         params.update(name="new.raw", src=str(source), remote_src=True, checksum="none", reserve="0")
         params.update(options)
-        world = image.World(t.cast(t.Any, None), t.cast(t.Any, None))
-        return image.converge(self.connection, params, Gate(check_mode=False), world)
+        world = run_image.World(t.cast(t.Any, None), t.cast(t.Any, None))
+        return run_image.converge(self.connection, params, Gate(check_mode=False), world)
 
     @property
     def files(self) -> list[str]:

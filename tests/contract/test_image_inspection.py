@@ -14,28 +14,28 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import header, loop_devices
-from ansible_collections.corral.virt.plugins.module_utils._front import (
-    clone,
-    domain_options,
-    file_users,
-    guest,
-    image,
-    owned_disks,
-)
-from ansible_collections.corral.virt.plugins.module_utils._front.fetching import Fetching
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_sources
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, ImageSpec, Source
+from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import Fetching
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, ImageSpec, Source
-from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import as_defined
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_move_stages import as_defined
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     VolumeFile,
 )
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import sources
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_header,
+    plan_inspect,
+    run_clone,
+    run_file_users,
+    run_owned_disks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
@@ -90,16 +90,16 @@ def qcow2(path: Path, backing: str = "", data: str = "") -> Path:
 
 
 def cloned(connection: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
-    known = {**image.OPTIONS, **clone.OPTIONS}
+    known = {**run_image.OPTIONS, **run_clone.OPTIONS}
     params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **output}
-    return clone.converge(connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
+    return run_clone.converge(connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
 
 
 def fetched(connection: t.Any, source: Path) -> dict[str, t.Any]:
-    params = {name: option.get("default") for name, option in image.OPTIONS.items()}
+    params = {name: option.get("default") for name, option in run_image.OPTIONS.items()}
     params.update(name="new.qcow2", src=str(source), remote_src=True, checksum="none")
-    world = image.World(t.cast(t.Any, None), t.cast(t.Any, None))
-    return image.converge(connection, params, Gate(check_mode=False), world)
+    world = run_image.World(t.cast(t.Any, None), t.cast(t.Any, None))
+    return run_image.converge(connection, params, Gate(check_mode=False), world)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_virt_domain_takes_no_format_from_what_a_guest_wrote(connection: t.Any, 
     connection.storagePoolLookupByName("default").createXML(VOLUME.format(name, form))
     wish = {"name": "web2", "vcpus": 1, "memory": 64, "disks": [{"name": "system", "image": name, "clone": way}]}
     with pytest.raises(Refused, match=r"its name says|its name does not show"):
-        guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
+        run_guest.converge(connection, run_guest_options.wanted(wish), Gate(check_mode=False))
     assert connection.listAllDomains() == []
 
 
@@ -129,7 +129,7 @@ def test_virt_domain_makes_no_guest_from_an_image_that_reads_the_host(
             "disks": [{"name": "system", "image": "evil.qcow2", "clone": way}],
         }
         with pytest.raises(Refused, match=r"its backing file is .*, which is not an image from virt_image"):
-            guest.converge(connection, domain_options.wanted(wish), Gate(check_mode=False))
+            run_guest.converge(connection, run_guest_options.wanted(wish), Gate(check_mode=False))
     untouched(nbd)
 
 
@@ -194,7 +194,7 @@ def test_a_disk_that_no_guest_has_writes_to_no_other_file(connection: t.Any, poo
 
 def test_an_image_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(Failed, match=r"cannot read image .*gone\.qcow2: No such file or directory"):
-        header.read(str(tmp_path / "gone.qcow2"))
+        files_header.read(str(tmp_path / "gone.qcow2"))
 
 
 WORK: list[dict[str, t.Any]] = [
@@ -244,7 +244,7 @@ def test_who_uses_an_image_is_found_without_opening_what_a_guest_names(
 ) -> None:
     path = qcow2(pool / "evil.img", named(pool, below, nbd))
     connection.defineXML(GUEST.format(form=form, path=path))
-    assert file_users.users(connection).inside(str(pool)).get("evil.img") == "guest web1"
+    assert run_file_users.users(connection).inside(str(pool)).get("evil.img") == "guest web1"
     untouched(nbd)
 
 
@@ -263,7 +263,7 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
     qcow2(pool / "base.qcow2")
     overlay = qcow2(tmp_path / "web1.qcow2", below.format(pool / "base.qcow2"))
     connection.defineXML(GUEST.format(form="qcow2", path=overlay))
-    assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
+    assert run_file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
 
 
 @pytest.mark.parametrize(
@@ -276,14 +276,14 @@ def test_an_overlay_that_libvirt_does_not_list_holds_its_base(
 )
 def test_files_beside_the_disks_are_in_use(place: str, xml: str, tmp_path: Path) -> None:
     text = "<domain><os><type>hvm</type></os><devices></devices></domain>"
-    assert sources.files(text) == []
-    assert sources.files(text.replace(place, xml.format(tmp_path / "a"))) == [str(tmp_path / "a")]
+    assert xml_sources.files(text) == []
+    assert xml_sources.files(text.replace(place, xml.format(tmp_path / "a"))) == [str(tmp_path / "a")]
 
 
 def test_a_kernel_is_in_use(connection: t.Any, pool: Path) -> None:
     guest = GUEST.format(form="raw", path=pool / "web1.img")
     connection.defineXML(guest.replace("</type>", f"</type><kernel>{pool}/vmlinuz</kernel>", 1))
-    assert file_users.users(connection).inside(str(pool))["vmlinuz"] == "guest web1"
+    assert run_file_users.users(connection).inside(str(pool))["vmlinuz"] == "guest web1"
 
 
 @pytest.mark.parametrize(("form", "believed"), [("raw", False), ("qcow2", True)])
@@ -296,12 +296,12 @@ def test_what_a_guest_writes_into_a_raw_disk_holds_nobodys_file(
         f"<volume><name>web1.img</name><capacity>512</capacity><target><format type='qcow2'/></target>{backing}</volume>"
     )
     connection.defineXML(GUEST.format(form=form, path=pool / "web1.img"))
-    users = file_users.users(connection)
+    users = run_file_users.users(connection)
     assert ("base.qcow2" in users.inside(str(pool))) is believed
     assert (users.based_on(f"{pool}/base.qcow2") is not None) is believed
     other = GUEST.format(form="qcow2", path=pool / "web1.img").replace("web1<", "web2<")
     connection.defineXML(other)
-    assert "base.qcow2" in file_users.users(connection).inside(str(pool)), "somebody reads it as an image"
+    assert "base.qcow2" in run_file_users.users(connection).inside(str(pool)), "somebody reads it as an image"
 
 
 def test_a_file_behind_a_loop_device_is_in_use(
@@ -313,8 +313,8 @@ def test_a_file_behind_a_loop_device_is_in_use(
     (pool / "web1.img").touch()
     place = str(tmp_path / "sys/block/loop*/loop/backing_file")
     monkeypatch.setattr(loop_devices, "backing_files", functools.partial(loop_devices.backing_files, place))
-    monkeypatch.setattr(file_users, "is_here", lambda _uri: True)
-    assert file_users.users(connection).of(f"{pool}/web1.img") == "/dev/loop7"
+    monkeypatch.setattr(run_file_users, "is_here", lambda _uri: True)
+    assert run_file_users.users(connection).of(f"{pool}/web1.img") == "/dev/loop7"
 
 
 def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any, pool: Path, tmp_path: Path) -> None:
@@ -324,14 +324,14 @@ def test_a_relative_base_is_beside_the_link_that_a_guest_names(connection: t.Any
     (tmp_path / "links/web1.qcow2").symlink_to(overlay)
     (tmp_path / "links/base.qcow2").symlink_to(pool / "base.qcow2")
     connection.defineXML(GUEST.format(form="qcow2", path=tmp_path / "links/web1.qcow2"))
-    assert file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
+    assert run_file_users.users(connection).inside(str(pool)) == {"base.qcow2": "guest web1"}
 
 
 def test_a_directory_is_one_by_whatever_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path, **how: stat(str(path).replace("/mounted", "/pool"), **how))
     (tmp_path / "pool").mkdir()
-    users = file_users.Users(here=True)
+    users = run_file_users.Users(here=True)
     users.add(f"{tmp_path}/mounted/a.qcow2", "guest web1")
     assert users.of(f"{tmp_path}/pool/a.qcow2") == "guest web1"
     assert users.inside(f"{tmp_path}/pool") == {"a.qcow2": "guest web1"}
@@ -345,7 +345,7 @@ def test_disks_of_a_managed_save_image_are_in_use(
     connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2")))
     monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda _domain: 1)
     monkeypatch.setattr(libvirt.virDomain, "managedSaveGetXMLDesc", lambda _domain: saved)
-    assert file_users.users(connection).inside(str(pool)) == dict.fromkeys(
+    assert run_file_users.users(connection).inside(str(pool)) == dict.fromkeys(
         ["attached.qcow2", "web1.qcow2"], "guest web1"
     )
 
@@ -361,7 +361,7 @@ def test_the_command_that_discards_a_broken_managed_save_can_be_pasted(
     monkeypatch.setattr(libvirt.virDomain, "hasManagedSaveImage", lambda _domain: 1)
     monkeypatch.setattr(libvirt.virDomain, "managedSaveGetXMLDesc", broken)
     with pytest.raises(Failed, match="discard it with `virsh managedsave-remove 'web 1'`"):
-        file_users.users(connection)
+        run_file_users.users(connection)
 
 
 SNAPSHOT = "<domainsnapshot><name>before</name><state>shutoff</state>{}{}</domainsnapshot>"
@@ -374,8 +374,8 @@ def test_disks_of_snapshots_are_in_use(connection: t.Any, pool: Path) -> None:
     qcow2(pool / "now.qcow2")
     connection.defineXML(domain.XMLDesc().replace("before.qcow2", "now.qcow2"))
     users = {"before.qcow2": "snapshot before of guest web1", "now.qcow2": "guest web1"}
-    assert file_users.users(connection).inside(str(pool)) == users
-    assert not file_users.users(connection, but=domain.UUIDString()).inside(str(pool))
+    assert run_file_users.users(connection).inside(str(pool)) == users
+    assert not run_file_users.users(connection, but=domain.UUIDString()).inside(str(pool))
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -394,24 +394,27 @@ def test_a_snapshot_may_go_while_it_is_read(
 
     monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", document)
     with contextlib.nullcontext() if gone else pytest.raises(Failed, match="cannot read the snapshots of guest web1"):
-        assert file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
+        assert run_file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
 
 
 def test_files_that_a_snapshot_is_in() -> None:
     disks = "<disks><disk name='vda'><source file='/srv/overlay'/></disk><disk name='vdb' snapshot='no'/></disks>"
     xml = SNAPSHOT.format("<memory snapshot='external' file='/srv/ram'/>", disks)
     inactive = "<inactiveDomain><devices><disk><source file='/srv/a'/></disk></devices></inactiveDomain>"
-    kept = sources.of_snapshot(xml.replace("<disks>", f"{inactive}<disks>"))
-    assert [sources.sources(one, lambda *_volume: None) for one in kept] == [["/srv/a"], ["/srv/overlay", "/srv/ram"]]
+    kept = xml_sources.of_snapshot(xml.replace("<disks>", f"{inactive}<disks>"))
+    assert [xml_sources.sources(one, lambda *_volume: None) for one in kept] == [
+        ["/srv/a"],
+        ["/srv/overlay", "/srv/ram"],
+    ]
 
 
 def test_files_of_a_backup_job_are_in_use(connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = """<domainbackup mode='pull'><disks><disk name='vda' type='file'><driver type='qcow2'/>
     <scratch file='{0}/scratch'/></disk><disk name='vdb' type='file'><target file='{0}/copy'/></disk></disks></domainbackup>"""
     connection.defineXML(GUEST.format(form="qcow2", path=qcow2(pool / "web1.qcow2"))).create()
-    assert file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
+    assert run_file_users.users(connection).inside(str(pool)) == {"web1.qcow2": "guest web1"}
     monkeypatch.setattr(libvirt.virDomain, "backupGetXMLDesc", lambda _domain: backup.format(pool))
-    found = file_users.users(connection).inside(str(pool))
+    found = run_file_users.users(connection).inside(str(pool))
     assert found == {"web1.qcow2": "guest web1", **dict.fromkeys(["scratch", "copy"], "the backup of guest web1")}
 
 
@@ -423,12 +426,14 @@ def test_a_file_with_the_data_of_an_image_is_in_use(connection: t.Any, pool: Pat
     subprocess.run(
         ["qemu-img", "amend", "-q", "-f", "qcow2", "-o", f"data_file={name.format(tmp_path)}", overlay], check=True
     )
-    assert header.data_files(str(overlay)) == [f"{tmp_path}/data.raw"]
-    assert not header.data_files(str(tmp_path / "data.raw")) and not header.data_files(str(tmp_path / "none"))
+    assert files_header.data_files(str(overlay)) == [f"{tmp_path}/data.raw"]
+    assert not files_header.data_files(str(tmp_path / "data.raw")) and not files_header.data_files(
+        str(tmp_path / "none")
+    )
     domain = connection.defineXML(GUEST.format(form="qcow2", path=overlay))
-    assert file_users.users(connection).of(f"{tmp_path}/data.raw") == "guest web1"
+    assert run_file_users.users(connection).of(f"{tmp_path}/data.raw") == "guest web1"
     connection.defineXML(domain.XMLDesc().replace("type='qcow2'", "type='raw'"))
-    assert file_users.users(connection).of(f"{tmp_path}/data.raw") is None, "a guest wrote it"
+    assert run_file_users.users(connection).of(f"{tmp_path}/data.raw") is None, "a guest wrote it"
 
 
 def test_a_volume_uses_the_file_with_its_data(connection: t.Any, pool: Path) -> None:
@@ -438,15 +443,15 @@ def test_a_volume_uses_the_file_with_its_data(connection: t.Any, pool: Path) -> 
     (pool / "a.qcow2").unlink()
     connection.storagePoolLookupByName("default").createXML(VOLUME.format("a.qcow2", "qcow2"))
     (pool / "a.qcow2").write_bytes(kept)
-    assert file_users.users(connection).inside(str(pool)) == {"data.raw": f"{pool}/a.qcow2"}
-    assert not file_users.users(connection, without=[f"{pool}/a.qcow2"]).inside(str(pool))
+    assert run_file_users.users(connection).inside(str(pool)) == {"data.raw": f"{pool}/a.qcow2"}
+    assert not run_file_users.users(connection, without=[f"{pool}/a.qcow2"]).inside(str(pool))
 
 
 def test_a_file_is_one_by_whatever_name(connection: t.Any, pool: Path, tmp_path: Path) -> None:
     """One that is mounted over another name has the same number, as one with a second link has."""
     os.link(qcow2(pool / "web1.qcow2"), tmp_path / "mounted.qcow2")
     connection.defineXML(GUEST.format(form="qcow2", path=tmp_path / "mounted.qcow2"))
-    assert file_users.users(connection).of(f"{pool}/web1.qcow2") == "guest web1"
+    assert run_file_users.users(connection).of(f"{pool}/web1.qcow2") == "guest web1"
 
 
 @pytest.mark.parametrize(("ending", "form"), [("raw", "vmdk"), ("img", "vdi"), ("qcow2", "vdi")])
@@ -538,14 +543,14 @@ def test_a_raw_disk_moves_as_raw_whatever_it_holds() -> None:
 @pytest.mark.parametrize("form", ["qcow2", "raw", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
 def test_the_first_bytes_tell_what_qemu_would_find(tmp_path: Path, form: str) -> None:
     subprocess.run(["qemu-img", "create", "-q", "-f", form, str(tmp_path / "a"), "1M"], check=True)
-    assert header.read(str(tmp_path / "a")) == Header(form)
+    assert files_header.read(str(tmp_path / "a")) == Header(form)
 
 
 @pytest.mark.parametrize("name", ["/srv/a.img", "/srv/a.raw"])
 @pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
 def test_a_raw_file_with_another_header_becomes_no_base(name: str, form: str) -> None:
     with pytest.raises(Refused, match=f"its name says raw, but its first bytes, .*, say {form}"):
-        inspect.base("make a disk from", name, Header(form))
+        plan_inspect.base("make a disk from", name, Header(form))
 
 
 @pytest.mark.parametrize("kind", ["leaning", "another format"])
@@ -567,12 +572,12 @@ def test_what_another_hypervisor_sends_is_inspected(pool: Path, kind: str) -> No
 
 def test_a_disk_that_qemu_has_open_is_seen(connection: t.Any, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """qemu-io holds the lock that a guest's QEMU holds."""
-    monkeypatch.setattr(owned_disks, "is_here", lambda _uri: True)
+    monkeypatch.setattr(run_owned_disks, "is_here", lambda _uri: True)
     path = str(pool / "web1.qcow2")
     subprocess.run(["qemu-img", "create", "-qf", "qcow2", path, "1M"], check=True)
-    assert not owned_disks.look(connection, [path])[path].opened
+    assert not run_owned_disks.look(connection, [path])[path].opened
     with subprocess.Popen(["qemu-io", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as holder:
-        until(lambda: owned_disks.look(connection, [path])[path].opened)
+        until(lambda: run_owned_disks.look(connection, [path])[path].opened)
         holder.communicate()
-    assert not owned_disks.look(connection, [path])[path].opened
-    assert not owned_disks.look(connection, [f"{pool}/none"])[f"{pool}/none"].opened
+    assert not run_owned_disks.look(connection, [path])[path].opened
+    assert not run_owned_disks.look(connection, [f"{pool}/none"])[f"{pool}/none"].opened

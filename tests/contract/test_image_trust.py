@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import image
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import inspect
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
 from ansible_collections.corral.virt.tests.contract.signing import signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -65,12 +65,12 @@ def connection(tmp_path: Path) -> t.Iterator[t.Any]:
 
 def converged(connection: t.Any, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
     params = {
-        **{name: option.get("default") for name, option in image.OPTIONS.items()},
+        **{name: option.get("default") for name, option in run_image.OPTIONS.items()},
         "name": "disk.raw",
         "retries": 0,
         **output,
     }
-    return image.converge(connection, params, Gate(check_mode=check_mode), image.World(opener, opened))
+    return run_image.converge(connection, params, Gate(check_mode=check_mode), run_image.World(opener, opened))
 
 
 def manifest(tmp_path: Path) -> dict[str, t.Any]:
@@ -128,7 +128,7 @@ def test_only_what_nobody_on_the_way_can_write_is_called_verified(
     ],
 )
 def test_what_a_list_proves(sums: str, origin: str, signed: bool, certified: bool, doubt: str) -> None:
-    output = inspect.doubt(sums, origin, signed=signed, certified=certified)
+    output = plan_inspect.doubt(sums, origin, signed=signed, certified=certified)
     assert bool(output) == bool(doubt) and doubt in output
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
-from ansible_collections.corral.virt.plugins.module_utils._xml.sources import sources
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
@@ -67,14 +67,14 @@ def plain(seen: dict[str, object]) -> dict[str, object]:
 
 
 def steps_of(connection: t.Any, options: t.Mapping[str, t.Any]) -> list[str]:
-    found = guest.converge(connection, domain_options.wanted(options), Gate(check_mode=True))["steps"]
+    found = run_guest.converge(connection, run_guest_options.wanted(options), Gate(check_mode=True))["steps"]
     return t.cast("list[str]", found)
 
 
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[str, object]:
     with opened(HOST_URI, events=True) as connection:
-        guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
         return plain(snapshot(connection))
 
 
@@ -86,14 +86,14 @@ def test_the_guest_takes_steps_enough_to_die_between(connection: t.Any) -> None:
 @pytest.mark.parametrize("survived", range(6))
 def test_next_run_ends_as_an_undisturbed_one(connection: t.Any, undisturbed: dict[str, object], survived: int) -> None:
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), DyingGate(survived))
     if survived < 4:
         states = [found.isActive() for found in connection.listAllDomains()]
         assert not any(states), "it never starts before its disks are complete"
-    result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    result = run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     assert result["changed"]
     assert plain(snapshot(connection)) == undisturbed
-    again = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    again = run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     assert not again["changed"]
     assert again["steps"] == []
 
@@ -102,8 +102,8 @@ def test_next_run_ends_as_an_undisturbed_one(connection: t.Any, undisturbed: dic
 def test_a_guest_of_the_default_profile_is_finished_too(connection: t.Any, survived: int) -> None:
     plain_guest = {key: value for key, value in GUEST.items() if key not in ("disks", "autostart")}
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(plain_guest), DyingGate(survived))
-    guest.converge(connection, domain_options.wanted(plain_guest), Gate(check_mode=False))
+        run_guest.converge(connection, run_guest_options.wanted(plain_guest), DyingGate(survived))
+    run_guest.converge(connection, run_guest_options.wanted(plain_guest), Gate(check_mode=False))
     assert connection.lookupByName("box1").isActive()
     assert connection.storageVolLookupByPath("/var/lib/libvirt/images/box1-system.qcow2").info()[1] == 8 * 1024**3
     assert steps_of(connection, plain_guest) == []
@@ -111,15 +111,15 @@ def test_a_guest_of_the_default_profile_is_finished_too(connection: t.Any, survi
 
 @pytest.mark.parametrize("survived", range(2))
 def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, survived: int) -> None:
-    guest.converge(connection, domain_options.wanted({**GUEST, "state": "shutdown"}), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted({**GUEST, "state": "shutdown"}), Gate(check_mode=False))
     before = {key: value for key, value in snapshot(connection).items() if key.startswith("volume")}
     more = {**GUEST, "state": "shutdown", "disks": [*GUEST["disks"], {"name": "logs", "size": 1}]}
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(more), DyingGate(survived + 1))
+        run_guest.converge(connection, run_guest_options.wanted(more), DyingGate(survived + 1))
     steps = steps_of(connection, more)
     assert sum(step.startswith("create disk") for step in steps) == 1
     assert "box1-logs" in " ".join(steps)
-    guest.converge(connection, domain_options.wanted(more), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(more), Gate(check_mode=False))
     after = snapshot(connection)
     assert {key: after[key] for key in before} == before
     assert steps_of(connection, more) == []
@@ -129,10 +129,10 @@ def test_added_disk_is_made_again_and_the_others_are_left(connection: t.Any, sur
 def test_nobody_can_start_a_guest_whose_disks_are_not_complete(connection: t.Any, survived: int) -> None:
     """What can be made anew was never booted from: the definition names files that are not there."""
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), DyingGate(survived))
     named = disk_sources(connection)
     assert len(named) == 2 and not set(named) & set(map(str, (volume.path() for volume in volumes(connection))))
-    result = guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    result = run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     assert sum(step.startswith("create disk") for step in result["steps"]) == 2
     assert set(disk_sources(connection)) <= {volume.path() for volume in volumes(connection)}
     assert steps_of(connection, GUEST) == []
@@ -147,10 +147,12 @@ def volumes(connection: t.Any) -> list[t.Any]:
 
 
 def test_a_disk_that_the_running_guest_has_is_never_made_anew(connection: t.Any) -> None:
-    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     path = "/var/lib/libvirt/images/box1-system.qcow2"
     domain = connection.lookupByName("box1")
-    domain.setMetadata(2, record.update(domain.XMLDesc(), {"making": (path,)}), "corral", "urn:corral:virt:guest:1", 2)
+    domain.setMetadata(
+        2, fields_record.update(domain.XMLDesc(), {"making": (path,)}), "corral", "urn:corral:virt:guest:1", 2
+    )
     assert not [step for step in steps_of(connection, GUEST) if step.startswith("create")]
 
 
@@ -158,10 +160,10 @@ def test_a_copy_of_an_image_is_made_again(connection: t.Any) -> None:
     """Unlike an overlay it holds data from the first moment on."""
     copied = {**GUEST, "disks": [{"name": "system", "image": "debian-12.qcow2", "clone": "copy", "format": "raw"}]}
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(copied), DyingGate(2))
+        run_guest.converge(connection, run_guest_options.wanted(copied), DyingGate(2))
     assert [volume.name() for volume in volumes(connection)].count("box1-system.img") == 1
     assert [step.split()[0] for step in steps_of(connection, copied)] == ["define", "create", "define", "set", "start"]
-    guest.converge(connection, domain_options.wanted(copied), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(copied), Gate(check_mode=False))
     assert steps_of(connection, copied) == []
 
 
@@ -178,14 +180,14 @@ REFUSAL = "{} exists already; another run may be creating it"
 @pytest.mark.parametrize("survived", [1, 2])
 def test_a_file_that_appears_before_its_disk_is_begun_is_somebody_elses(connection: t.Any, survived: int) -> None:
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(survived))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), DyingGate(survived))
     foreign(connection, "box1-data.qcow2")
     before = snapshot(connection)
     for check_mode in (True, False):
         with pytest.raises(Refused, match=REFUSAL.format("box1-data.qcow2")):
-            guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=check_mode))
+            run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=check_mode))
     assert snapshot(connection) == before
-    guest.converge(connection, domain_options.wanted(GONE), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(GONE), Gate(check_mode=False))
     names = [volume.name() for volume in volumes(connection)]
     assert "box1-data.qcow2" in names and "box1-system.qcow2" not in names
 
@@ -211,13 +213,13 @@ class CrowdedGate(Gate):
 @pytest.mark.parametrize("name", ["box1-system.qcow2", "box1-data.qcow2"])
 def test_a_file_that_comes_first_stays_its_owners(connection: t.Any, name: str) -> None:
     with pytest.raises(Failed, match=name):
-        guest.converge(connection, domain_options.wanted(GUEST), CrowdedGate(connection, name))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), CrowdedGate(connection, name))
     with pytest.raises(Refused, match=REFUSAL.format(name)):
-        guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     volume = connection.storagePoolLookupByName("default").storageVolLookupByName(name)
     assert volume.info()[1] == 7 * 1024**2
     volume.delete()
-    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     assert steps_of(connection, GUEST) == []
 
 
@@ -225,9 +227,9 @@ def test_what_was_begun_stays_the_guests_when_it_fails(connection: t.Any) -> Non
     """The test driver makes the seed's volume, and cannot write to it."""
     seeded = {**GUEST, "cloud_init": {"user_data": {"hostname": "box1"}, "method": "nocloud"}}
     with pytest.raises(VirtError, match="write volume"):
-        guest.converge(connection, domain_options.wanted(seeded), Gate(check_mode=False))
+        run_guest.converge(connection, run_guest_options.wanted(seeded), Gate(check_mode=False))
     assert "box1-seed.iso" in [volume.name() for volume in volumes(connection)]
-    [entry] = record.read(connection.lookupByName("box1").XMLDesc())["volumes"]
+    [entry] = fields_record.read(connection.lookupByName("box1").XMLDesc())["volumes"]
     assert (entry.path, entry.guest) == (
         "/var/lib/libvirt/images/box1-seed.iso",
         connection.lookupByName("box1").UUIDString(),
@@ -236,26 +238,32 @@ def test_what_was_begun_stays_the_guests_when_it_fails(connection: t.Any) -> Non
 
 def test_an_unfinished_guest_can_be_stopped_but_not_started(connection: t.Any) -> None:
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(GUEST), DyingGate(2))
+        run_guest.converge(connection, run_guest_options.wanted(GUEST), DyingGate(2))
     with pytest.raises(Refused, match="list its disks again"):
-        guest.converge(connection, domain_options.wanted({"name": "box1", "state": "running"}), Gate(check_mode=False))
-    guest.converge(
+        run_guest.converge(
+            connection, run_guest_options.wanted({"name": "box1", "state": "running"}), Gate(check_mode=False)
+        )
+    run_guest.converge(
         connection,
-        domain_options.wanted({"name": "box1", "state": "destroyed", "tags": ["late"]}),
+        run_guest_options.wanted({"name": "box1", "state": "destroyed", "tags": ["late"]}),
         Gate(check_mode=False),
     )
     assert "create disk" in " ".join(steps_of(connection, GUEST)), "what is missing is still known"
 
 
 def test_a_guest_on_its_way_is_not_touched(connection: t.Any) -> None:
-    guest.converge(connection, domain_options.wanted(GUEST), Gate(check_mode=False))
+    run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     domain = connection.lookupByName("box1")
     xml = domain.XMLDesc()
-    metadata.set_record(domain, record.update(xml, {"moving": "hyper2"}), record.update(xml, {"moving": "hyper2"}))
+    metadata.set_record(
+        domain, fields_record.update(xml, {"moving": "hyper2"}), fields_record.update(xml, {"moving": "hyper2"})
+    )
     domain.suspend()
     for state in ("running", "absent", "destroyed"):
         with pytest.raises(Refused, match="finish it with virt_migrate"):
-            guest.converge(connection, domain_options.wanted({"name": "box1", "state": state}), Gate(check_mode=False))
+            run_guest.converge(
+                connection, run_guest_options.wanted({"name": "box1", "state": state}), Gate(check_mode=False)
+            )
     assert domain.isActive()
 
 
@@ -311,14 +319,14 @@ def test_no_definition_names_a_disk_that_is_half_seeded(connection: t.Any, survi
     steps = steps_of(connection, OFFLINE)
     assert [step.split()[0] for step in steps] == ["define", "create", "apply", "define", "set", "start"]
     with pytest.raises(Killed):
-        guest.converge(connection, domain_options.wanted(OFFLINE), DyingGate(survived))
+        run_guest.converge(connection, run_guest_options.wanted(OFFLINE), DyingGate(survived))
     named, there = disk_sources(connection), {volume.path() for volume in volumes(connection)}
     assert len(named) == 1 and not set(named) & there
     assert ("/var/lib/libvirt/images/box1-system.qcow2.unseeded" in there) == (survived == 2)
     assert steps_of(connection, OFFLINE)[1:] == steps[1:], "made and seeded anew"
-    guest.converge(
+    run_guest.converge(
         connection,
-        domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
+        run_guest_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
         Gate(check_mode=False),
     )
     assert not [volume.name() for volume in volumes(connection) if "box1" in volume.name()], "nothing is left of it"

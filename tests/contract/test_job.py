@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils._home import KNOWN_HOSTS
+from ansible_collections.corral.virt.plugins.plugin_utils._controller.home_files import KNOWN_HOSTS
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_authority import Hosts, hosts, keys, made
 from ansible_collections.corral.virt.tests.contract.test_inventory import Inventory, guest

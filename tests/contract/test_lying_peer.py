@@ -13,19 +13,19 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     Failed,
     NotFound,
     Refused,
     Unverified,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._files.image import read_manifest
-from ansible_collections.corral.virt.plugins.module_utils._front import image
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
+from ansible_collections.corral.virt.plugins.module_utils._image.files_image import read_manifest
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, opened
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
 PEER = object()  # a connection to it
@@ -55,12 +55,12 @@ class Hosts:
 
     def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
         params = {
-            **{name: option.get("default") for name, option in image.OPTIONS.items()},
+            **{name: option.get("default") for name, option in run_image.OPTIONS.items()},
             "name": "tiny.qcow2",
             "origin": "hyper1",
         }
-        world = image.World(t.cast(t.Any, None), lambda _uri: contextlib.nullcontext(PEER))
-        return image.converge(self.connection, {**params, **output}, Gate(check_mode=check_mode), world)
+        world = run_image.World(t.cast(t.Any, None), lambda _uri: contextlib.nullcontext(PEER))
+        return run_image.converge(self.connection, {**params, **output}, Gate(check_mode=check_mode), world)
 
     def untouched(self) -> bool:
         return not [path for path in self.pool.rglob("*") if path.is_file() and path.name != "lock"]
@@ -81,13 +81,15 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Hosts]:
     ) -> None:
         write((peer / name).read_bytes()[offset:])
 
-    refresh, volume_in = storage.refresh, storage.volume_in
-    monkeypatch.setattr(storage, "read", read)
-    monkeypatch.setattr(storage, "receive", receive)
+    refresh, volume_in = libvirt_storage.refresh, libvirt_storage.volume_in
+    monkeypatch.setattr(libvirt_storage, "read", read)
+    monkeypatch.setattr(libvirt_storage, "receive", receive)
     monkeypatch.setattr(
-        storage, "refresh", lambda connection, name: None if connection is PEER else refresh(connection, name)
+        libvirt_storage, "refresh", lambda connection, name: None if connection is PEER else refresh(connection, name)
     )
-    monkeypatch.setattr(storage, "volume_in", lambda where, *what: None if where is PEER else volume_in(where, *what))
+    monkeypatch.setattr(
+        libvirt_storage, "volume_in", lambda where, *what: None if where is PEER else volume_in(where, *what)
+    )
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
         yield Hosts(connection, pool, peer)
 

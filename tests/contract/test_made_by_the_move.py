@@ -13,15 +13,28 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, directories, reconcile
-from ansible_collections.corral.virt.plugins.module_utils._front import migration_files as made_there
-from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, query, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Made, Move
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_host_bindings,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    run_copy_offline,
+    run_migration_files,
+    run_reconcile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove, Made, Move
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    libvirt_storage,
+    libvirt_transfer,
+    run_directories,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, two_hosts
 from ansible_collections.corral.virt.tests.contract.two_hosts import ends as ends_of
 
@@ -39,22 +52,22 @@ def ends() -> t.Iterator[Endpoints]:
         source.add("box1", UUID, "running")
         known: dict[str, Host] = {"here": source, "there": dest}
         both = Endpoints("here", "there", known.__getitem__)
-        reconcile.begin(source, MOVE)
+        run_reconcile.begin(source, MOVE)
         yield both
 
 
 def made(ends: Endpoints) -> tuple[str, ...]:
     """What the record says."""
     return t.cast(
-        "tuple[str, ...]", record.read(ends.source.lookupByUUIDString(UUID).XMLDesc()).get("moving_made") or ()
+        "tuple[str, ...]", fields_record.read(ends.source.lookupByUUIDString(UUID).XMLDesc()).get("moving_made") or ()
     )
 
 
 def somebody_makes_it(ends: Endpoints, size_bytes: int = VOLUME.capacity_bytes) -> None:
-    storage.create(
+    libvirt_storage.create(
         ends.dest,
         "default",
-        host_xml.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")),
+        xml_host.new_volume(Volume("default", VOLUME.name, PATH, size_bytes, "qcow2")),
         name=VOLUME.name,
     )
 
@@ -62,25 +75,25 @@ def somebody_makes_it(ends: Endpoints, size_bytes: int = VOLUME.capacity_bytes) 
 def test_a_file_that_came_after_the_plan_is_not_deleted(ends: Endpoints) -> None:
     somebody_makes_it(ends)
     with pytest.raises(Failed, match="already exists"):
-        copy_offline.make(ends, UUID, DISK)
-    reconcile.clean_up(ends, UUID)
-    assert storage.volume_at(ends.dest, PATH), "it is somebody else's"
+        run_copy_offline.make(ends, UUID, DISK)
+    run_reconcile.clean_up(ends, UUID)
+    assert libvirt_storage.volume_at(ends.dest, PATH), "it is somebody else's"
 
 
 def test_what_was_only_planned_is_not_recorded_as_made(ends: Endpoints) -> None:
     assert made(ends) == ()
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     assert [entry.split(" ", 3)[0] for entry in made(ends)] == ["made"] and made(ends)[0].endswith(PATH)
 
 
 def test_what_was_made_goes_again(ends: Endpoints) -> None:
-    copy_offline.make(ends, UUID, DISK)
-    assert reconcile.clean_up(ends, UUID) == []
-    assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
+    run_copy_offline.make(ends, UUID, DISK)
+    assert run_reconcile.clean_up(ends, UUID) == []
+    assert libvirt_storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
 
 
 def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    dest, create = ends.dest, storage.create
+    dest, create = ends.dest, libvirt_storage.create
 
     def killed(*arguments: t.Any, **more: t.Any) -> None:
         create(*arguments, **more)
@@ -88,21 +101,21 @@ def test_what_a_daemon_made_before_it_was_killed_goes_again(ends: Endpoints, mon
         monkeypatch.setattr(dest, "isAlive", lambda: next(alive, True), raising=False)
         raise Failed("cannot create volume: End of file while reading data")
 
-    monkeypatch.setattr(storage, "create", killed)
+    monkeypatch.setattr(libvirt_storage, "create", killed)
     with pytest.raises(Failed, match="End of file"):
-        copy_offline.make(ends, UUID, DISK)
-    assert storage.volume_at(ends.dest, PATH)
-    assert reconcile.clean_up(ends, UUID) == []
-    assert storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
+        run_copy_offline.make(ends, UUID, DISK)
+    assert libvirt_storage.volume_at(ends.dest, PATH)
+    assert run_reconcile.clean_up(ends, UUID) == []
+    assert libvirt_storage.volume_at(ends.dest, PATH) is None and made(ends) == ()
 
 
 def test_a_file_that_replaced_what_was_made_is_not_deleted(ends: Endpoints) -> None:
-    copy_offline.make(ends, UUID, DISK)
-    storage.delete(ends.dest, PATH)
+    run_copy_offline.make(ends, UUID, DISK)
+    libvirt_storage.delete(ends.dest, PATH)
     somebody_makes_it(ends, 4096)
-    (left,) = reconcile.clean_up(ends, UUID)
+    (left,) = run_reconcile.clean_up(ends, UUID)
     assert left == f"{PATH} stays on the destination: its size differs from what the migration created"
-    assert storage.volume_at(ends.dest, PATH)
+    assert libvirt_storage.volume_at(ends.dest, PATH)
 
 
 COPY = "0badc0de-f6a4-8304-79aa-97f2502e193f"
@@ -115,37 +128,37 @@ def copied(ends: Endpoints) -> None:
 
 
 def test_what_was_made_for_a_guest_does_not_go_with_a_copy_of_its_definition(ends: Endpoints) -> None:
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     copied(ends)
-    found = query.found(ends.source.lookupByUUIDString(COPY))
-    assert not {"moving", "moving_made"} & {*record.of(found)}
-    reconcile.clean_up(ends, COPY)
-    assert storage.volume_at(ends.dest, PATH), "it is the guest's"
-    reconcile.begin(ends.source, dataclasses.replace(MOVE, guest="copy", uuid=COPY))
-    reconcile.clean_up(ends, COPY)
-    assert storage.volume_at(ends.dest, PATH), "it is the guest's"
+    found = libvirt_query.found(ends.source.lookupByUUIDString(COPY))
+    assert not {"moving", "moving_made"} & {*fields_record.of(found)}
+    run_reconcile.clean_up(ends, COPY)
+    assert libvirt_storage.volume_at(ends.dest, PATH), "it is the guest's"
+    run_reconcile.begin(ends.source, dataclasses.replace(MOVE, guest="copy", uuid=COPY))
+    run_reconcile.clean_up(ends, COPY)
+    assert libvirt_storage.volume_at(ends.dest, PATH), "it is the guest's"
 
 
 def test_a_disk_of_a_guest_whose_place_is_reserved_is_in_use(ends: Endpoints) -> None:
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
     xml = (
         f"<domain type='test'><name>box2</name><uuid>{COPY}</uuid><memory>1024</memory>"
         f"<os><type>hvm</type></os><devices>{disk}</devices></domain>"
     )
-    ends.dest.defineXML(host_bindings.reserved(xml, "arriving"))
-    assert reconcile.try_clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest arriving uses it"]
-    assert storage.volume_at(ends.dest, PATH)
+    ends.dest.defineXML(xml_host_bindings.reserved(xml, "arriving"))
+    assert run_reconcile.try_clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest arriving uses it"]
+    assert libvirt_storage.volume_at(ends.dest, PATH)
 
 
 def test_a_file_that_another_guest_uses_is_not_deleted(ends: Endpoints) -> None:
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
     ends.dest.defineXML(
         f"<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os><devices>{disk}</devices></domain>"
     )
-    assert reconcile.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
-    assert storage.volume_at(ends.dest, PATH)
+    assert run_reconcile.clean_up(ends, UUID) == [f"{PATH} stays on the destination: guest other uses it"]
+    assert libvirt_storage.volume_at(ends.dest, PATH)
 
 
 def error_of_libvirt(code: int, text: str, number: int = -1) -> libvirt.libvirtError:
@@ -170,21 +183,21 @@ def test_what_nobody_can_look_for_stays_recorded(
     ends: Endpoints, monkeypatch: pytest.MonkeyPatch, kind: str, reason: str
 ) -> None:
     """And the run says why: else the file stays, and the next migration takes it for somebody else's."""
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     entered, pool = made(ends), ends.dest.connection.storagePoolLookupByName("default")
     with monkeypatch.context() as patch:
         if kind == "inactive":
             pool.destroy()
         else:
-            patch.setattr(storage, "_refresh", raising(BUSY))
-        (told,) = reconcile.try_clean_up(ends, UUID)
+            patch.setattr(libvirt_storage, "_refresh", raising(BUSY))
+        (told,) = run_reconcile.try_clean_up(ends, UUID)
     assert f"for files that the migration created there: {PATH}: {reason}" in told and told.endswith("; run again")
-    recorded = record.read(ends.source.lookupByUUIDString(UUID).XMLDesc())
+    recorded = fields_record.read(ends.source.lookupByUUIDString(UUID).XMLDesc())
     assert (recorded["moving"], made(ends)) == ("hyper2", entered)
     if kind == "inactive":
         return  # the test driver forgets the volumes of a pool that stops
-    assert reconcile.try_clean_up(ends, UUID) == [] and made(ends) == ()
-    assert storage.volume_at(ends.dest, PATH) is None
+    assert run_reconcile.try_clean_up(ends, UUID) == [] and made(ends) == ()
+    assert libvirt_storage.volume_at(ends.dest, PATH) is None
 
 
 def test_check_mode_of_an_abort_tells_what_nobody_can_look_for() -> None:
@@ -192,8 +205,8 @@ def test_check_mode_of_an_abort_tells_what_nobody_can_look_for() -> None:
     for source, dest in two_hosts():
         source.add("web1", UUID, "shutdown")
         both = ends_of(source, dest)
-        reconcile.begin(source, dataclasses.replace(MOVE, guest="web1"))
-        copy_offline.make(both, UUID, DISK)
+        run_reconcile.begin(source, dataclasses.replace(MOVE, guest="web1"))
+        run_copy_offline.make(both, UUID, DISK)
         assert converge(source, dest, check_mode=True, state="aborted") == ""
         dest.connection.storagePoolLookupByName("default").destroy()
         told = converge(source, dest, check_mode=True, state="aborted")
@@ -222,7 +235,7 @@ def test_files_go_with_their_directory_and_not_with_the_right_to_look(
     ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, number: int, gone: bool
 ) -> None:
     entry = f"made 540672 1.0 {tmp_path}/box1_VARS.fd"
-    made_there.remember(ends.source.lookupByUUIDString(UUID), {"moving_made": (entry,)})
+    run_migration_files.remember(ends.source.lookupByUUIDString(UUID), {"moving_made": (entry,)})
     error = error_of_libvirt(code, f"cannot open directory '{tmp_path}'", number)
     flags: list[int] = []
 
@@ -231,7 +244,7 @@ def test_files_go_with_their_directory_and_not_with_the_right_to_look(
         raise error
 
     monkeypatch.setattr(ends.dest, "storagePoolCreateXML", create, raising=False)
-    told = reconcile.try_clean_up(ends, UUID)
+    told = run_reconcile.try_clean_up(ends, UUID)
     assert flags == [0], "to look makes no directory"
     assert (told == [] and made(ends) == ()) if gone else (str(tmp_path) in told[0] and made(ends) == (entry,))
 
@@ -242,21 +255,21 @@ def test_a_look_makes_nothing_on_the_destination(
 ) -> None:
     """As in check mode: a file that is in no pool is not known."""
     monkeypatch.setattr(ends.dest, "storagePoolCreateXML", raising(AssertionError("made a pool")), raising=False)
-    copy_offline.make(ends, UUID, DISK)
+    run_copy_offline.make(ends, UUID, DISK)
     entry = "" if kind == "pool" else f"made 540672 1.0 {tmp_path}/box1_VARS.fd"
-    known, strange = made_there.ours(ends.dest, UUID, {"moving_made": (*made(ends), *filter(None, [entry]))})
+    known, strange = run_migration_files.ours(ends.dest, UUID, {"moving_made": (*made(ends), *filter(None, [entry]))})
     assert (known, strange) == ({PATH}, [])
 
 
 def test_a_file_that_vanishes_before_it_is_copied_is_told(
     ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "copy", raising(AssertionError("copied nothing")))
+    monkeypatch.setattr(libvirt_transfer, "copy", raising(AssertionError("copied nothing")))
     pool = f"<pool type='dir'><name>nvram</name><target><path>{tmp_path}</path></target></pool>"
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool)
     with pytest.raises(Failed, match=r"box1_VARS.fd: it is gone from its pool"):
-        copy_offline.copy_file(ends, UUID, os.fspath(tmp_path / "box1_VARS.fd"))
+        run_copy_offline.copy_file(ends, UUID, os.fspath(tmp_path / "box1_VARS.fd"))
     assert made(ends) == ()
 
 
@@ -268,7 +281,7 @@ class Killed(BaseException):
 def test_what_a_killed_run_left_is_known_and_made_anew(
     ends: Endpoints, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = storage.create
+    create = libvirt_storage.create
 
     def die(*result: t.Any, **more: t.Any) -> None:
         if after == "created":
@@ -276,12 +289,12 @@ def test_what_a_killed_run_left_is_known_and_made_anew(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "create", die)
+        patch.setattr(libvirt_storage, "create", die)
         with pytest.raises(Killed):
-            copy_offline.make(ends, UUID, DISK)
+            run_copy_offline.make(ends, UUID, DISK)
     assert [entry.split(" ", 3)[0] for entry in made(ends)] == ["making"]
-    copy_offline.make(ends, UUID, DISK.__class__("vda", PATH, "full", "", VOLUME, replace=after == "created"))
-    assert reconcile.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, PATH) is None
+    run_copy_offline.make(ends, UUID, DISK.__class__("vda", PATH, "full", "", VOLUME, replace=after == "created"))
+    assert run_reconcile.clean_up(ends, UUID) == [] and libvirt_storage.volume_at(ends.dest, PATH) is None
 
 
 def test_nothing_replaces_a_variable_store_of_another_guest(ends: Endpoints, tmp_path: Path) -> None:
@@ -291,7 +304,7 @@ def test_nothing_replaces_a_variable_store_of_another_guest(ends: Endpoints, tmp
         f"type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
     )
     with pytest.raises(Failed, match="guest other on the destination uses a file with this name"):
-        copy_offline.copy_file(ends, UUID, store)
+        run_copy_offline.copy_file(ends, UUID, store)
 
 
 def test_a_variable_store_that_nobody_uses_is_not_overwritten(
@@ -301,7 +314,7 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
 
     What a run of ours left is replaced, and removed when the move fails.
     """
-    monkeypatch.setattr(transfer, "copy", lambda *_arguments: True)  # the test driver has no streams
+    monkeypatch.setattr(libvirt_transfer, "copy", lambda *_arguments: True)  # the test driver has no streams
     store = os.fspath(tmp_path / "box1_VARS.fd")
     pool = f"<pool type='dir'><name>nvram</name><target><path>{tmp_path}</path></target></pool>"
     volume = (
@@ -310,13 +323,13 @@ def test_a_variable_store_that_nobody_uses_is_not_overwritten(
     for connection in (ends.source, ends.dest):
         connection.storagePoolCreateXML(pool).createXML(volume)
     with pytest.raises(Failed, match="which no guest uses and no migration of this guest created; inspect it"):
-        copy_offline.copy_file(ends, UUID, store)
-    assert storage.volume_at(ends.dest, store) and not made(ends)
-    storage.delete(ends.dest, store)
+        run_copy_offline.copy_file(ends, UUID, store)
+    assert libvirt_storage.volume_at(ends.dest, store) and not made(ends)
+    libvirt_storage.delete(ends.dest, store)
     for _run in range(2):
-        copy_offline.copy_file(ends, UUID, store)
+        run_copy_offline.copy_file(ends, UUID, store)
     assert [entry.rpartition(" ")[2] for entry in made(ends)] == [store]
-    assert reconcile.clean_up(ends, UUID) == [] and storage.volume_at(ends.dest, store) is None
+    assert run_reconcile.clean_up(ends, UUID) == [] and libvirt_storage.volume_at(ends.dest, store) is None
 
 
 @pytest.mark.parametrize(
@@ -343,7 +356,7 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
     if here is not None:
         path.write_bytes(here)
     monkeypatch.setattr(
-        directories, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another"
+        run_directories, "pool_at", lambda _dest, directory: pool if directory == str(tmp_path) else "another"
     )
     asked: list[tuple[str, str]] = []
 
@@ -351,8 +364,8 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
         asked.append((pool, name))
         return hashlib.sha256(there).hexdigest()
 
-    monkeypatch.setattr(transfer, "digest", digest)
-    assert made_there._begun(None, str(path), size) is same
+    monkeypatch.setattr(libvirt_transfer, "digest", digest)
+    assert run_migration_files._begun(None, str(path), size) is same
     assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), (
         "what cannot be ours is not fetched"
     )
@@ -371,11 +384,11 @@ def arrived(ends: Endpoints, disk: str) -> FoundGuest:
 
 def test_a_disk_that_is_gone_from_under_a_guest_that_arrived_is_told(ends: Endpoints) -> None:
     with pytest.raises(Failed, match=PATH):
-        made_there.check_arrived(ends.dest, arrived(ends, PATH))
+        run_migration_files.check_arrived(ends.dest, arrived(ends, PATH))
 
 
 def test_a_file_that_the_owner_merged_since_the_guest_arrived_is_not_missed(ends: Endpoints) -> None:
-    made_there.check_arrived(ends.dest, arrived(ends, "/var/lib/libvirt/images/below.qcow2"))
+    run_migration_files.check_arrived(ends.dest, arrived(ends, "/var/lib/libvirt/images/below.qcow2"))
 
 
 def test_a_volume_that_its_owner_deletes_while_volumes_are_listed_is_passed_over(
@@ -385,7 +398,7 @@ def test_a_volume_that_its_owner_deletes_while_volumes_are_listed_is_passed_over
     gone = types.SimpleNamespace(name=lambda: "gone", XMLDesc=raising(NO_VOLUME), info=raising(NO_VOLUME))
     volumes = libvirt.virStoragePool.listAllVolumes
     monkeypatch.setattr(libvirt.virStoragePool, "listAllVolumes", lambda pool: [gone, *volumes(pool)])
-    assert PATH in [host_xml.volume(xml)["path"] for xml in storage.all_volumes(ends.dest)]
+    assert PATH in [xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(ends.dest)]
     assert VOLUME.name in [each["name"] for _pool, found in figures.volumes(ends.dest) for each in found]
 
 
@@ -398,6 +411,6 @@ def test_a_guest_is_stored_with_the_disk_that_its_owner_gave_it_since_it_arrived
         )
 
     ends.dest.createXML(definition("/images/box2.snapshot"))
-    stored = ends.dest.defineXML(host_bindings.reserved(definition("/images/box2.qcow2"), "box2"))
-    copy_offline.release(ends.dest, COPY, "box2")
+    stored = ends.dest.defineXML(xml_host_bindings.reserved(definition("/images/box2.qcow2"), "box2"))
+    run_copy_offline.release(ends.dest, COPY, "box2")
     assert "'/images/box2.snapshot'" in stored.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
-from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, directories, migrate
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_copy_offline, run_migrate
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, run_directories
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, ends, options
 
 MOVES = Path(__file__).with_name("cold_moves")
@@ -44,10 +44,10 @@ def files(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> tuple[di
         content = known[id(connection)].get(f"{pool}/{name}")
         return None if content is None else f"<volume><physical>{len(content)}</physical></volume>"
 
-    monkeypatch.setattr(directories, "pool_for", pool_for)
-    monkeypatch.setattr(storage, "names", below, raising=False)
-    monkeypatch.setattr(storage, "volume_in", volume_in)
-    monkeypatch.setattr(storage, "read", lambda connection, pool, name: known[id(connection)][f"{pool}/{name}"])
+    monkeypatch.setattr(run_directories, "pool_for", pool_for)
+    monkeypatch.setattr(libvirt_storage, "names", below, raising=False)
+    monkeypatch.setattr(libvirt_storage, "volume_in", volume_in)
+    monkeypatch.setattr(libvirt_storage, "read", lambda connection, pool, name: known[id(connection)][f"{pool}/{name}"])
     return known[id(hosts[0])], known[id(hosts[1])]
 
 
@@ -89,7 +89,7 @@ def test_variables_that_are_copied_need_no_template_there(
     name = defined(hosts[0], "loader")
     files[1][LOADER[0]] = b""
     assert f"{LOADER[1]} does not exist on hyper2" in converge(*hosts, name=name)
-    monkeypatch.setattr(copy_offline, "files", lambda _found: ["/var/lib/libvirt/qemu/nvram/c2m.fd"])
+    monkeypatch.setattr(run_copy_offline, "files", lambda _found: ["/var/lib/libvirt/qemu/nvram/c2m.fd"])
     assert converge(*hosts, check_mode=True, name=name) == ""
 
 
@@ -97,7 +97,7 @@ def test_a_hook_may_set_up_what_is_missing(hosts: tuple[Host, Host], files: File
     """Nobody knows then; that is told."""
     name = defined(hosts[0], "loader")
     files[1]["/etc/libvirt/hooks/qemu"] = b""
-    told = migrate.converge(ends(*hosts), options(name=name), Gate(check_mode=False), ProgressWatch(name))
+    told = run_migrate.converge(ends(*hosts), options(name=name), Gate(check_mode=False), ProgressWatch(name))
     assert [note for note in told["notes"] if "a hook of libvirt on hyper2 may set up files" in note]
     assert where(hosts, name) == ["dest"]
 

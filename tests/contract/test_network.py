@@ -13,15 +13,21 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
-from ansible_collections.corral.virt.plugins.module_utils._front.networks import API
-from ansible_collections.corral.virt.plugins.module_utils._front.noun_arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import object_api, object_type, query
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._plan import network
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+from ansible_collections.corral.virt.plugins.module_utils._network import plan_network
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
+from ansible_collections.corral.virt.plugins.module_utils._noun import (
+    libvirt_api,
+    libvirt_type,
+    run_noun,
+    run_noun_options,
+)
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Define,
     NounStep,
     SetAutostart,
@@ -30,8 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Undefine,
     Update,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments
 from ansible_collections.corral.virt.tests.contract.test_modules import run as module
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import Case
@@ -55,10 +60,10 @@ def run(
     **output: t.Any,
 ) -> dict[str, t.Any]:
     """Converge; options as Ansible hands them over."""
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages, result.error_messages
     gate = Gate(check_mode=check_mode, meanwhile=meanwhile)
-    return noun.converge(host, NETWORK, API, result.validated_parameters, gate)
+    return run_noun.converge(host, NETWORK, API, result.validated_parameters, gate)
 
 
 def values(host: t.Any, path: str, name: str = "default") -> list[str]:
@@ -145,7 +150,7 @@ def test_a_reservation_moves_to_another_address(host: t.Any) -> None:
 
 @pytest.mark.parametrize("place", NETWORK.live)
 def test_libvirt_knows_every_section(place: str) -> None:
-    assert hasattr(libvirt, f"VIR_NETWORK_SECTION_{network.LIVE[place].section}")
+    assert hasattr(libvirt, f"VIR_NETWORK_SECTION_{plan_network.LIVE[place].section}")
 
 
 def test_guests_are_not_cut_off(host: t.Any) -> None:
@@ -179,7 +184,7 @@ def alone(tmp_path: Path) -> Iterator[t.Any]:
 
 
 def test_guests_are_read_only_where_one_may_lose_its_network(alone: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "of_all", lambda *_all: pytest.fail("a few calls for each guest"))
+    monkeypatch.setattr(libvirt_query, "of_all", lambda *_all: pytest.fail("a few calls for each guest"))
     assert not run(alone, name="default")["changed"]
     assert run(alone, name="default", dns={"txts": [{"name": "a", "value": "b"}]})["changed"]
     assert run(alone, name="another", bridge="virbr9", ips=[{"address": "192.168.77.1", "prefix": 24}])["changed"]
@@ -219,7 +224,7 @@ def test_a_guest_on_another_bridge_is_not_on_the_network(alone: t.Any) -> None:
 def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:
     run(host, **{**EVERYTHING, "state": "active"})
     for name in ("default", "lab"):
-        found = object_type.find(host, API.of, name)
+        found = libvirt_type.find(host, API.of, name)
         assert found is not None
         output = arguments(NETWORK.schema, name, found)
         assert output["ips"] and output["bridge"]
@@ -242,7 +247,7 @@ def test_modules() -> None:
     ids=lambda step: type(step).__name__,
 )
 def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: NounStep) -> None:
-    do = object_api.doer(host, API, object_type.find(host, API.of, "default"))
+    do = libvirt_api.doer(host, API, libvirt_type.find(host, API.of, "default"))
     host.networkLookupByName("default").destroy()
     host.networkLookupByName("default").undefine()
     host.networkDefineXML("<network><name>default</name><ip address='192.0.2.1' prefix='24'/></network>").create()
@@ -253,7 +258,7 @@ def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, 
 
 
 def test_steps_act_on_what_they_defined(host: t.Any) -> None:
-    do = object_api.doer(host, API, None)
+    do = libvirt_api.doer(host, API, None)
     do(Define("network", "new", "<network><name>new</name></network>"))
     uuid = host.networkLookupByName("new").UUIDString()
     host.networkLookupByName("new").undefine()
@@ -269,8 +274,8 @@ def test_ports_of_bridges_are_those_of_the_same_machine(
 ) -> None:
     """A bridge here may have the name of one there."""
     ports = {"br0": ("eth0",)}
-    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, set()))
-    monkeypatch.setattr(query, "ports", lambda _bridges: ports)
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, set()))
+    monkeypatch.setattr(libvirt_query, "ports", lambda _bridges: ports)
     there = types.SimpleNamespace(getURI=lambda: uri, listAllNetworks=list, getLibVersion=lambda: 9000000)
     assert API.host(there, "lan").ports == (ports if asked else {})
 
@@ -305,8 +310,8 @@ def refusing(first: list[str]) -> t.Any:
 
 def converged(host: t.Any, api: t.Any, **output: t.Any) -> dict[str, t.Any]:
     """As `run` does, with that libvirt."""
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
-    return noun.converge(host, NETWORK, api, result.validated_parameters, Gate(check_mode=False))
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(NETWORK.schema)).validate(output)
+    return run_noun.converge(host, NETWORK, api, result.validated_parameters, Gate(check_mode=False))
 
 
 def test_a_new_network_that_does_not_start_is_not_left_behind(alone: t.Any) -> None:

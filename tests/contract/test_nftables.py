@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import firewall as files
-from ansible_collections.corral.virt.plugins.module_utils._front import firewall as front
-from ansible_collections.corral.virt.plugins.module_utils._plan import nftables
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host import files_firewall, plan_nftables, run_firewall
 
 NFT = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
 REAL, CHECK = Gate(check_mode=False), Gate(check_mode=True)
@@ -60,8 +58,8 @@ class Host:
 
     def converge(self, gate: Gate, *sources: str, **more: t.Any) -> dict[str, t.Any]:
         """The module's answer."""
-        known = {"ports": front.DEFAULT_PORTS, "source_names": [], "purge": True}
-        return front.converge({**known, "sources": list(sources), **more}, gate)
+        known = {"ports": run_firewall.DEFAULT_PORTS, "source_names": [], "purge": True}
+        return run_firewall.converge({**known, "sources": list(sources), **more}, gate)
 
 
 def _program(path: Path, text: str) -> None:
@@ -85,7 +83,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         f'case "$*" in is-enabled*nftables) echo enabled;; show*) echo "{shown}";; *) exit 1;; esac',
     )
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    for module in (files, nftables):
+    for module in (files_firewall, plan_nftables):
         monkeypatch.setattr(module, "DROP_IN", str(host.drop_in))
     host.config.write_text(CONFIG)
     host.boot()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _report_data
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_commands import Commands
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
@@ -263,8 +263,8 @@ def test_an_answer_that_cannot_be_read_is_red(tmp_path: Path, form: str) -> None
 @pytest.mark.parametrize("number", NO_NUMBERS, ids=str)
 def test_what_is_no_number_is_an_answer_that_cannot_be_read(number: t.Any) -> None:
     """JSON knows no infinity: programs that read the report would break."""
-    assert _report_data.unreadable("query", {"h1": {"host": {"memory_mib": number}, "domains": []}}, None) == ["h1"]
-    assert _report_data.unreadable("query", {"h1": {"host": {"memory_mib": 1.5}, "domains": []}}, None) == []
+    assert report_data.unreadable("query", {"h1": {"host": {"memory_mib": number}, "domains": []}}, None) == ["h1"]
+    assert report_data.unreadable("query", {"h1": {"host": {"memory_mib": 1.5}, "domains": []}}, None) == []
 
 
 def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import reconcile, send_guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate as doers
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
+    run_reconcile,
+    run_send_guest,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, Tuning
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, ends
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -39,7 +42,7 @@ def test_what_the_owner_does_on_the_way_is_kept(
             dest.add("web1", UUID, "paused")
         return (None, 0.0) if arrives else BROKEN
 
-    monkeypatch.setattr(doers, "run", run)
+    monkeypatch.setattr(libvirt_migrate, "run", run)
     reason = converge(*hosts)
     assert ("Connection reset" in reason) is not arrives
     state = (dest if arrives else source).lookupByUUIDString(UUID).state()[0]
@@ -56,7 +59,7 @@ def test_the_migrations_own_pause_is_no_wish_of_the_owner(
         domain.suspend()  # as `timeout_action: suspend` does it
         return BROKEN
 
-    monkeypatch.setattr(doers, "run", run)
+    monkeypatch.setattr(libvirt_migrate, "run", run)
     assert "Connection reset" in converge(*hosts, timeout_action="suspend")
     assert source.lookupByUUIDString(UUID).state()[0] == libvirt.VIR_DOMAIN_RUNNING
 
@@ -70,7 +73,7 @@ def test_only_a_pause_with_a_reason_is_the_owners(hosts: tuple[Host, Host], stat
     the guest is lost.
     """
     hosts[0].add("web1", UUID, state)
-    assert doers.paused_by_owner(hosts[0].lookupByUUIDString(UUID)) is owners
+    assert libvirt_migrate.paused_by_owner(hosts[0].lookupByUUIDString(UUID)) is owners
 
 
 @pytest.mark.parametrize("fails", ["reconcile", "clean_up"])
@@ -78,15 +81,15 @@ def test_why_it_failed_is_told_although_clearing_away_fails_too(
     hosts: tuple[Host, Host], fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts[0].add("web1", UUID, "running")
-    monkeypatch.setattr(doers, "run", lambda *_told: ("keepalive timeout", 0.0))
+    monkeypatch.setattr(libvirt_migrate, "run", lambda *_told: ("keepalive timeout", 0.0))
 
     def fail(*_told: object) -> t.NoReturn:
         raise Failed("cannot remove the copy of web1: it is busy; run again")
 
-    monkeypatch.setattr(reconcile, fails, fail)
+    monkeypatch.setattr(run_reconcile, fails, fail)
     move = Move("web1", UUID, "hyper2", "there", tuning=Tuning())
     with pytest.raises(Failed, match=r"keepalive timeout.*cannot remove the copy of web1: it is busy; run again"):
-        send_guest.send(ends(*hosts), move, t.cast(t.Any, lambda *_told: None), lambda: False)
+        run_send_guest.send(ends(*hosts), move, t.cast(t.Any, lambda *_told: None), lambda: False)
 
 
 def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
@@ -95,7 +98,7 @@ def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
     _source, dest = hosts
     dest.add("web1", UUID, "paused")
     destroy, refused = dest.lookupByUUIDString(UUID).domain.destroy, [2]
-    monkeypatch.setattr(doers, "_REMOVE_S", 15)
+    monkeypatch.setattr(libvirt_migrate, "_REMOVE_S", 15)
 
     def busy(domain: t.Any) -> None:
         if refused[0]:
@@ -104,8 +107,8 @@ def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
         destroy()
         domain.domain.undefine()
 
-    monkeypatch.setattr(doers, "_remove", busy)
-    doers.discard(dest, UUID)
+    monkeypatch.setattr(libvirt_migrate, "_remove", busy)
+    libvirt_migrate.discard(dest, UUID)
     assert dest.look(UUID) is None and refused == [0]
 
 
@@ -113,5 +116,5 @@ def test_a_copy_that_runs_by_now_is_not_dead(hosts: tuple[Host, Host]) -> None:
     _source, dest = hosts
     dest.add("web1", UUID, "running")
     with pytest.raises(Failed, match="it is running now"):
-        doers.discard(dest, UUID)
+        libvirt_migrate.discard(dest, UUID)
     assert dest.look(UUID)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import identity
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system import identity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
 BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
 GONE: dict[str, t.Any] = {"state": "absent", "remove_storage": True}
@@ -24,21 +24,21 @@ OTHER = "11111111-f6a4-8304-79aa-97f2502e193f"
 
 def converge(connection: t.Any, name: str = "box1", *, check_mode: bool = False, **options: t.Any) -> dict[str, t.Any]:
     """One guest."""
-    return guest.converge(
-        connection, domain_options.wanted({"name": name, **BOX, **options}), Gate(check_mode=check_mode)
+    return run_guest.converge(
+        connection, run_guest_options.wanted({"name": name, **BOX, **options}), Gate(check_mode=check_mode)
     )
 
 
 @pytest.fixture
 def disk(connection: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the guest box1, made by us; the test driver makes no files, so they are made beside it."""
-    made = storage.create
+    made = libvirt_storage.create
 
     def create(*arguments: t.Any, name: str, **more: t.Any) -> None:
         made(*arguments, name=name, **more)
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / name, "1M"], check=True)
 
-    monkeypatch.setattr(storage, "create", create)
+    monkeypatch.setattr(libvirt_storage, "create", create)
     connection.storagePoolDefineXML(
         f"<pool type='dir'><name>data</name><target><path>{tmp_path}</path></target></pool>"
     ).create()
@@ -48,7 +48,7 @@ def disk(connection: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def entries(connection: t.Any, name: str = "box1") -> list[OwnedVolume]:
     """Of the guest's record."""
-    return list(record.read(connection.lookupByName(name).XMLDesc(2))["volumes"])
+    return list(fields_record.read(connection.lookupByName(name).XMLDesc(2))["volumes"])
 
 
 def with_entry(connection: t.Any, **fields: t.Any) -> OwnedVolume:
@@ -56,7 +56,7 @@ def with_entry(connection: t.Any, **fields: t.Any) -> OwnedVolume:
     [entry] = entries(connection)
     other = dataclasses.replace(entry, **fields)
     there = connection.lookupByName("box1")
-    there.setMetadata(2, record.update(there.XMLDesc(2), {"volumes": (other,)}), "corral", PREFIXES["corral"], 2)
+    there.setMetadata(2, fields_record.update(there.XMLDesc(2), {"volumes": (other,)}), "corral", PREFIXES["corral"], 2)
     assert entries(connection) == [other]
     return other
 
@@ -142,7 +142,7 @@ def test_a_disk_that_another_guest_uses_is_not_adopted(connection: t.Any, disk: 
 def test_a_guest_that_came_with_a_migration_is_not_changed_by_the_next_run(connection: t.Any, disk: Path) -> None:
     [entry] = entries(connection)
     guest = t.cast(str, entry.guest)
-    [there] = record.arrived([entry], [str(disk)], guest=guest, source=entry.host, host=entry.host)
+    [there] = fields_record.arrived([entry], [str(disk)], guest=guest, source=entry.host, host=entry.host)
     assert there.identity is None
     assert with_entry(connection, identity=None) == there
     assert converge(connection)["changed"] is False

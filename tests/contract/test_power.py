@@ -10,20 +10,19 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
-from ansible_collections.corral.virt.plugins.module_utils._front import power
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import power as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, states
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_power
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
-from ansible_collections.corral.virt.plugins.module_utils._plan import power as plans
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
 from ansible_collections.corral.virt.tests.contract.test_modules import run
 
 UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "1f8e2a55-0c5e-4d7c-8a4f-57c1fd6a1f02"
-STATES = power.OPTIONS["state"]["choices"]
+STATES = run_power.OPTIONS["state"]["choices"]
 NOW = ("running", "paused", "shutdown")
 NAMES = ("web1", "Windows 10", "büro", "_x", "-x", "a'b\"c $(x)", "{{ x }}")
 
@@ -64,7 +63,7 @@ def told(make: t.Callable[[], t.Mapping[str, t.Any]]) -> object:
 def test_it_does_what_virt_domain_does(tmp_path: Path, now: str, wish: str, check_mode: bool) -> None:
     wanted, gate = GuestSpec("web1", state=wish, uuid=UUID, wait_timeout_s=5), Gate(check_mode=check_mode)
     answers, after = [], []
-    for converge in (guests.converge, power.converge):
+    for converge in (run_guest.converge, run_power.converge):
         with opened(host(tmp_path, "web1"), events=True) as connection:
             domain = bring(connection, "web1", now)
             answers.append(told(functools.partial(converge, connection, wanted, gate)))
@@ -79,15 +78,15 @@ def test_a_guest_that_is_being_moved_is_left_alone(tmp_path: Path, wish: str) ->
     with opened(host(tmp_path, "web1", moving=True), events=True) as connection:
         domain = bring(connection, "web1", "paused")
         with pytest.raises(Refused, match=f"cannot bring web1 to state {wish}: its migration is in progress"):
-            power.converge(connection, GuestSpec("web1", state=wish), gate)
+            run_power.converge(connection, GuestSpec("web1", state=wish), gate)
         assert states.of(domain) == "paused"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_guest_that_exists_may_have_any_name(tmp_path: Path, name: str) -> None:
     with opened(host(tmp_path, name), events=True) as connection:
-        wanted = power.all_wanted([item(name, "paused", uuid=UUID)], 1)[0]
-        assert power.converge(connection, wanted, Gate(check_mode=False))["steps"] == [f"suspend {name}"]
+        wanted = run_power.all_wanted([item(name, "paused", uuid=UUID)], 1)[0]
+        assert run_power.converge(connection, wanted, Gate(check_mode=False))["steps"] == [f"suspend {name}"]
         assert states.of(connection.lookupByName(name)) == "paused"
 
 
@@ -95,14 +94,14 @@ def test_the_uuid_says_which_guest_it_is(tmp_path: Path) -> None:
     gate = Gate(check_mode=False)
     with opened(host(tmp_path, "web1", "web2"), events=True) as connection:
         with pytest.raises(Refused, match=f"the guest with UUID {OTHER} is called web2 now"):
-            power.converge(connection, GuestSpec("web1", state="destroyed", uuid=OTHER), gate)
+            run_power.converge(connection, GuestSpec("web1", state="destroyed", uuid=OTHER), gate)
         with pytest.raises(NotFound, match=r"cannot bring web1 to state paused: there is no such guest with UUID 9"):
-            power.converge(connection, GuestSpec("web1", state="paused", uuid="9" + UUID[1:]), gate)
+            run_power.converge(connection, GuestSpec("web1", state="paused", uuid="9" + UUID[1:]), gate)
         with pytest.raises(
             NotFound,
             match=r"cannot bring web9 to state running: there is no such guest here; `ansible-playbook corral\.virt\.list` ",
         ):
-            power.converge(connection, GuestSpec("web9", state="running"), gate)
+            run_power.converge(connection, GuestSpec("web9", state="running"), gate)
         assert {states.of(domain) for domain in connection.listAllDomains()} == {"running"}
 
 
@@ -127,7 +126,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         item("c", "running"),
     ]
     with pytest.raises(BadInput, match="at_once") as refused:
-        power.all_wanted(wrong, 0)
+        run_power.all_wanted(wrong, 0)
     assert refused.value.problems == [
         "at_once: must be at least 1, not 0",
         "domains: guest c is given twice",
@@ -157,7 +156,7 @@ def test_a_guest_that_is_gone_meanwhile_is_told(tmp_path: Path) -> None:
     """Between the look and the step: the step says so."""
     with opened(host(tmp_path, "web1"), events=True) as connection:
         domain = connection.lookupByName("web1")
-        look = doers.find
+        look = libvirt_power.find
 
         def then_gone(*arguments: t.Any) -> t.Any:
             found = look(*arguments)
@@ -166,9 +165,9 @@ def test_a_guest_that_is_gone_meanwhile_is_told(tmp_path: Path) -> None:
             return found
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(doers, "find", then_gone)
+            patch.setattr(libvirt_power, "find", then_gone)
             with pytest.raises(NotFound, match=rf"cannot find guest web1 \({UUID}\)"):
-                power.converge(connection, GuestSpec("web1", state="paused"), Gate(check_mode=False))
+                run_power.converge(connection, GuestSpec("web1", state="paused"), Gate(check_mode=False))
         with pytest.raises(libvirt.libvirtError):
             connection.lookupByName("web1")
 
@@ -181,7 +180,9 @@ IO_ERROR, SLEEPS, BY_USER = (
 
 
 @pytest.mark.parametrize(("now", "itself"), [(IO_ERROR, True), (SLEEPS, True), (BY_USER, False)])
-@pytest.mark.parametrize("find", [lambda one, name: doers.find(one, name, None), query.find], ids=["state", "domain"])
+@pytest.mark.parametrize(
+    "find", [lambda one, name: libvirt_power.find(one, name, None), libvirt_query.find], ids=["state", "domain"]
+)
 def test_a_guest_that_nobody_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: t.Any, now: tuple[int, int], itself: bool
 ) -> None:
@@ -192,4 +193,4 @@ def test_a_guest_that_nobody_paused(
         found = find(connection, "web1")
         assert found.state == "paused" and found.stopped_itself is itself
         wanted = GuestSpec("web1", state="shutdown")
-        assert [getattr(step, "suspends", None) for step in plans.state_steps(wanted, found)] == [None, not itself]
+        assert [getattr(step, "suspends", None) for step in plan_power.state_steps(wanted, found)] == [None, not itself]

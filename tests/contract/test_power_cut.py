@@ -13,10 +13,10 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import qemu
-from ansible_collections.corral.virt.plugins.module_utils._front import send_guest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Move
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_send_guest
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -49,7 +49,7 @@ def test_what_was_let_run_elsewhere_is_the_guest(hosts: tuple[Host, Host], disk:
     assert converge(*hosts) == ""
     there = hosts[1].lookupByUUIDString(UUID)
     assert hosts[0].look(UUID) is None and there.state()[0] == libvirt.VIR_DOMAIN_RUNNING
-    assert there.autostart() and "moving" not in record.read(there.XMLDesc())
+    assert there.autostart() and "moving" not in fields_record.read(there.XMLDesc())
 
 
 def test_a_disk_that_was_written_since_is_not_given_up(hosts: tuple[Host, Host], disk: Path) -> None:
@@ -79,12 +79,12 @@ def test_what_was_not_let_run_by_the_move_is_not_believed(hosts: tuple[Host, Hos
 def test_when_it_was_let_run_is_recorded_there(hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch) -> None:
     _source, dest = hosts
     dest.add("web1", UUID, "paused", moving="hyper2", moving_from="1111")
-    monkeypatch.setattr(qemu, "handed_over", lambda _name, _over: True)
+    monkeypatch.setattr(files_qemu, "handed_over", lambda _name, _over: True)
     before = time.time()
-    with send_guest._handed_over(dest, Move("web1", UUID, "hyper2", "there"), threading.Event()):
+    with run_send_guest._handed_over(dest, Move("web1", UUID, "hyper2", "there"), threading.Event()):
         pass
     there = dest.lookupByUUIDString(UUID)
     assert there.state()[0] == libvirt.VIR_DOMAIN_RUNNING
     for flag in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
-        recorded = float(record.read(there.XMLDesc(flag))["moving_let_run"])  # rounded to milliseconds
+        recorded = float(fields_record.read(there.XMLDesc(flag))["moving_let_run"])  # rounded to milliseconds
         assert before - 1 < recorded <= time.time() + 0.001

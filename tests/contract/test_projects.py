@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.contract.play import defaults
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
@@ -113,7 +113,7 @@ def test_values_are_what_the_roles_take(project: str, tmp_path: Path) -> None:
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     run(project, tmp_path, "ansible-playbook", "-i", "inventory/hosts.yml", str(tmp_path / "play.yml"))
-    known, guests = options(), _actions.options("virt_domain")
+    known, guests = options(), actions.options("virt_domain")
     result = sorted(tmp_path.glob("*.json"))
     assert result
     for path in result:

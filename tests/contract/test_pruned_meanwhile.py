@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._front import clone, domain_options, guest, image
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec, run_clone
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -28,7 +29,7 @@ NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></targ
 VOLUME = "<volume><name>{}</name><capacity>1048576</capacity><target><format type='qcow2'/></target></volume>"
 COMMAND = """
 import json, sys
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.tests.contract import test_pruned_meanwhile as here
 try:
     print(json.dumps(here.converge(sys.argv[1], **json.loads(sys.argv[2]))))
@@ -58,12 +59,12 @@ def nowhere(*_asked: object) -> t.NoReturn:
 
 def converge(uri: str, gate: Gate | None = None, **output: t.Any) -> dict[str, t.Any]:
     """As virt_image does."""
-    gate, known = gate or Gate(check_mode=False), {**image.OPTIONS, **clone.OPTIONS}
+    gate, known = gate or Gate(check_mode=False), {**run_image.OPTIONS, **run_clone.OPTIONS}
     params = {**{name: option.get("default") for name, option in known.items()}, **output}
     with opened(uri) as connection:
-        if clone_spec.concerns(params):
-            return clone.converge(connection, params, gate, lambda *_phase: None)
-        return image.converge(connection, params, gate, image.World(nowhere, opened))
+        if plan_clone_spec.concerns(params):
+            return run_clone.converge(connection, params, gate, lambda *_phase: None)
+        return run_image.converge(connection, params, gate, run_image.World(nowhere, opened))
 
 
 def another(uri: str, **output: t.Any) -> subprocess.Popen[str]:
@@ -126,7 +127,7 @@ def test_what_a_guest_is_being_made_from_is_kept(place: tuple[str, Path, str]) -
     with opened(uri, events=True) as connection:
         connection.storagePoolLookupByName("default").createXML(VOLUME.format(old))
         gate = Meanwhile(lambda: result.append(answer(another(uri, name="tiny.qcow2", prune=True))))
-        made = guest.converge(connection, domain_options.wanted(wanted), gate)
+        made = run_guest.converge(connection, run_guest_options.wanted(wanted), gate)
     assert made["changed"] and f"on {pool / old}" in " ".join(made["steps"])
     assert result[0]["notes"] == [f"kept {old}: a disk that is being created uses it"] and (pool / old).is_file()
     assert answer(another(uri, name="tiny.qcow2", prune=True))["steps"] == [f"remove {old}"], (

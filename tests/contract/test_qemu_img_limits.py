@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
 
 LIMITS = f"""#!{sys.executable}
 import json, resource
@@ -34,12 +34,12 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_looking_at_an_image_is_limited_in_memory_and_time(program: Path) -> None:
     program.write_text(LIMITS)
-    assert list(map(int, run.info("/srv/a.qcow2", "qcow2"))) == [1024**3, 30]
+    assert list(map(int, files_qemu_img.info("/srv/a.qcow2", "qcow2"))) == [1024**3, 30]
 
 
 def test_work_on_an_image_is_limited_in_memory_alone(program: Path, tmp_path: Path) -> None:
     program.write_text(LIMITS.replace("print(", f"open({str(tmp_path / 'limits')!r}, 'w').write("))
-    run.convert("/srv/a.qcow2", str(tmp_path / "b.raw"), from_format="qcow2", to_format="raw")
+    files_qemu_img.convert("/srv/a.qcow2", str(tmp_path / "b.raw"), from_format="qcow2", to_format="raw")
     assert (tmp_path / "limits").read_text() == f"[{4 * 1024**3}, -1]"
 
 
@@ -47,12 +47,12 @@ def test_an_image_that_takes_time_without_end_is_named_with_the_limit(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program.write_text(SPIN)
-    monkeypatch.setattr(run, "_READ", run._Limits(1024**3, 1))
+    monkeypatch.setattr(files_qemu_img, "_READ", files_qemu_img._Limits(1024**3, 1))
     with pytest.raises(
         Failed,
         match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 s of processor time; .*import it again",
     ):
-        run.info("/srv/a.qcow2", "qcow2")
+        files_qemu_img.info("/srv/a.qcow2", "qcow2")
 
 
 def test_an_image_that_takes_memory_without_end_is_named_with_the_limit(program: Path) -> None:
@@ -61,12 +61,12 @@ def test_an_image_that_takes_memory_without_end_is_named_with_the_limit(program:
         Failed,
         match=r"cannot read image /srv/a\.qcow2: qemu-img reached its limit of 1 GiB of memory; .*import it again",
     ):
-        run.info("/srv/a.qcow2", "qcow2")
+        files_qemu_img.info("/srv/a.qcow2", "qcow2")
 
 
 def test_the_real_program_tells_that_memory_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.raw").write_bytes(bytes(1024))
-    assert run.info(str(tmp_path / "a.raw"), "raw")["format"] == "raw"
-    monkeypatch.setattr(run, "_READ", run._Limits(24 * 1024**2, 30))
+    assert files_qemu_img.info(str(tmp_path / "a.raw"), "raw")["format"] == "raw"
+    monkeypatch.setattr(files_qemu_img, "_READ", files_qemu_img._Limits(24 * 1024**2, 30))
     with pytest.raises(Failed, match=r"reached its limit of 24 MiB of memory"):
-        run.info(str(tmp_path / "a.raw"), "raw")
+        files_qemu_img.info(str(tmp_path / "a.raw"), "raw")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import configuration, disk
-from ansible_collections.corral.virt.plugins.module_utils._files import image as image_files
-from ansible_collections.corral.virt.plugins.module_utils._files.part import Part
-from ansible_collections.corral.virt.plugins.module_utils._front import image
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._image import files_image, run_image
+from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
 
@@ -25,11 +25,11 @@ def imported(root: Path, pool: Path) -> dict[str, t.Any]:
     """A disk of 3 MiB in a pool."""
     (root / "node.xml").write_text(NODE.format(pool))
     (root / "disk.raw").write_bytes(os.urandom(3 * 1024**2))
-    params = {name: option.get("default") for name, option in image.OPTIONS.items()}
+    params = {name: option.get("default") for name, option in run_image.OPTIONS.items()}
     params.update(name="new.raw", src=str(root / "disk.raw"), remote_src=True, checksum="none", reserve="0")
-    world = image.World(t.cast(t.Any, None), t.cast(t.Any, None))
+    world = run_image.World(t.cast(t.Any, None), t.cast(t.Any, None))
     with opened(f"test://{root / 'node.xml'}") as connection:
-        return image.converge(connection, params, Gate(check_mode=False), world)
+        return run_image.converge(connection, params, Gate(check_mode=False), world)
 
 
 def run(*command: str | Path) -> None:
@@ -58,7 +58,7 @@ def test_a_pool_without_its_directory_is_not_measured(tmp_path: Path) -> None:
     ) as told:
         imported(tmp_path, pool)
     wanted = Image("new.raw", str(pool), "raw")
-    for attempt in (lambda: image_files.look(wanted), lambda: image_files.names(str(pool))):
+    for attempt in (lambda: files_image.look(wanted), lambda: files_image.names(str(pool))):
         with pytest.raises(Failed, match=r"No such file or directory.*; (create|check)") as caught:
             attempt()
         assert "`df" not in str(caught.value) and "as root" not in str(caught.value)
@@ -72,7 +72,7 @@ def test_a_full_filesystem_is_told_with_what_shows_its_room(mounted: Path) -> No
             part.finish()
 
     def created() -> None:
-        with disk.new(str(mounted / "a.qcow2")) as path:
+        with files_disk.new(str(mounted / "a.qcow2")) as path:
             Path(path).write_bytes(os.urandom(3 * 1024**2))
 
     for attempt in (fetched, created, lambda: configuration.write(str(mounted / "a.conf"), "x" * 3 * 1024**2)):
@@ -97,7 +97,7 @@ def test_root_is_not_told_to_become_root(tmp_path: Path) -> None:
     run("chattr", "+i", place)
 
     def created() -> None:
-        with disk.new(str(place / "a.qcow2")) as path:
+        with files_disk.new(str(place / "a.qcow2")) as path:
             Path(path).touch()
 
     try:

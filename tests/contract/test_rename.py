@@ -7,9 +7,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import guest
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -23,7 +23,9 @@ NEW: dict[str, t.Any] = {
 
 
 def run(connection: t.Any, said: dict[str, t.Any], *, check_mode: bool = False) -> dict[str, t.Any]:
-    return guest.converge(connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode))
+    return run_guest.converge(
+        connection, dataclasses.replace(options(said), virt_type="auto"), Gate(check_mode=check_mode)
+    )
 
 
 @pytest.fixture

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import disk as disks
-from ansible_collections.corral.virt.plugins.module_utils._files import free_space as places
-from ansible_collections.corral.virt.plugins.module_utils._front import clone
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace, reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._qemu_img import run as qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_qemu_img, run_clone
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.tests.contract.test_image import DISK, Place, download, make
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -54,7 +52,7 @@ def free(monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., None]:
         def look(_directory: str, reserve_bytes: int | None) -> FreeSpace:
             return FreeSpace(100 * GIB, (left.pop(0) if len(left) > 1 else left[0]) * MIB, reserve_bytes)
 
-        monkeypatch.setattr(places, "measure", look)
+        monkeypatch.setattr(free_space, "measure", look)
 
     return has
 
@@ -151,16 +149,16 @@ def test_a_conversion_that_does_not_fit_is_refused_before_it_begins(
     source = bomb(place.sources / "disk.vdi")
     assert source.stat().st_blocks * 512 < 3 * MIB
     free(100)
-    monkeypatch.setattr(qemu_img, "convert", lambda *_all, **_more: pytest.fail("it was converted"))
+    monkeypatch.setattr(files_qemu_img, "convert", lambda *_all, **_more: pytest.fail("it was converted"))
     with pytest.raises(Refused, match=r"256 MiB more is needed"):
         place.converge(name="disk.qcow2", src=str(source), checksum="none", reserve="0")
     assert nothing_is_left(place)
 
 
 def cloned(place: Place, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
-    params = {name: option.get("default") for name, option in clone.OPTIONS.items()}
+    params = {name: option.get("default") for name, option in run_clone.OPTIONS.items()}
     others = {"name": "web1.qcow2", "pool": "default", "format": None, "reserve": None}
-    return clone.converge(
+    return run_clone.converge(
         place.connection, {**params, **others, **output}, Gate(check_mode=check_mode), lambda *_phase: None
     )
 
@@ -203,7 +201,7 @@ def test_a_copy_that_shares_its_blocks_needs_no_room(
         capture_output=True,
     )
     free(5 * 1024)
-    monkeypatch.setattr(disks, "reflink", lambda path, to: bool(shutil.copyfile(path, to)))
+    monkeypatch.setattr(files_disk, "reflink", lambda path, to: bool(shutil.copyfile(path, to)))
     assert cloned(place, image="debian.qcow2", clone="copy")["changed"]
 
 

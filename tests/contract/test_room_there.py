@@ -6,7 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.tests.contract.two_hosts import Host, checked, two_hosts
 
 IMAGES = "/var/lib/libvirt/images"
@@ -35,7 +36,7 @@ def test_it_is_what_there_is_now(
     monkeypatch.setattr(Host, "getMemoryStats", lambda *_which: {"free": 10**7, "total": 10**7}, raising=False)
     monkeypatch.setattr(dest, "getHostname", lambda: "hyper2", raising=False)
     looked: list[object] = []
-    refresh, pools = storage.refresh, query.pools
+    refresh, pools = libvirt_storage.refresh, libvirt_query.pools
 
     def look_anew(connection: object, pool: str) -> None:
         looked.append(connection)
@@ -44,6 +45,6 @@ def test_it_is_what_there_is_now(
     def result(connection: object) -> list[dict[str, t.Any]]:
         return [{**pool, "available_bytes": now if connection in looked else stale} for pool in pools(connection)]
 
-    monkeypatch.setattr(storage, "refresh", look_anew)
-    monkeypatch.setattr(query, "pools", result)
+    monkeypatch.setattr(libvirt_storage, "refresh", look_anew)
+    monkeypatch.setattr(libvirt_query, "pools", result)
     assert ("its disks: pool default of hyper2 has " in checked(source, dest)) is refused

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import image as files
-from ansible_collections.corral.virt.plugins.module_utils._files import work_directory
-from ansible_collections.corral.virt.plugins.module_utils._front import disk_moves
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image, Manifest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._image import files_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, Manifest
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_disk_moves
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, libvirt_transfer
+from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
 
 CONTENT, DATA = "debian-12.1a2b3c4d5e6f.qcow2", b"the content" * 1000
 BESIDE = f".{CONTENT}.json"
@@ -43,12 +43,12 @@ def pool(tmp_path: Path) -> Path:
             f"sha256:{'0' * 64}",
             "2026-01-01T00:00:00+00:00",
         )
-        files.publish(str(new), image, result)
+        files_image.publish(str(new), image, result)
     return tmp_path
 
 
 def manifest(pool: Path) -> Manifest:
-    return files.read_manifest((pool / BESIDE).read_text(), CONTENT)
+    return files_image.read_manifest((pool / BESIDE).read_text(), CONTENT)
 
 
 def changed(pool: Path, *, back: bool = False) -> None:
@@ -80,21 +80,21 @@ def timeless(pool: Path) -> None:
 
 
 def verify(pool: Path, offered: Manifest | None = None, *, write: bool = True) -> bool:
-    known = files.verify(str(pool), CONTENT, offered)
-    if known and write and not files.verified(str(pool), CONTENT):
-        files.vouch(str(pool), known)
+    known = files_image.verify(str(pool), CONTENT, offered)
+    if known and write and not files_image.verified(str(pool), CONTENT):
+        files_image.vouch(str(pool), known)
     return known is not None
 
 
 def test_what_was_verified_is_not_read_again(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "digest_of", None)
+    monkeypatch.setattr(files_image, "digest_of", None)
     assert verify(pool) and manifest(pool).inode == (pool / CONTENT).stat().st_ino
 
 
 def test_a_manifest_that_is_no_text_is_none(pool: Path) -> None:
     (pool / BESIDE).chmod(0o644)
     (pool / BESIDE).write_bytes(b"\xff")
-    assert files.manifest_of(str(pool), CONTENT) is None
+    assert files_image.manifest_of(str(pool), CONTENT) is None
 
 
 def test_a_change_that_keeps_the_time_is_seen(pool: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_change_that_keeps_the_time_is_seen(pool: Path) -> None:
 
 def test_what_is_written_while_it_is_read_is_not_vouched_for(pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replaced(pool)
-    read = files.digest_of
+    read = files_image.digest_of
 
     def late(path: str, *more: t.Any) -> str:
         result = read(path, *more)
@@ -112,9 +112,9 @@ def test_what_is_written_while_it_is_read_is_not_vouched_for(pool: Path, monkeyp
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "digest_of", late)
+        patched.setattr(files_image, "digest_of", late)
         assert verify(pool), "it was so when it was read"
-    assert not files.verified(str(pool), CONTENT) and not verify(pool)
+    assert not files_image.verified(str(pool), CONTENT) and not verify(pool)
 
 
 def test_without_a_manifest_nobody_knows(pool: Path) -> None:
@@ -187,15 +187,15 @@ def judged(
 
     REFRESHED.clear()
     DIGESTS.clear()
-    monkeypatch.setattr(storage, "refresh", refresh)
-    monkeypatch.setattr(storage, "read", read)
-    monkeypatch.setattr(storage, "volume_at", volume)
-    monkeypatch.setattr(transfer, "digest", digest)
-    monkeypatch.setattr(storage, "volume_in", lambda *_told: None)
+    monkeypatch.setattr(libvirt_storage, "refresh", refresh)
+    monkeypatch.setattr(libvirt_storage, "read", read)
+    monkeypatch.setattr(libvirt_storage, "volume_at", volume)
+    monkeypatch.setattr(libvirt_transfer, "digest", digest)
+    monkeypatch.setattr(libvirt_storage, "volume_in", lambda *_told: None)
     path = str(pool / "a.qcow2")
     over = VolumeFile("qcow2", 1, 1, backing_path=base or str(pool / CONTENT))
-    monkeypatch.setattr(disk_moves, "_file", lambda _connection, of: over if of == path else None)
-    reader = disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
+    monkeypatch.setattr(run_disk_moves, "_file", lambda _connection, of: over if of == path else None)
+    reader = run_disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
 
     def verdict() -> str:
         seen = reader.disk(MigratingDisk("vda", path, "delta", assumed=assumed), raw=False, active=True)

@@ -12,21 +12,27 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._files import header, interfaces, missing, named, private
-from ansible_collections.corral.virt.plugins.module_utils._front import guest as guests
-from ansible_collections.corral.virt.plugins.module_utils._front import power, prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.prerequisites import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    files_missing,
+    files_named,
+    run_guest,
+    run_power,
+    run_prerequisites,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest.libvirt_prerequisites import (
     inactive_networks,
     networks_without_autostart,
     transient_networks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import NamedBy
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_header
+from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, private
 
 DISK = "<disk type='file'><source file='{file}'/><target dev='vda' bus='virtio'/></disk>"
 VOLUME = "<disk type='volume'><source pool='images' volume='nope'/><target dev='vdb' bus='virtio'/></disk>"
@@ -37,8 +43,8 @@ POOL = "<pool type='dir'><name>images</name><target><path>/images</path></target
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
     """Makes a host with a guest that is off; files are looked for as they are on a system's libvirt."""
-    monkeypatch.setattr(prerequisites, "has_files_here", lambda _uri: True)
-    monkeypatch.setattr(missing, "_HOOKS", str(tmp_path / "hooks"))
+    monkeypatch.setattr(run_prerequisites, "has_files_here", lambda _uri: True)
+    monkeypatch.setattr(files_missing, "_HOOKS", str(tmp_path / "hooks"))
     with contextlib.ExitStack() as connections:
         yield functools.partial(_host, connections, tmp_path)
 
@@ -53,7 +59,7 @@ def _host(connections: contextlib.ExitStack, place: Path, devices: str) -> t.Any
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
-@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+@pytest.mark.parametrize("converge", [run_guest.converge, run_power.converge], ids=["virt_domain", "virt_state"])
 @pytest.mark.parametrize("state", ["running", "paused", "rebooted"])
 def test_every_reason_is_told_before_anything_is_touched(
     host: t.Callable[[str], t.Any], converge: t.Any, state: str, check_mode: bool
@@ -73,7 +79,7 @@ def test_every_reason_is_told_before_anything_is_touched(
     assert not connection.lookupByName("web1").isActive()
 
 
-@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+@pytest.mark.parametrize("converge", [run_guest.converge, run_power.converge], ids=["virt_domain", "virt_state"])
 def test_what_is_there_starts(host: t.Callable[[str], t.Any], tmp_path: Path, converge: t.Any) -> None:
     (tmp_path / "a.img").touch()
     connection = host(DISK.format(file=tmp_path / "a.img") + NIC.format(network="lan"))
@@ -81,7 +87,7 @@ def test_what_is_there_starts(host: t.Callable[[str], t.Any], tmp_path: Path, co
     assert connection.lookupByName("web1").isActive()
 
 
-BOTH = pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+BOTH = pytest.mark.parametrize("converge", [run_guest.converge, run_power.converge], ids=["virt_domain", "virt_state"])
 
 
 def test_what_images_stand_on_is_looked_for(host: t.Callable[[str], t.Any], tmp_path: Path) -> None:
@@ -91,7 +97,7 @@ def test_what_images_stand_on_is_looked_for(host: t.Callable[[str], t.Any], tmp_
     )
     driver = f"<disk type='file'><driver name='qemu' type='qcow2'/><source file='{image}'/>"
     connection = host(f"{driver}<target dev='vda' bus='virtio'/></disk>")
-    start = functools.partial(power.converge, connection, GuestSpec("web1", state="running"))
+    start = functools.partial(run_power.converge, connection, GuestSpec("web1", state="running"))
     with pytest.raises(
         NotFound, match=f"cannot start web1: backing file {tmp_path}/gone of image {image} does not exist"
     ):
@@ -114,14 +120,14 @@ def test_what_images_in_pools_stand_on_is_looked_for(
     with pytest.raises(
         NotFound, match=f"cannot start web1: backing file {tmp_path}/gone of image {image} does not exist"
     ):
-        power.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+        run_power.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
 
 
 def test_the_bridge_of_a_network_that_is_active_can_be_missing(host: t.Callable[[str], t.Any], tmp_path: Path) -> None:
     connection = host(NIC.format(network="outer"))
     bridge = "<network><name>outer</name><forward mode='bridge'/><bridge name='no-bridge'/></network>"
     connection.networkCreateXML(bridge)
-    start = functools.partial(power.converge, connection, GuestSpec("web1", state="running"))
+    start = functools.partial(run_power.converge, connection, GuestSpec("web1", state="running"))
     with pytest.raises(NotFound, match="cannot start web1: network outer has no bridge no-bridge on this host; create"):
         start(Gate(check_mode=True))
     hook = tmp_path / "hooks/network"
@@ -223,20 +229,20 @@ def test_a_running_guest_gets_nothing_that_is_not_there(host: t.Callable[[str], 
     nic = Item("eth1", fields={"type": "network", "network": "lan"})
     wanted = GuestSpec("web1", state="running", fields={"interfaces": (nic,)})
     with pytest.raises(NotFound, match=r"cannot change web1: network lan is not active; .*virsh net-start lan"):
-        guests.converge(connection, wanted, Gate(check_mode=check_mode))
+        run_guest.converge(connection, wanted, Gate(check_mode=check_mode))
     assert domain.XMLDesc() == before
 
 
 def test_a_guest_that_stays_off_may_wait_for_what_comes(host: t.Callable[[str], t.Any]) -> None:
     connection = host(DISK.format(file="/nope/a.img"))
-    change = functools.partial(guests.converge, connection, gate=Gate(check_mode=False))
+    change = functools.partial(run_guest.converge, connection, gate=Gate(check_mode=False))
     assert change(wanted=GuestSpec("web1", fields={"title": "Web"}))["changed"]
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_a_network_that_does_not_start_with_the_host_is_told(host: t.Callable[[str], t.Any], check_mode: bool) -> None:
     connection = host(NIC.format(network="lan"))
-    change = functools.partial(guests.converge, connection, gate=Gate(check_mode=check_mode))
+    change = functools.partial(run_guest.converge, connection, gate=Gate(check_mode=check_mode))
     wanted = GuestSpec("web1", autostart=True)
     [note] = change(wanted=wanted)["notes"]
     assert "web1 starts with the host, and network lan, which it needs, does not; set autostart: true" in note
@@ -249,14 +255,14 @@ def test_a_network_that_does_not_start_with_the_host_is_told(host: t.Callable[[s
 def test_a_transient_network_must_be_defined(host: t.Callable[[str], t.Any]) -> None:
     connection = host(NIC.format(network="guests"))
     connection.networkCreateXML("<network><name>guests</name><bridge name='lo'/></network>")
-    [note] = guests.converge(connection, GuestSpec("web1", autostart=True), Gate(check_mode=True))["notes"]
+    [note] = run_guest.converge(connection, GuestSpec("web1", autostart=True), Gate(check_mode=True))["notes"]
     assert "network guests, which it needs, does not; it is transient: define it with virt_network" in note
     assert transient_networks(connection, ["lan", "guests"]) == {"guests"}
 
 
 @pytest.mark.parametrize(("mode", "starts"), [(0o755, True), (0o644, False)])
 @pytest.mark.parametrize("script", ["qemu", "qemu.d/10-disks"])
-@pytest.mark.parametrize("converge", [guests.converge, power.converge], ids=["virt_domain", "virt_state"])
+@pytest.mark.parametrize("converge", [run_guest.converge, run_power.converge], ids=["virt_domain", "virt_state"])
 def test_a_hook_may_set_up_files_before_a_guest_starts(
     host: t.Callable[[str], t.Any], tmp_path: Path, converge: t.Any, script: str, mode: int, starts: bool
 ) -> None:
@@ -283,9 +289,9 @@ def test_a_new_interface_is_on_a_bridge_by_its_other_name(
     host: t.Callable[[str], t.Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = host("")
-    monkeypatch.setattr(query, "links", lambda _connection: ({"br0"}, set()))
+    monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, set()))
     monkeypatch.setattr(interfaces, "other_names", lambda names: {"outer"} if "br0" in names else set())
-    change = functools.partial(guests.converge, connection, gate=Gate(check_mode=True))
+    change = functools.partial(run_guest.converge, connection, gate=Gate(check_mode=True))
     for bridge, known in (("br0", True), ("outer", True), ("inner", False)):
         nic = Item("eth0", fields={"type": "bridge", "bridge": bridge})
         with contextlib.nullcontext() if known else pytest.raises(NotFound, match="this host has no bridge inner"):
@@ -302,32 +308,32 @@ def test_what_images_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     low = image(tmp_path / "low", "-b", "gone.img", "-F", "raw")
     image(tmp_path / "middle", "-b", low, "-F", "qcow2")
     tops = [image(tmp_path / f"top{number}", "-b", "middle", "-F", "qcow2") for number in range(3)]
-    assert named.missing(dict.fromkeys(tops, True)) == {gone: NamedBy(low, is_data=False)}
-    assert named.missing({tops[0]: False, f"{tmp_path}/none": True, str(tmp_path): True, "relative": True}) == {}
+    assert files_named.missing(dict.fromkeys(tops, True)) == {gone: NamedBy(low, is_data=False)}
+    assert files_named.missing({tops[0]: False, f"{tmp_path}/none": True, str(tmp_path): True, "relative": True}) == {}
     (tmp_path / "raw-below").write_bytes(Path(low).read_bytes())
-    assert named.missing({image(tmp_path / "c", "-b", "raw-below", "-F", "raw"): True}) == {}, "a guest wrote it"
-    assert header.backing_format(tops[0]) == "qcow2" and header.backing_format(gone) is None
+    assert files_named.missing({image(tmp_path / "c", "-b", "raw-below", "-F", "raw"): True}) == {}, "a guest wrote it"
+    assert files_header.backing_format(tops[0]) == "qcow2" and files_header.backing_format(gone) is None
     monkeypatch.setattr(private, "opened", lambda *_given: pytest.fail("read"))
-    assert named.missing({}) == {}
+    assert files_named.missing({}) == {}
 
 
 def test_images_that_many_stand_on_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     low = image(tmp_path / "low")
     tops = [image(tmp_path / f"top{number}", "-b", low, "-F", "qcow2") for number in range(3)]
-    bases, asked = header.bases, list[str]()
+    bases, asked = files_header.bases, list[str]()
 
     def counted(path: str) -> list[str]:
         asked.append(path)
         return bases(path)
 
-    monkeypatch.setattr(header, "bases", counted)
-    assert named.missing(dict.fromkeys(tops, True)) == {}
+    monkeypatch.setattr(files_header, "bases", counted)
+    assert files_named.missing(dict.fromkeys(tops, True)) == {}
     assert sorted(asked) == sorted([low, *tops])
 
 
 def test_images_that_stand_on_themselves(tmp_path: Path) -> None:
     one, other = (image(tmp_path / name, "-b", base, "-F", "qcow2") for name, base in (("a", "b"), ("b", "a")))
-    assert named.missing({one: True, other: True}) == {}
+    assert files_named.missing({one: True, other: True}) == {}
 
 
 def test_where_the_content_of_an_image_is(tmp_path: Path) -> None:
@@ -335,18 +341,18 @@ def test_where_the_content_of_an_image_is(tmp_path: Path) -> None:
         ["qemu-img", "create", "-q", "-f", "qcow2", "-o", "data_file=d.raw", "a", "1M"], cwd=tmp_path, check=True
     )
     top = image(tmp_path / "top", "-b", "a", "-F", "qcow2")
-    assert named.missing({top: True}) == {}
+    assert files_named.missing({top: True}) == {}
     (tmp_path / "d.raw").unlink()
     lost = {f"{tmp_path}/d.raw": NamedBy(f"{tmp_path}/a", is_data=True)}
-    assert named.missing({top: True}) == lost == named.missing({f"{tmp_path}/a": False})
+    assert files_named.missing({top: True}) == lost == files_named.missing({f"{tmp_path}/a": False})
 
 
 def test_images_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = image(tmp_path / "top", "-b", "gone", "-F", "qcow2")
-    assert named.missing({top: True})
+    assert files_named.missing({top: True})
 
     def opened(*_given: object) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(private, "opened", opened)
-    assert named.missing({top: True}) == {}
+    assert files_named.missing({top: True}) == {}

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.tests.contract import world
 
 DISK = "/var/lib/libvirt/images/box1-system.qcow2"
@@ -23,13 +23,13 @@ BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "
 
 
 def converge(connection: t.Any, **options: t.Any) -> dict[str, t.Any]:
-    return guest.converge(connection, domain_options.wanted({**BOX, **options}), Gate(check_mode=False))
+    return run_guest.converge(connection, run_guest_options.wanted({**BOX, **options}), Gate(check_mode=False))
 
 
 def gone(connection: t.Any, *, check_mode: bool = False) -> dict[str, t.Any]:
-    return guest.converge(
+    return run_guest.converge(
         connection,
-        domain_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
+        run_guest_options.wanted({"name": "box1", "state": "absent", "remove_storage": True}),
         Gate(check_mode=check_mode),
     )
 
@@ -37,7 +37,7 @@ def gone(connection: t.Any, *, check_mode: bool = False) -> dict[str, t.Any]:
 def test_own_disk_goes(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[{"name": "system", "size": 1}])
     gone(connection)
-    assert storage.volume_at(connection, DISK) is None
+    assert libvirt_storage.volume_at(connection, DISK) is None
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
@@ -62,7 +62,7 @@ def test_a_disk_that_nobody_can_delete_keeps_its_guest(
         gone(connection, check_mode=check_mode)
     assert world.snapshot(connection) == before
     with pytest.raises(NotFound, match="no active storage pool has its directory; start that pool"):
-        storage.delete(connection, f"{tmp_path}/box1-system.qcow2")
+        libvirt_storage.delete(connection, f"{tmp_path}/box1-system.qcow2")
     if pool == "undefined":
         (tmp_path / "box1-system.qcow2").unlink()
         assert gone(connection, check_mode=check_mode)["steps"] == ["undefine box1"]
@@ -83,7 +83,7 @@ def test_a_disk_that_was_kept_goes_by_the_command_that_its_note_has(connection: 
     program, _connect, uri, verb, path = shlex.split(note.rpartition(": ")[2])
     assert (program, uri, verb) == ("virsh", connection.getURI(), "vol-delete")
     connection.storageVolLookupByPath(path).delete()
-    assert storage.volume_at(connection, DISK) is None
+    assert libvirt_storage.volume_at(connection, DISK) is None
 
 
 def test_a_kept_disk_that_somebody_uses_has_no_such_command(connection: t.Any) -> None:
@@ -110,9 +110,9 @@ def test_disk_that_an_image_backing_file_stays(connection: t.Any) -> None:
         backing_path=DISK,
         backing_format="qcow2",
     )
-    storage.create(connection, "default", host_xml.new_volume(overlay), name=overlay.name)
+    libvirt_storage.create(connection, "default", xml_host.new_volume(overlay), name=overlay.name)
     result = gone(connection)
-    assert storage.volume_at(connection, DISK) is not None
+    assert libvirt_storage.volume_at(connection, DISK) is not None
     assert "other.qcow2 uses it" in " ".join(result["notes"])
 
 
@@ -124,7 +124,7 @@ def test_disk_that_others_use_stays(connection: t.Any, disk: dict[str, t.Any]) -
     if not disk:
         converge(connection, name="box2", disks=[{"name": "system", "source": DISK}])
     result = gone(connection)
-    assert storage.volume_at(connection, DISK) is not None
+    assert libvirt_storage.volume_at(connection, DISK) is not None
     assert f"kept disk {DISK}" in " ".join(result["notes"])
 
 
@@ -142,7 +142,7 @@ def test_a_disk_that_others_use_stays_when_its_definition_names_the_volume(conne
     ElementTree.SubElement(device, mark)
     connection.defineXML(ElementTree.tostring(root, encoding="unicode"))
     result = gone(connection)
-    assert storage.volume_at(connection, DISK) is not None
+    assert libvirt_storage.volume_at(connection, DISK) is not None
     assert f"kept disk {DISK}" in " ".join(result["notes"])
 
 
@@ -198,11 +198,11 @@ def test_a_disk_stays_in_whatever_words_another_guest_names_it(
         volume = Volume(
             "data", "v.qcow2", f"{tmp_path}/data/v.qcow2", 1024**2, backing_path=str(between), backing_format="qcow2"
         )
-        storage.create(connection, "data", host_xml.new_volume(volume), name=volume.name)
+        libvirt_storage.create(connection, "data", xml_host.new_volume(volume), name=volume.name)
         user = f"{tmp_path}/data/v.qcow2"
     result = gone(connection)
     assert f"kept disk {path} of box1: {user} uses it" in result["notes"]
-    assert storage.volume_at(connection, str(path)) is not None
+    assert libvirt_storage.volume_at(connection, str(path)) is not None
 
 
 def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None:
@@ -215,14 +215,16 @@ def test_what_a_killed_removal_left_is_named_and_kept(connection: t.Any) -> None
     assert result["notes"] == [
         f"disk {DISK} {there}; to delete it: virsh --connect {connection.getURI()} vol-delete {DISK}"
     ]
-    assert not result["changed"] and storage.volume_at(connection, DISK) is not None
+    assert not result["changed"] and libvirt_storage.volume_at(connection, DISK) is not None
 
 
 def test_a_saved_guest_is_said_to_wake_as_it_was(connection: t.Any) -> None:
     converge(connection, name="box1", disks=[], state="running")
     connection.lookupByName("box1").managedSave(0)
-    result = guest.converge(connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False))
+    result = run_guest.converge(
+        connection, run_guest_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False)
+    )
     assert result["changed"] and "virsh managedsave-remove box1" in " ".join(result["notes"])
-    assert not guest.converge(
-        connection, domain_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False)
+    assert not run_guest.converge(
+        connection, run_guest_options.wanted({"name": "box1", "memory": 512}), Gate(check_mode=False)
     )["notes"]

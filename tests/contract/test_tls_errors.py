@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unreachable
-from ansible_collections.corral.virt.plugins.module_utils._files import credentials, peer
-from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unreachable
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials, files_peer
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import hypervisors
 from ansible_collections.corral.virt.tests.contract import tls_server
 from ansible_collections.corral.virt.tests.contract.certificates import Authority, write_directory
 from ansible_collections.corral.virt.tests.contract.test_modules import run
@@ -110,7 +110,7 @@ def test_a_list_that_cannot_be_read_hides_nothing(client: Path, tmp_path: Path) 
     with served(
         tls(write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper2", *HERE, last_day=-1)))
     ) as port:
-        assert "that expired on" in peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}")
+        assert "that expired on" in files_peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}")
 
 
 def test_our_certificate_is_refused(client: Path, server: Path) -> None:
@@ -195,12 +195,12 @@ def test_a_file_that_may_not_be_read(client: Path, monkeypatch: pytest.MonkeyPat
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(
-        "ansible_collections.corral.virt.plugins.module_utils._files.credentials.open", closed, raising=False
+        "ansible_collections.corral.virt.plugins.module_utils._tls.files_credentials.open", closed, raising=False
     )
     monkeypatch.setattr("os.geteuid", lambda: uid)
     assert re.fullmatch(
         rf"this user \(uid {uid}\) cannot read .*/cacert.pem: Permission denied; {remedy}",
-        peer.why(f"qemu+tls://here/system?pkipath={client}"),
+        files_peer.why(f"qemu+tls://here/system?pkipath={client}"),
     )
 
 
@@ -208,7 +208,7 @@ def test_an_authority_of_several_is_enough(client: Path, server: Path) -> None:
     for directory in (client, server):
         (directory / "cacert.pem").write_bytes(OTHERS.pem + OURS.pem)
     with served(tls(server)) as port:
-        assert peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}") == ""
+        assert files_peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}") == ""
 
 
 def test_where_tls_is_in_order_no_cause_is_guessed(client: Path, server: Path) -> None:
@@ -235,11 +235,11 @@ def test_nobody_listens(client: Path) -> None:
 
 @pytest.mark.parametrize("answer", [tls_server.hang, tls_server.drip], ids=["silent", "a byte now and then"])
 def test_a_black_hole_is_left_in_time(answer: tls_server.Answer, client: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "_ANSWER_S", 0.5)
-    monkeypatch.setattr(peer, "_HANDSHAKE_S", 1)
+    monkeypatch.setattr(files_peer, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(files_peer, "_HANDSHAKE_S", 1)
     started = time.monotonic()
     with served(answer) as port:
-        assert f"port {port} of 127.0.0.1 " in peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}")
+        assert f"port {port} of 127.0.0.1 " in files_peer.why(f"qemu+tls://127.0.0.1:{port}/system?pkipath={client}")
     assert time.monotonic() - started < 5
 
 
@@ -247,16 +247,16 @@ def test_a_black_hole_is_left_in_time(answer: tls_server.Answer, client: Path, m
     "uri", ["qemu:///system", "qemu+ssh://localhost/system", "qemu+tcp://localhost/system", "qemu+tls:///system"]
 )
 def test_what_is_not_tls_over_the_network_is_not_looked_at(uri: str) -> None:
-    assert peer.why(uri) == ""
+    assert files_peer.why(uri) == ""
 
 
 def test_the_inventory_tells_the_cause_without_the_uri(client: Path, tmp_path: Path) -> None:
     server = write_directory(tmp_path / "server", "server", OURS, OURS.issue("hyper3", "hyper3"))
     with served(tls(server)) as port, pytest.raises(Unreachable, match="hyper3") as caught:
-        _hypervisors.guests(
+        hypervisors.guests(
             f"test+tls://127.0.0.1:{port}/default?pkipath={client}", [], lambda: None, timeout_s=8, own=[]
         )
-    assert _hypervisors.reason(caught.value).startswith(
+    assert hypervisors.reason(caught.value).startswith(
         "127.0.0.1 is 127.0.0.1 here, and the machine there has a certificate for O=cloud,CN=hyper3"
     )
 
@@ -273,8 +273,8 @@ def test_virt_migrate_tells_the_cause(client: Path, tmp_path: Path, monkeypatch:
 def test_without_cryptography_only_what_is_known_is_told(
     client: Path, server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer, "CAN_READ", False)
-    monkeypatch.setattr(credentials, "CAN_READ", False)
+    monkeypatch.setattr(files_peer, "CAN_READ", False)
+    monkeypatch.setattr(files_credentials, "CAN_READ", False)
     with served(tls(server, takes=False)) as port:
         assert not isinstance(failure(port, client), Unreachable)
         (client / "clientkey.pem").unlink()

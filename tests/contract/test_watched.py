@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _watched
+from ansible_collections.corral.virt.plugins.plugin_utils._report import progress_lines
 
 
 class Task:
@@ -22,7 +22,7 @@ class Task:
     environment: t.ClassVar[list[dict[str, str]]] = []
 
 
-class Here(_watched.WatchedAction):
+class Here(progress_lines.WatchedAction):
     """The action; the host is this machine, and the module has begun."""
 
     def __init__(self, begun: dict[str, t.Any]) -> None:
@@ -54,7 +54,7 @@ class Here(_watched.WatchedAction):
 @pytest.fixture
 def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its file; who waits looks often."""
-    monkeypatch.setattr(_watched, "_LOOK_S", 0.2)
+    monkeypatch.setattr(progress_lines, "_LOOK_S", 0.2)
     (tmp_path / "it's.answer").touch()
     return tmp_path / "it's.answer"
 

@@ -7,13 +7,13 @@ import typing as t
 
 import libvirt
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
-from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
-from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migration_options
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 __all__ = ["NAMESPACE", "STATES", "Host", "converge", "ends", "options", "two_hosts"]
@@ -94,7 +94,7 @@ class Host:
         if STATES[state][0] == PAUSED:
             domain.suspend()
         if memory:
-            text = record.update(domain.XMLDesc(), memory)
+            text = fields_record.update(domain.XMLDesc(), memory)
             for flag in (2, *([1] if domain.isActive() else [])):
                 domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, "corral", NAMESPACE, flag)
         self.states[uuid] = (list(STATES[state]), domain.state())
@@ -127,7 +127,7 @@ def ends(source: Host, dest: Host) -> Endpoints:
 
 def options(**more: t.Any) -> dict[str, t.Any]:
     """Of virt_migrate."""
-    result = {key: option.get("default") for key, option in migrate_options.OPTIONS.items()}
+    result = {key: option.get("default") for key, option in run_migration_options.OPTIONS.items()}
     return {**result, "name": "web1", "dest": "hyper2", **more}
 
 
@@ -139,7 +139,7 @@ def checked(source: Host, dest: Host) -> str:
 def converge(source: Host, dest: Host, *, check_mode: bool = False, **more: t.Any) -> str:
     """A run, whatever comes of it; why it failed."""
     try:
-        migrate.converge(ends(source, dest), options(**more), Gate(check_mode=check_mode), ProgressWatch("web1"))
+        run_migrate.converge(ends(source, dest), options(**more), Gate(check_mode=check_mode), ProgressWatch("web1"))
     except VirtError as error:
         return str(error)
     return ""

@@ -15,8 +15,8 @@ import typing as t
 
 sys.path.insert(0, sys.argv[1])  # where the collection is
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 
 _NUMBERS: dict[str, int] = collections.Counter()
 
@@ -41,39 +41,41 @@ def _defaults(options: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> d
 
 
 def _migrate(params: t.Mapping[str, t.Any], gate: Gate) -> t.Any:
-    from ansible_collections.corral.virt.plugins.module_utils._files.progress import ProgressWatch
-    from ansible_collections.corral.virt.plugins.module_utils._front import migrate, migrate_options
-    from ansible_collections.corral.virt.plugins.module_utils._front.endpoints import Endpoints
-    from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
-    from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import dest_uri
+    from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migration_options
+    from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import dest_uri
+    from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+    from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
+    from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
 
-    params = _defaults(migrate_options.OPTIONS, params)
+    params = _defaults(run_migration_options.OPTIONS, params)
     import contextlib
 
     with contextlib.ExitStack() as stack:
         ends = Endpoints(
             "qemu:///system", dest_uri(params), lambda uri: stack.enter_context(reached(uri, watched=True))
         )
-        return migrate.converge(ends, params, gate, ProgressWatch(params["name"]))
+        return run_migrate.converge(ends, params, gate, ProgressWatch(params["name"]))
 
 
 def _guest(params: t.Mapping[str, t.Any], gate: Gate) -> t.Any:
-    from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
+    from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
     from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
-    wanted = domain_options.wanted(_defaults({**domain_options.NAMING, **domain_options.GUEST_OPTIONS}, params))
+    wanted = run_guest_options.wanted(
+        _defaults({**run_guest_options.NAMING, **run_guest_options.GUEST_OPTIONS}, params)
+    )
     with opened("qemu:///system", events=True) as connection:
-        return guest.converge(connection, wanted, gate)
+        return run_guest.converge(connection, wanted, gate)
 
 
 def _image(params: t.Mapping[str, t.Any], gate: Gate) -> t.Any:
-    from ansible_collections.corral.virt.plugins.module_utils._front import image
-    from ansible_collections.corral.virt.plugins.module_utils._front.reach import reached
+    from ansible_collections.corral.virt.plugins.module_utils._image import run_image
     from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+    from ansible_collections.corral.virt.plugins.module_utils._tls.run_connect import reached
 
     with opened("qemu:///system") as connection:
-        world = image.World(lambda location, _headers: _unread(location), lambda uri: reached(uri, watched=True))
-        return image.converge(connection, _defaults(image.OPTIONS, params), gate, world)
+        world = run_image.World(lambda location, _headers: _unread(location), lambda uri: reached(uri, watched=True))
+        return run_image.converge(connection, _defaults(run_image.OPTIONS, params), gate, world)
 
 
 def _unread(location: str) -> t.Any:
@@ -82,16 +84,17 @@ def _unread(location: str) -> t.Any:
 
 def _noun(kind: str) -> t.Callable[[t.Mapping[str, t.Any], Gate], t.Any]:
     def front(params: t.Mapping[str, t.Any], gate: Gate) -> t.Any:
-        from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
-        from ansible_collections.corral.virt.plugins.module_utils._libvirt import network, pool
         from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-        from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-        from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
+        from ansible_collections.corral.virt.plugins.module_utils._network import libvirt_network
+        from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+        from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
+        from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool
+        from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_noun import POOL
 
-        what, api = {"network": (NETWORK, network.API), "pool": (POOL, pool.API)}[kind]
+        what, api = {"network": (NETWORK, libvirt_network.API), "pool": (POOL, libvirt_pool.API)}[kind]
         with opened("qemu:///system") as connection:
-            return noun.converge(
-                connection, what, api, _defaults(noun_options.argument_spec(what.schema), params), gate
+            return run_noun.converge(
+                connection, what, api, _defaults(run_noun_options.argument_spec(what.schema), params), gate
             )
 
     return front

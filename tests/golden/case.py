@@ -22,15 +22,19 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._files import seed as seed_files
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, guest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import domain as doers
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    libvirt_domain,
+    plan_guest_steps,
+    run_guest,
+    run_guest_options,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 __all__ = ["CASES", "GOLDEN", "Case", "Outcome", "normal", "options", "play"]
@@ -100,16 +104,16 @@ class _Recording(Gate):
         return []
 
 
-def _on_storage(connection: t.Any, step: steps.GuestStep) -> None:
-    if isinstance(step, steps.CreateVolume):
-        doers.create_volume(connection, step)
-    elif isinstance(step, steps.DeleteVolume):
-        storage.delete(connection, step.path)
-    elif isinstance(step, steps.GrowDisk):  # the test driver cannot resize
-        xml = t.cast(str, storage.volume_at(connection, step.path))
+def _on_storage(connection: t.Any, step: plan_guest_steps.GuestStep) -> None:
+    if isinstance(step, plan_guest_steps.CreateVolume):
+        libvirt_domain.create_volume(connection, step)
+    elif isinstance(step, plan_guest_steps.DeleteVolume):
+        libvirt_storage.delete(connection, step.path)
+    elif isinstance(step, plan_guest_steps.GrowDisk):  # the test driver cannot resize
+        xml = t.cast(str, libvirt_storage.volume_at(connection, step.path))
         grown = parse(xml)
         grown.find("capacity").text = str(step.size_bytes)
-        storage.create(connection, "default", text(grown), name=grown.findtext("name"), replace=True)
+        libvirt_storage.create(connection, "default", text(grown), name=grown.findtext("name"), replace=True)
 
 
 def look_alike(xml: str, live: str | None = None, *, state: str = "shutdown", **more: t.Any) -> FoundGuest:
@@ -122,10 +126,10 @@ def look_alike(xml: str, live: str | None = None, *, state: str = "shutdown", **
 
 def options(said: t.Mapping[str, t.Any]) -> GuestSpec:
     """A guest's options, checked and completed as Ansible does it."""
-    result = ArgumentSpecValidator(domain_options.GUEST_OPTIONS).validate(dict(said))
+    result = ArgumentSpecValidator(run_guest_options.GUEST_OPTIONS).validate(dict(said))
     if result.error_messages:
         raise ValueError("; ".join(result.error_messages))
-    return domain_options.wanted(result.validated_parameters)
+    return run_guest_options.wanted(result.validated_parameters)
 
 
 def normal(xml: str) -> str:
@@ -140,11 +144,11 @@ def host(
     """A hypervisor with those guests: libvirt's test driver for storage and networks, recorded documents for what it
     cannot be.
     """
-    monkeypatch.setattr(query, "find", lambda _connection, name: found.get(name))
-    monkeypatch.setattr(query, "managed_state", lambda _connection, _uuid: tuple(managed_state))
-    monkeypatch.setattr(query, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
-    monkeypatch.setattr(query, "libvirt_version", lambda _connection: 99_000_000)
-    monkeypatch.setattr(seed_files, "host_key", lambda: HOST_KEY)
+    monkeypatch.setattr(libvirt_query, "find", lambda _connection, name: found.get(name))
+    monkeypatch.setattr(libvirt_query, "managed_state", lambda _connection, _uuid: tuple(managed_state))
+    monkeypatch.setattr(libvirt_query, "capabilities", lambda _connection: (GOLDEN / "capabilities.xml").read_text())
+    monkeypatch.setattr(libvirt_query, "libvirt_version", lambda _connection: 99_000_000)
+    monkeypatch.setattr(files_seed, "host_key", lambda: HOST_KEY)
     with opened(HOST_URI) as connection:
         yield connection
 
@@ -153,10 +157,10 @@ def play(connection: t.Any, wanted: GuestSpec, found: FoundGuest | None) -> Outc
     """Let the front converge, and see what it would tell libvirt."""
     gate = _Recording(connection)
     try:
-        result = guest.converge(connection, wanted, gate)
+        result = run_guest.converge(connection, wanted, gate)
     except VirtError as error:
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
-    defined = [step.xml for step in gate.steps if isinstance(step, steps.Define)]
+    defined = [step.xml for step in gate.steps if isinstance(step, plan_guest_steps.Define)]
     kept = found.xml if found and wanted.state != "absent" else None
     # wherever the checkout is
     result["notes"] = [note.replace(HOST_URI, "test:///host.xml") for note in result["notes"]]

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, record, row
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, fields_graphics, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import (
     CASES,
@@ -112,23 +113,23 @@ def test_record(case: Case, pytestconfig: pytest.Config) -> None:
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in case.data("record.yml").items()}
     found = t.cast(str, case.text("found.xml"))
     root = parse(found)
-    row.graft(root, record.RECORD, fields)
+    row.graft(root, fields_record.RECORD, fields)
     after = normal(etree.tostring(root, encoding="unicode"))
     if pytestconfig.getoption("--regenerate"):
         case.file("after.xml").write_text(after)
     assert after == case.text("after.xml")
-    known = {key: value for key, value in record.read(after).items() if key in fields}
+    known = {key: value for key, value in fields_record.read(after).items() if key in fields}
     assert known == {key: value for key, value in fields.items() if value not in ("", ())}
     # libvirt takes our element without its namespace, and puts that on itself.
-    assert "urn:corral" not in record.update(found, fields)
-    assert record.update(after, fields) == record.update(found, fields)
+    assert "urn:corral" not in fields_record.update(found, fields)
+    assert fields_record.update(after, fields) == fields_record.update(found, fields)
 
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
 def test_silence_keeps_everything(path: Path) -> None:
     """A dump of a real guest comes back as it was when nothing is asked for, and the same is said of it each time."""
     xml = path.read_text()
-    grafted = domain.graft(xml, options({"name": "any"}))
+    grafted = fields_domain.graft(xml, options({"name": "any"}))
     assert not grafted.changes
     assert etree.canonicalize(grafted.xml, strip_text=True) == etree.canonicalize(xml, strip_text=True)
     assert normal(normal(xml)) == normal(xml)
@@ -178,8 +179,8 @@ def seen(xml: str | None, table: row.Table) -> collections.Counter[tuple[str, st
     """How often each field has each value in a document."""
     if xml is None:
         return collections.Counter()
-    root = domain.spelt_out(parse(xml))
-    elements = root.findall("devices/graphics") if table is graphics.GRAPHICS else [root]
+    root = fields_domain.spelt_out(parse(xml))
+    elements = root.findall("devices/graphics") if table is fields_graphics.GRAPHICS else [root]
     return collections.Counter(found for element in elements for found in values(element, table))
 
 
@@ -203,7 +204,11 @@ def written(table: str) -> set[str]:
     return {field for each in changed for field, _value in each}
 
 
-TABLES: dict[str, row.Table] = {"DOMAIN": domain.DOMAIN, "GRAPHICS": graphics.GRAPHICS, "RECORD": record.RECORD}
+TABLES: dict[str, row.Table] = {
+    "DOMAIN": fields_domain.DOMAIN,
+    "GRAPHICS": fields_graphics.GRAPHICS,
+    "RECORD": fields_record.RECORD,
+}
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -17,19 +17,18 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils import _changes
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options
-from ansible_collections.corral.virt.plugins.module_utils._model.network import (
+from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import (
     Neighbour,
     NetworkHost,
     User,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._noun.noun import plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Define
-from ansible_collections.corral.virt.plugins.module_utils._xml import document
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options, xml_document
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN, Case, Outcome, normal
 from ansible_collections.corral.virt.tests.golden.test_golden import (
     compare,
@@ -46,7 +45,7 @@ CASES = [Case(f"networks/{path.parent.name}") for path in sorted(GOLDEN.glob("ne
 
 def params(wanted: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Options as Ansible checks and completes them."""
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(dict(wanted))
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(NETWORK.schema)).validate(dict(wanted))
     assert not result.error_messages, result.error_messages
     return t.cast("dict[str, t.Any]", result.validated_parameters)
 
@@ -72,7 +71,7 @@ def found(case: Case) -> Found | None:
 def play(case: Case, there: Found | None, wanted: t.Mapping[str, t.Any]) -> Outcome:
     """What is planned."""
     try:
-        done = plan(NETWORK, noun.spec(NETWORK, params(wanted)), Facts(there, host(case)))
+        done = plan(NETWORK, run_noun.spec(NETWORK, params(wanted)), Facts(there, host(case)))
     except VirtError as error:
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in done.steps if isinstance(step, Define)]
@@ -122,7 +121,7 @@ def test_libvirt_accepts_the_result(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.text("found.xml")], ids=name_of)
 def test_silence_keeps_everything(case: Case) -> None:
     xml = t.cast(str, case.text("found.xml"))
-    assert document.edit(xml, {}, table=NETWORK.schema.table, shape=NETWORK.shape).xml == xml
+    assert xml_document.edit(xml, {}, table=NETWORK.schema.table, shape=NETWORK.shape).xml == xml
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data, _table
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text, tables
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 
 GIB = 1024**3
@@ -85,9 +85,9 @@ CASES = [(kind, form) for kind in HOSTS for form in ("seed", "table", "json")]
 def reported(kind: str, form: str, hosts: t.Mapping[str, t.Any]) -> str:
     """What stands in the file of a report."""
     if form == "seed":
-        return _report.text(kind, hosts, ["hyper10"], None) + "\n"
-    report = _report_data.data(kind, hosts, ["hyper10"], None)
-    return (json.dumps(report, indent=2) if form == "json" else _table.text(report)) + "\n"
+        return report_text.text(kind, hosts, ["hyper10"], None) + "\n"
+    report = report_data.data(kind, hosts, ["hyper10"], None)
+    return (json.dumps(report, indent=2) if form == "json" else tables.text(report)) + "\n"
 
 
 @pytest.mark.parametrize(("kind", "form"), CASES)
@@ -100,12 +100,12 @@ def test_a_report_is_as_it_was(kind: str, form: str, request: pytest.FixtureRequ
 
 @pytest.mark.parametrize("kind", HOSTS)
 def test_colours_change_nothing_else(kind: str) -> None:
-    report = _report_data.data(kind, HOSTS[kind], ["hyper10"], None)
-    painted = _table.text(report, lambda text, colour: f"<{colour}>{text}</>")
+    report = report_data.data(kind, HOSTS[kind], ["hyper10"], None)
+    painted = tables.text(report, lambda text, colour: f"<{colour}>{text}</>")
     assert "<red>not reached</>" in painted
     for mark in ("<red>", "<yellow>", "<green>", "</>"):
         painted = painted.replace(mark, "")
-    assert painted == _table.text(report)
+    assert painted == tables.text(report)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_colours_change_nothing_else(kind: str) -> None:
     ],
 )
 def test_bars(used: int, shown: str, colour: str) -> None:
-    assert _table._bar(used, 100) == (f"[{shown}]", colour, False)
-    assert _table._bar(used * 3, 300) == (f"[{shown}]", colour, False)
+    assert tables._bar(used, 100) == (f"[{shown}]", colour, False)
+    assert tables._bar(used * 3, 300) == (f"[{shown}]", colour, False)
     assert (
-        _table._bar(None, 100).text
-        == _table._bar(used, None).text
-        == _table._bar(used, 0).text
+        tables._bar(None, 100).text
+        == tables._bar(used, None).text
+        == tables._bar(used, 0).text
         == "[         ?          ]"
     )
 
@@ -144,7 +144,7 @@ def test_bars(used: int, shown: str, colour: str) -> None:
     ],
 )
 def test_sizes(size: int | None, text: str) -> None:
-    assert _table.size(size) == text
+    assert tables.size(size) == text
 
 
 BROKEN: list[t.Any] = [
@@ -162,20 +162,20 @@ BROKEN: list[t.Any] = [
 
 @pytest.mark.parametrize("answer", BROKEN, ids=range(len(BROKEN)))
 def test_an_answer_that_is_none_hides_no_other_host(answer: t.Any) -> None:
-    report = _report_data.data("query", {"hyper1": answer, "hyper2": GUESTS["hyper1"]}, [], None)
+    report = report_data.data("query", {"hyper1": answer, "hyper2": GUESTS["hyper1"]}, [], None)
     assert [(host["name"], host["reached"]) for host in report["hosts"]] == [("hyper1", False), ("hyper2", True)]
-    assert "not reached" in _table.text(report).splitlines()[0] and "web1" in _table.text(report)
-    result = _report.text("list", {"hyper1": {"domains": None}, "hyper2": GUESTS["hyper1"]}, [], None)
+    assert "not reached" in tables.text(report).splitlines()[0] and "web1" in tables.text(report)
+    result = report_text.text("list", {"hyper1": {"domains": None}, "hyper2": GUESTS["hyper1"]}, [], None)
     assert result.startswith("hyper1\n  (its answer cannot be read)\nhyper2\n  running\n    web1")
 
 
 def test_only_the_guests_that_are_asked_for() -> None:
     for kind in ("query", "list"):
-        report = _report_data.data(kind, GUESTS, [], ["web1"])
+        report = report_data.data(kind, GUESTS, [], ["web1"])
         assert [(host["name"], [guest["name"] for guest in host["guests"]]) for host in report["hosts"]] == [
             ("hyper1", ["web1"])
         ]
-    assert _report_data.data("query", GUESTS, ["hyper10"], ["nobody"])["hosts"] == [
+    assert report_data.data("query", GUESTS, ["hyper10"], ["nobody"])["hosts"] == [
         {"name": "hyper10", "reached": False}
     ]
 
@@ -183,7 +183,7 @@ def test_only_the_guests_that_are_asked_for() -> None:
 def test_nothing_in_a_table_is_obeyed_by_a_terminal() -> None:
     bad = copy.deepcopy(WEB1)
     bad.update(name="a\x1b[2J\nfake", tags=["\x9b31m"], addresses=["\x07"])
-    shown = _table.text(_report_data.data("query", {"h1": {"domains": [bad], "host": LOAD}}, [], None))
+    shown = tables.text(report_data.data("query", {"h1": {"domains": [bad], "host": LOAD}}, [], None))
     assert "a\\x1b[2J\\nfake" in shown and not [char for char in shown if not char.isprintable() and char != "\n"]
 
 
@@ -198,4 +198,4 @@ def test_nothing_in_a_table_is_obeyed_by_a_terminal() -> None:
     ],
 )
 def test_amounts(done: int, total: int, text: str) -> None:
-    assert _table.amount(done, total) == text
+    assert tables.amount(done, total) == text

@@ -92,7 +92,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """
     make = rsa.generate_private_key
     turn = itertools.cycle([make(public_exponent=65537, key_size=2048) for _number in range(24)])
-    authorities = "ansible_collections.corral.virt.plugins.plugin_utils._ca"
+    authorities = "ansible_collections.corral.virt.plugins.plugin_utils._authority.ca"
     monkeypatch.setattr(f"{authorities}.KEY_BITS", 2048)
     monkeypatch.setattr(f"{authorities}.LIFE", 1100 * DAY)
     monkeypatch.setattr(rsa, "generate_private_key", lambda **_options: next(turn))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
@@ -22,9 +22,9 @@ SHORT = {
 def rows() -> list[tuple[str, ...]]:
     """An argument a row; options that a module has are in its documentation."""
     found: list[tuple[str, ...]] = []
-    for name in _actions.names():
+    for name in actions.names():
         arguments = [
-            each for each in _actions.action(name).arguments.values() if not each.option and each.name != "virt_group"
+            each for each in actions.action(name).arguments.values() if not each.option and each.name != "virt_group"
         ]
         found += [(f"``{name}``", f"``{each.name}``", values(each), default(each), meaning(each)) for each in arguments]
     return found

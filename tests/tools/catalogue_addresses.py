@@ -10,9 +10,9 @@ import sys
 import typing as t
 import urllib.request
 
-from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import checksum_in, decoded
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Source, Sums, parse_checksum
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import checksum_in, decoded
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Source, Sums, parse_checksum
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 
 __all__ = ["Ask", "main", "problems"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
@@ -11,8 +11,8 @@ __all__ = ["TABLE"]
 def rows() -> list[tuple[str, str, str]]:
     """A playbook a row."""
     found = []
-    for name in _actions.names():
-        action = _actions.action(name)
+    for name in actions.names():
+        action = actions.action(name)
         found.append(
             (f"``{name}``", action.kind, action.description + (" (destructive)" if action.destructive else ""))
         )

@@ -17,16 +17,16 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
 from ansible_collections.corral.virt.plugins.modules import virt_migrate
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _surveys
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._surveys import JobTemplate, Question
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, surveys
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.surveys import JobTemplate, Question
 
 __all__ = ["ACTIONS", "PATTERN", "TEMPLATES", "awx", "files", "pattern", "playbook", "rundeck", "semaphore", "stale"]
 
 ROOT = Path(__file__).parents[2]
 PATTERN = "private_cloud"
-ACTIONS = [action for action in map(_actions.action, _actions.names()) if action.template]
-TEMPLATES = [template for action in ACTIONS for template in _surveys.job_templates(action)]
+ACTIONS = [action for action in map(actions.action, actions.names()) if action.template]
+TEMPLATES = [template for action in ACTIONS for template in surveys.job_templates(action)]
 PLAYBOOKS = (ROOT / "extensions/patterns" / PATTERN / "playbooks", ROOT / "examples/project/playbooks")
 MADE = "Made by tests/tools/job_templates.py from the action catalogue."
 VIEWS = {"guest": "Guests", "host": "Hypervisors", "image": "Images"}
@@ -50,7 +50,7 @@ TEXTS = _texts()
 
 def questions(template: JobTemplate) -> list[Question]:
     """The survey of a template."""
-    return _surveys.survey(template, TEXTS)
+    return surveys.survey(template, TEXTS)
 
 
 def description(template: JobTemplate) -> str:

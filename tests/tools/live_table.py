@@ -5,33 +5,33 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._front.options import option_of
-from ansible_collections.corral.virt.plugins.module_utils._plan import live
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_live
+from ansible_collections.corral.virt.plugins.module_utils._xml.run_arguments import option_of
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
 
 WORDS = {
-    live.METADATA: "at once",
-    live.VCPUS: "at once, up to the maximum; fewer at the next boot",
-    live.MEMORY: "at once by the balloon, up to the maximum",
-    live.ATTACH: "plugged and unplugged at once",
-    live.UPDATE: "at once",
-    live.SCHEDULER: "at once",
-    live.MEMTUNE: "at once",
-    live.IOTUNE: "at once",
-    live.NUMATUNE: "at once; a removal waits for the next boot",
-    live.PIN: "at once; a removal waits for the next boot",
-    live.IOTHREADS: "at once",
-    live.LIFECYCLE: "at once",
-    live.STATS: "at once",
-    live.FIXED: "never: it is fixed when the guest is created",
+    plan_live.METADATA: "at once",
+    plan_live.VCPUS: "at once, up to the maximum; fewer at the next boot",
+    plan_live.MEMORY: "at once by the balloon, up to the maximum",
+    plan_live.ATTACH: "plugged and unplugged at once",
+    plan_live.UPDATE: "at once",
+    plan_live.SCHEDULER: "at once",
+    plan_live.MEMTUNE: "at once",
+    plan_live.IOTUNE: "at once",
+    plan_live.NUMATUNE: "at once; a removal waits for the next boot",
+    plan_live.PIN: "at once; a removal waits for the next boot",
+    plan_live.IOTHREADS: "at once",
+    plan_live.LIFECYCLE: "at once",
+    plan_live.STATS: "at once",
+    plan_live.FIXED: "never: it is fixed when the guest is created",
 }
 
 
 def rows() -> list[tuple[str, str]]:
     """In the order of the policy; then what holds for all that is not in it."""
-    found = [(f"``{option_of(field)}``", WORDS[policy]) for field, policy in live.POLICY.items()]
+    found = [(f"``{option_of(field)}``", WORDS[policy]) for field, policy in plan_live.POLICY.items()]
     return [*found, ("everything else", "at the next boot; listed in ``pending`` until then")]
 
 

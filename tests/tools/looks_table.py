@@ -10,7 +10,7 @@ import dataclasses
 import importlib
 import textwrap
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 

@@ -46,6 +46,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 from mutants import Mutant, mutants
 
+from ansible_collections.corral.virt.tests.tools import house
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
 OURS = (PACKAGE, "tests.")  # modules that may hold a constant
@@ -66,11 +68,9 @@ Lines = dict[str, dict[int, set[str]]]  # file -> line -> tests that run it
 
 def targets() -> list[str]:
     """The rooms that decide."""
-    plans = sorted(path for path in (ROOT / "plugins/module_utils/_plan").glob("*.py") if path.stem != "__init__")
-    nouns = sorted(path for path in (ROOT / "plugins/module_utils/_noun").glob("*.py") if path.stem != "__init__")
-    rules = [ROOT / f"plugins/module_utils/_xml/{name}.py" for name in RULES]
-    fronts = [ROOT / f"plugins/module_utils/_front/{name}.py" for name in ("reconcile", "disk_moves")]
-    return [str(path.relative_to(ROOT)) for path in (*plans, *nouns, *rules, *fronts)]
+    rules = [path for path in house.files("xml", "fields") if path.stem.removeprefix("xml_") in RULES]
+    runs = [path for path in house.files("run") if path.stem in ("run_reconcile", "run_disk_moves")]
+    return [str(path.relative_to(ROOT)) for path in (*house.files("plan"), *rules, *runs)]
 
 
 def git(*arguments: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._reach import Reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.reach import Reach
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]

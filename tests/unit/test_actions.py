@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 from ansible_collections.corral.virt.tests.tools import payload
 
 MODULES = payload.modules()

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.plugins.doc_fragments.domain import ModuleDocFragment
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._xml.network import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, every
 from ansible_collections.corral.virt.plugins.modules import virt_network
 from ansible_collections.corral.virt.tests.tools import (

@@ -9,45 +9,45 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.object_api import ObjectApi
-from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._run import Looked
-from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.tests.tools import house, payload
 
 PLUGINS = payload.ROOT / "plugins"
 ROOMS = ("module_utils", "modules", "plugin_utils", "action")
 
 # What several steps have in common; nobody plans one.
 BASES = {
-    "_plan.clone_steps.CloneStep",
-    "_plan.clone_steps._Sized",
-    "_plan.host_steps.HostStep",
-    "_plan.image.ImageStep",
-    "_plan.migrate.MigrateStep",
-    "_plan.migrate._OfDisk",
-    "_plan.noun.NounStep",
-    "_plan.power_steps.GuestStep",
+    "_storage.plan_clone_steps.CloneStep",
+    "_storage.plan_clone_steps._Sized",
+    "_host.plan_host_steps.HostStep",
+    "_image.plan_image.ImageStep",
+    "_migration.plan_migrate.MigrateStep",
+    "_migration.plan_migrate._OfDisk",
+    "_noun.plan_noun.NounStep",
+    "_power.plan_power_steps.GuestStep",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.
 WITH_THEIR_DOER = {
-    "_authorities.MakeAuthority": "the CA's directory is the state of the object that does it",
-    "_authorities.ProtectKey": "the same",
-    "_records.Revoke": "the same",
-    "_records.TakeOver": "the same",
-    "_plan.migrate.Abort": "it is done beside the run that it ends, which has the table",
-    "_plan.migrate.Clear": "it needs what was seen before it",
-    "_plan.migrate.Reconcile": "the same",
+    "_authority.authorities.MakeAuthority": "the CA's directory is the state of the object that does it",
+    "_authority.authorities.ProtectKey": "the same",
+    "_authority.authority_records.Revoke": "the same",
+    "_authority.authority_records.TakeOver": "the same",
+    "_migration.plan_migrate.Abort": "it is done beside the run that it ends, which has the table",
+    "_migration.plan_migrate.Clear": "it needs what was seen before it",
+    "_migration.plan_migrate.Reconcile": "the same",
 }
 
 # Steps with several doers: each entry stands in as many tables.
 SEVERAL = {
-    "_plan.host_steps.WriteFile": (3, "a firewall's file is checked by its program, a daemon's has a mode"),
-    "_plan.noun.Start": (2, "a pool's directory may be missing"),
-    "_plan.tls_steps.Request": (2, "a host sends its request away; the controller signs its own at once"),
-    "_plan.tls_steps.SetMode": (2, "the files of a host, and those of the controller"),
-    "_plan.tls_steps.SetTrust": (2, "the files of a host, and those of the controller"),
+    "_host.plan_host_steps.WriteFile": (3, "a firewall's file is checked by its program, a daemon's has a mode"),
+    "_noun.plan_noun.Start": (2, "a pool's directory may be missing"),
+    "_tls.plan_tls_steps.Request": (2, "a host sends its request away; the controller signs its own at once"),
+    "_tls.plan_tls_steps.SetMode": (2, "the files of a host, and those of the controller"),
+    "_tls.plan_tls_steps.SetTrust": (2, "the files of a host, and those of the controller"),
 }
 
 
@@ -146,9 +146,14 @@ def _answers(question: type[OpenQuestion[t.Any]]) -> list[str]:
     return [place for place, table in tables if isinstance(table, dict) and question in table]
 
 
+def role_of(module: str) -> str:
+    """Of a module of module_utils, by its dotted name."""
+    return house.role(payload.locate(module) or payload.ROOT)
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=name)
 def test_a_question_has_one_answer(question: type[OpenQuestion[t.Any]]) -> None:
-    assert question.__module__.startswith(payload.NAMESPACE + "plugins.module_utils._plan."), "plans ask"
+    assert role_of(question.__module__) == "plan", "plans ask"
     found = _answers(question)
     assert len(found) == 1, f"{name(question)} has {found}: give it a line in the table of the front that looks"
-    assert found[0].startswith(payload.NAMESPACE + "plugins.module_utils._front."), "fronts look"
+    assert role_of(found[0]) == "run", "fronts look"

@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 
-from ansible_collections.corral.virt.plugins.module_utils._files import tls
-from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca
 from ansible_collections.corral.virt.tests.tools import payload
 
 REQUIREMENTS = (payload.ROOT / "requirements.txt").read_text()
@@ -25,9 +25,12 @@ def test_the_matrix_installs_the_floor_of_each_requirement() -> None:
 
 
 def test_the_ca_asks_for_the_floor() -> None:
-    assert f"\ncryptography>={_ca.OLDEST}\n" in REQUIREMENTS
+    assert f"\ncryptography>={ca.OLDEST}\n" in REQUIREMENTS
 
 
 def test_the_documentation_tells_the_floors() -> None:
     text = (payload.ROOT / "plugins/modules/virt_tls.py").read_text()
-    assert f"  - cryptography >= {tls.OLDEST} on the host\n  - cryptography >= {_ca.OLDEST} on the controller\n" in text
+    assert (
+        f"  - cryptography >= {files_tls.OLDEST} on the host\n  - cryptography >= {ca.OLDEST} on the controller\n"
+        in text
+    )

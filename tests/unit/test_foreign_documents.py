@@ -18,19 +18,24 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_arguments, noun_options
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported as import_of
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.guest import plan
-from ansible_collections.corral.virt.plugins.module_utils._noun.network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Size, SizeOf
-from ansible_collections.corral.virt.plugins.module_utils._xml import document, domain, host_xml, validate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, xml_host, xml_validate
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest import plan
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported as import_of
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._noun import (
+    run_noun,
+    run_noun_arguments,
+    run_noun_options,
+    xml_document,
+)
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Size, SizeOf
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 FOLDER, URI = os.environ.get("CORRAL_FOREIGN_XML"), os.environ.get("CORRAL_FOREIGN_URI")
@@ -62,9 +67,9 @@ def canonical(xml: str) -> str:
 
 def changes(xml: str, guest: GuestSpec) -> str:
     """What a graft makes of a document; empty when it is left as it was."""
-    after = domain.graft(xml, guest)
-    if after.changes or validate.problems(xml, guest, after):
-        return "; ".join(map(str, (*after.changes, *validate.problems(xml, guest, after))))
+    after = fields_domain.graft(xml, guest)
+    if after.changes or xml_validate.problems(xml, guest, after):
+        return "; ".join(map(str, (*after.changes, *xml_validate.problems(xml, guest, after))))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"
 
 
@@ -118,15 +123,15 @@ def network(xml: str) -> str:
 
 def network_import(xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    output = noun_arguments.arguments(NETWORK.schema, "any", Found("", True, False, xml))
-    result = ArgumentSpecValidator(noun_options.argument_spec(NETWORK.schema)).validate(output)
+    output = run_noun_arguments.arguments(NETWORK.schema, "any", Found("", True, False, xml))
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(NETWORK.schema)).validate(output)
     assert not result.error_messages
-    return noun.spec(NETWORK, result.validated_parameters).fields
+    return run_noun.spec(NETWORK, result.validated_parameters).fields
 
 
 def network_changes(xml: str, fields: t.Mapping[str, t.Any]) -> str:
     """What an edit makes of a network; empty when it is left as it was."""
-    after = document.edit(xml, fields, table=NETWORK.schema.table, shape=NETWORK.shape, finish=NETWORK.finish)
+    after = xml_document.edit(xml, fields, table=NETWORK.schema.table, shape=NETWORK.shape, finish=NETWORK.finish)
     if after.changes:
         return "; ".join(map(str, after.changes))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"
@@ -167,7 +172,7 @@ def test_what_an_import_says(capsys: pytest.CaptureFixture[str]) -> None:
         kind = root.find("os/type")
         if kind is not None and kind.get("arch") in OURS and any(folder in place for folder in PRINTED):
             shares.append(values(arguments(etree.tostring(root, encoding="unicode"), autostart=False)) / leaves(root))
-            refused.update(set(unsaid(domain.DOMAIN, root)))
+            refused.update(set(unsaid(fields_domain.DOMAIN, root)))
     with capsys.disabled():
         print(
             f"\n{len(shares)} documents of {' and '.join(OURS)}: {sum(shares) / len(shares):.0%} of their values are "
@@ -190,7 +195,7 @@ class Nowhere:
     uri = "qemu:///embed"
 
     def __init__(self, capabilities: str, version: int) -> None:
-        self._capabilities, self._version = host_xml.host(capabilities), version
+        self._capabilities, self._version = xml_host.host(capabilities), version
 
     def libvirt_version(self) -> int:
         """Of the libvirt that makes the guest."""
@@ -288,7 +293,9 @@ def made(connection: t.Any, said: t.Mapping[str, t.Any]) -> str | Exception:
         planned = plan(wanted(result.validated_parameters), host).steps
     except VirtError as error:
         return error
-    return defined(connection, next(step.xml for step in reversed(planned) if isinstance(step, steps.Define)))
+    return defined(
+        connection, next(step.xml for step in reversed(planned) if isinstance(step, plan_guest_steps.Define))
+    )
 
 
 @pytest.mark.skipif(not URI, reason="CORRAL_FOREIGN_URI names no libvirt")

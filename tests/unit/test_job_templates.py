@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._surveys import JobTemplate
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.surveys import JobTemplate
 from ansible_collections.corral.virt.tests.contract.awx_server import survey_problem
 from ansible_collections.corral.virt.tests.tools import job_templates, payload
 
@@ -29,7 +29,7 @@ def test_the_files_are_as_the_catalogue() -> None:
 
 def test_every_action_that_is_a_job_has_a_job_template() -> None:
     there = {template.action.name for template in job_templates.TEMPLATES}
-    assert set(_actions.names()) - there == {"awx_setup", "console_server", "from_salt", "import", "simulate"}
+    assert set(actions.names()) - there == {"awx_setup", "console_server", "from_salt", "import", "simulate"}
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -40,7 +40,7 @@ def test_awx_takes_the_survey(name: str) -> None:
 @pytest.mark.parametrize("template", job_templates.TEMPLATES, ids=lambda template: template.name)
 def test_no_answer_reaches_a_hypervisor_but_that_of_an_admin(template: JobTemplate) -> None:
     """Free YAML could hold any option, such as the file of the host that is a disk."""
-    far = {name for name in template.asks if _reach.reaches_host(template.action, name)}
+    far = {name for name in template.asks if reach.reaches_host(template.action, name)}
     assert bool(far) == template.admin
     assert template.admin or "textarea" not in {question["type"] for question in SURVEYS[template.name]}
     assert template.admin == ("for admins" in job_templates.description(template))
@@ -103,10 +103,10 @@ def test_a_survey_whose_optional_questions_nobody_answers_is_good(action: Playbo
     needed = {name: SAMPLES[name] for name in ("guest",) if name in action.survey}
     needed |= {question["variable"]: SAMPLES[question["variable"]] for question in survey if question["required"]}
     needed |= {"memory": "4GiB"} if action.partial and not action.entry else {}
-    unsaid = _arguments.asked(action, needed)
+    unsaid = action_arguments.asked(action, needed)
     defaults = {question["variable"]: question["default"] for question in survey if "default" in question}
     for given in (defaults, {name: str(value) for name, value in defaults.items()}, dict.fromkeys(action.survey, "")):
-        values = _arguments.asked(action, {**dict.fromkeys(action.survey, ""), **given, **needed})
+        values = action_arguments.asked(action, {**dict.fromkeys(action.survey, ""), **given, **needed})
         assert {name: values[name] for name in unsaid} == unsaid
         assert set(values) - set(unsaid) <= set(given) - {name for name, value in given.items() if value == ""}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 from ansible_collections.corral.virt.tests.unit.roles.playing import value
 
@@ -54,7 +54,7 @@ def test_what_is_asked_for_reaches_the_role(action: str, tmp_path: Path) -> None
     """Each by its name; a build is for a host, and the hosts of an update take turns."""
     *_before, last = yaml.safe_load((ROOT / f"playbooks/{action}.yml").read_text())
     *_before, include = last["tasks"]
-    wanted = {*_actions.action(action).arguments} - {"confirm", "build_host"}
+    wanted = {*actions.action(action).arguments} - {"confirm", "build_host"}
     known = {"virt_asked": {"arguments": {name: name for name in wanted}}, "virt_host_name": "host"}
     expression = "{" + ", ".join(f"'{name}': {name}" for name in include["vars"]) + "}"
     found = value(tmp_path, expression, [], {**include["vars"], **known})

@@ -10,44 +10,43 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils import _errors
-from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.plugins.module_utils._core import errors as _errors
+from ansible_collections.corral.virt.tests.tools import house, payload
 
 ROOT = payload.ROOT
 PLUGINS = ROOT / "plugins"
 UTILS = payload.NAMESPACE + "plugins.module_utils."
 
-VALUES = ["_model", "_model.*", "_errors", "_units", "_changes"]
-STEPS = ["_plan", "_plan.step", "_plan.steps", "_plan.power_steps", "_plan.noun"]
+CORE = ["core", "model"]
+STEPS = ["plan"]  # what a doer knows of plans: their steps
 ANYTHING = ["*"]
 
-# Place below plugins/ -> (what it may import of module_utils, which libraries beside the standard one).
-ROOMS: dict[str, tuple[list[str], list[str]]] = {
-    "module_utils/_model/*": (VALUES, []),
-    "module_utils/_errors.py": (VALUES, []),
-    "module_utils/_units.py": (VALUES, []),
-    "module_utils/_changes.py": (VALUES, []),
-    "module_utils/_xml/*": ([*VALUES, "_xml", "_xml.*"], ["lxml"]),
-    "module_utils/_plan/*": ([*VALUES, "_plan", "_plan.*"], []),
-    "module_utils/_noun/*": (
-        [*VALUES, "_xml", "_xml.*", "_plan", "_plan.*", "_noun", "_noun.*"],
-        [],
-    ),
-    "module_utils/_libvirt/*": ([*VALUES, *STEPS, "_libvirt", "_libvirt.*", "_xml", "_xml.brief"], ["libvirt"]),
-    "module_utils/_qemu_img/*": ([*VALUES, *STEPS, "_qemu_img", "_qemu_img.*"], []),
-    "module_utils/_files/*": ([*VALUES, *STEPS, "_files", "_files.*"], ["cryptography", "pycdlib", "yaml"]),
-    "module_utils/_run.py": ([*VALUES, *STEPS], []),
-    "module_utils/_front/*": (ANYTHING, ["ansible"]),
-    "modules/*": (ANYTHING, ["ansible"]),
-    "action/*": (ANYTHING, ["ansible"]),
-    "inventory/*": (ANYTHING, ["ansible"]),
-    "filter/*": (ANYTHING, ["ansible"]),
-    "callback/*": (ANYTHING, ["ansible"]),
-    "plugin_utils/*": (ANYTHING, ["ansible", "cryptography", "jsonschema", "yaml"]),
-    "doc_fragments/*": (ANYTHING, ["yaml"]),
+# Role of a file of module_utils -> (roles that it may import, libraries beside the standard one).
+ROLES: dict[str, tuple[list[str], list[str]]] = {
+    "core": (CORE, []),
+    "model": (CORE, []),
+    "xml": ([*CORE, "xml", "fields"], ["lxml"]),
+    "fields": ([*CORE, "xml", "fields"], ["lxml"]),
+    "plan": ([*CORE, "xml", "fields", "plan"], []),
+    "libvirt": ([*CORE, *STEPS, "libvirt"], ["libvirt"]),
+    "files": ([*CORE, *STEPS, "files"], ["cryptography", "pycdlib", "yaml"]),
+    "run": (ANYTHING, ["ansible"]),
 }
+# Place below plugins/ of all others -> which libraries they may use.
+ROOMS: dict[str, list[str]] = {
+    "modules/*": ["ansible"],
+    "action/*": ["ansible"],
+    "inventory/*": ["ansible"],
+    "filter/*": ["ansible"],
+    "callback/*": ["ansible"],
+    "plugin_utils/*": ["ansible", "cryptography", "jsonschema", "yaml"],
+    "doc_fragments/*": ["yaml"],
+}
+# Documents are read in one place; what doers look at in one is there without its library.
+BRIEF = ("_xml/brief.py", "_xml/names.py")
 BANNED_NAMES = {"utils", "common", "helper", "helpers", "manager", "base", "misc"}
 SHIPPED = ("modules", "module_utils")
+DOING = ("libvirt", "files")  # roles that do: one verb, no choice
 
 FILES = sorted(path for path in PLUGINS.rglob("*.py") if "__pycache__" not in path.parts)
 MODULES = payload.modules()
@@ -58,10 +57,12 @@ def label(path: Path) -> str:
     return str(path.relative_to(PLUGINS))
 
 
-def room(path: Path) -> tuple[list[str], list[str]]:
-    """The rules of the room a file stands in."""
+def libraries_of(path: Path) -> list[str]:
+    """The libraries of the room that a file stands in."""
+    if role := house.role(path):
+        return ROLES[role][1]
     rules = [rule for place, rule in ROOMS.items() if fnmatch.fnmatch(label(path), place)]
-    assert rules, f"{label(path)} stands in no room: give its place a row in ROOMS, or move it"
+    assert rules, f"{label(path)} stands in no room: give its name a role of ROLES, or its place a row in ROOMS"
     return rules[0]
 
 
@@ -93,15 +94,43 @@ def libraries(path: Path) -> set[str]:
 def test_every_room_has_files() -> None:
     """Else the tests below look at nothing."""
     assert [place for place in ROOMS if not any(fnmatch.fnmatch(label(path), place) for path in FILES)] == []
+    assert [role for role in ROLES if not house.files(role)] == []
+    assert {house.subject(path) for path in house.files()} == set(house.FLOORS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=label)
 def test_imports_stay_in_their_room(path: Path) -> None:
-    allowed, outside = room(path)
-    ours = {name.removeprefix(UTILS) for name in payload.imports(path) if payload.locate(name) and UTILS in name}
-    strangers = {name for name in ours if not any(fnmatch.fnmatch(name, pattern) for pattern in allowed)}
-    assert not strangers, f"{label(path)} may import of module_utils only {allowed}"
+    outside = libraries_of(path)
     assert libraries(path) <= set(outside), f"{label(path)} may use of libraries only {outside}"
+    if role := house.role(path):
+        allowed = ROLES[role][0]
+        strangers = {
+            label(other)
+            for other in house.imports(path)
+            if not any(fnmatch.fnmatch(house.role(other), pattern) for pattern in allowed)
+            if not (role in DOING and label(other).endswith(BRIEF))
+        }
+        assert not strangers, f"{label(path)} is of the role {role}, which may import only {allowed}"
+
+
+@pytest.mark.parametrize("path", house.files(), ids=label)
+def test_subjects_stand_on_each_other(path: Path) -> None:
+    floor = house.FLOORS.index(house.subject(path))
+    above = {label(other) for other in house.imports(path) if house.FLOORS.index(house.subject(other)) > floor}
+    assert not above, f"{label(path)} may import only what is below it: move what both need down (FLOORS)"
+
+
+def test_no_file_needs_itself() -> None:
+    found = house.circles({path: house.imports(path) for path in FILES})
+    assert [sorted(map(label, members)) for members in found] == [], "move what both need into one of them, or below"
+
+
+@pytest.mark.parametrize(
+    ("edges", "found"),
+    [({1: [2], 2: [3], 3: []}, []), ({1: [2], 2: [1]}, [[1, 2]]), ({1: [2], 2: [3], 3: [4, 1], 4: []}, [[1, 2, 3]])],
+)
+def test_a_circle_is_seen(edges: dict[int, list[int]], found: list[list[int]]) -> None:
+    assert house.circles(edges) == found
 
 
 def test_controller_code_is_not_shipped() -> None:
@@ -119,9 +148,9 @@ def test_imports_are_absolute() -> None:
 def test_only_the_gate_knows_check_mode(path: Path) -> None:
     """A front hands `module.check_mode` to the gate, once; nobody else reads it."""
     # the second asks a module first what it would do, and the third tells nobody that such a question was an act
-    if label(path) in ("module_utils/_run.py", "plugin_utils/_watched.py", "callback/report.py"):
+    if label(path) in ("module_utils/_core/gate.py", "plugin_utils/_report/progress_lines.py", "callback/report.py"):
         return
-    front = label(path).startswith(("modules/", "action/", "module_utils/_front/"))
+    front = label(path).startswith(("modules/", "action/")) or house.role(path) == "run"
     assert check_mode_reads(path) <= (1 if front else 0), f"{label(path)} must not ask for check mode: the gate does"
     if not front:
         assert "check_mode" not in identifiers(path), f"{label(path)} must not know check mode: the gate does"
@@ -137,16 +166,16 @@ def refusals(path: Path) -> set[str]:
     return names & set(_errors.__all__)
 
 
-FRONTS = [path for path in FILES if label(path).startswith(("module_utils/_front/", "modules/"))]
+FRONTS = [path for path in FILES if label(path).startswith("modules/")] + house.files("run")
 
 # Functions of fronts that put a problem into words. The list only gets shorter.
 IN_WORDS = {
-    "module_utils/_front/domain_options.py:_dictionary": "what Ansible's own validator finds, with its place",
-    "module_utils/_front/domain_options.py:spec_problems": "the same",
-    "module_utils/_front/domain_options.py:wanted": "what the constraints of `_xml/` find, with its place",
-    "module_utils/_front/noun_options.py:fields": "the same",
-    "module_utils/_front/options.py:problem": "what a row's kind finds, with its place and value",
-    "module_utils/_front/options.py:items_of": "a name that comes twice is lost once the entries are read by name",
+    "module_utils/_guest/run_guest_options.py:_dictionary": "what Ansible's own validator finds, with its place",
+    "module_utils/_guest/run_guest_options.py:spec_problems": "the same",
+    "module_utils/_guest/run_guest_options.py:wanted": "what the constraints of `_xml/` find, with its place",
+    "module_utils/_noun/run_noun_options.py:fields": "the same",
+    "module_utils/_xml/run_arguments.py:problem": "what a row's kind finds, with its place and value",
+    "module_utils/_xml/run_arguments.py:items_of": "a name that comes twice is lost once the entries are read by name",
 }
 
 
@@ -202,27 +231,27 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 
 # Functions whose remedy stands in what they put together. The list only gets shorter.
 REMEDY_ELSEWHERE = {
-    "module_utils/_noun/noun.py:_refuse": "it joins refusals, each with its own",
-    "module_utils/_plan/bridge.py:port": "it joins what `_unfit` finds",
-    "module_utils/_plan/clone.py:_refuse_full": "`FreeSpace.problem` says it",
-    "module_utils/_plan/ownership.py:check_seen": "it joins what `stopped` says, and errors",
-    "module_utils/_plan/preflight.py:check": "it joins its findings",
-    "module_utils/_plan/tls.py:check_set": "it joins what `_set_problems` says",
-    "module_utils/_plan/verdict.py:check": "the table of what was seen says it",
-    "module_utils/_plan/verdict.py:check_arrived": "the same",
-    "module_utils/_plan/verdict.py:check_reconciled": "the same",
+    "module_utils/_noun/plan_noun_stages.py:_refuse": "it joins refusals, each with its own",
+    "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
+    "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
+    "module_utils/_migration/plan_ownership.py:check_seen": "it joins what `stopped` says, and errors",
+    "module_utils/_migration/plan_preflight.py:check": "it joins its findings",
+    "module_utils/_tls/plan_tls.py:check_set": "it joins what `_set_problems` says",
+    "module_utils/_migration/plan_verdict.py:check": "the table of what was seen says it",
+    "module_utils/_migration/plan_verdict.py:check_arrived": "the same",
+    "module_utils/_migration/plan_verdict.py:check_reconciled": "the same",
 }
 
 
 # Doers: what they pass on has its remedy already, or it is the program's own text.
 REMEDY_PASSED_ON = {
-    "module_utils/_files/command.py:run": "what the program itself says",
-    "module_utils/_files/local.py:locked": "the text is the caller's, a plan",
-    "module_utils/_files/systemd.py:_start": "the error of `systemctl`, with the end of the unit's log",
-    "module_utils/_libvirt/power.py:_obeys": "`Shutdown.timeout_message` says it",
-    "module_utils/_libvirt/power.py:_resume": "`Resume.io_error_message` says it",
-    "module_utils/_libvirt/power.py:_shutdown": "`Shutdown.io_error_message` says it",
-    "module_utils/_libvirt/storage.py:create": "it passes an error on as one of another kind",
+    "module_utils/_system/command.py:run": "what the program itself says",
+    "module_utils/_system/local.py:locked": "the text is the caller's, a plan",
+    "module_utils/_host/files_systemd.py:_start": "the error of `systemctl`, with the end of the unit's log",
+    "module_utils/_power/libvirt_power.py:_obeys": "`Shutdown.timeout_message` says it",
+    "module_utils/_power/libvirt_power.py:_resume": "`Resume.io_error_message` says it",
+    "module_utils/_power/libvirt_power.py:_shutdown": "`Shutdown.io_error_message` says it",
+    "module_utils/_storage/libvirt_storage.py:create": "it passes an error on as one of another kind",
 }
 
 
@@ -278,16 +307,13 @@ def test_a_text_without_remedy_is_seen(code: str, *, remedied: bool) -> None:
 
 def test_every_refusal_says_what_to_do() -> None:
     """What failed, on which object, why; and the command or the option that mends it."""
-    plans = [path for path in FILES if label(path).startswith(("module_utils/_plan/", "module_utils/_noun/"))]
-    found = {f"{label(path)}:{name}" for path in plans for name in without_remedy(payload.tree(path))}
+    found = {f"{label(path)}:{name}" for path in house.files("plan") for name in without_remedy(payload.tree(path))}
     assert found == set(REMEDY_ELSEWHERE), "append the remedy after `;`, or take what is gone out of the list"
 
 
 def test_every_failure_of_a_doer_says_what_to_do() -> None:
     """The same where something is done or read. What libvirt refuses it says itself, after the verb and the object."""
-    rooms = ("module_utils/_files/", "module_utils/_libvirt/", "module_utils/_qemu_img/")
-    doers = [path for path in FILES if label(path).startswith(rooms)]
-    found = {f"{label(path)}:{name}" for path in doers for name in without_remedy(payload.tree(path))}
+    found = {f"{label(path)}:{name}" for path in house.files(*DOING) for name in without_remedy(payload.tree(path))}
     assert found == set(REMEDY_PASSED_ON), "append the remedy after `;`, or take what is gone out of the list"
 
 
@@ -400,7 +426,9 @@ def test_what_a_plan_is_made_of_is_no_decision(code: str) -> None:
 
 def test_nobody_asks_the_gate() -> None:
     """That is check mode under another name: the gate calls what differs, `perform(do, otherwise=...)`."""
-    found = {label(path): asks_the_gate(payload.tree(path)) for path in FILES if label(path) != "module_utils/_run.py"}
+    found = {
+        label(path): asks_the_gate(payload.tree(path)) for path in FILES if label(path) != "module_utils/_core/gate.py"
+    }
     assert {path: functions for path, functions in found.items() if functions} == {}
 
 
@@ -431,30 +459,27 @@ def test_a_failure_lists_all_that_was_done() -> None:
 # Fronts that need Ansible. All others, what reads and what converges, take a connection and plain values: other programs
 # use them. The list only gets shorter.
 WITH_ANSIBLE = {
-    "arguments": "an import is checked as Ansible checks the module's arguments",
-    "domain_options": "Ansible checks the dictionaries that may also be a number",
-    "guest_module": "an AnsibleModule",
-    "migrations": "the options of each guest are checked as Ansible checks those of one",
-    "module": "an AnsibleModule",
-    "noun_arguments": "an import is checked as Ansible checks the module's arguments",
-    "tls_options": "defaults from the environment",
+    "run_guest_arguments": "an import is checked as Ansible checks the module's arguments",
+    "run_guest_options": "Ansible checks the dictionaries that may also be a number",
+    "run_guest_module": "an AnsibleModule",
+    "run_migrations": "the options of each guest are checked as Ansible checks those of one",
+    "run_module": "an AnsibleModule",
+    "run_noun_arguments": "an import is checked as Ansible checks the module's arguments",
+    "run_tls_arguments": "defaults from the environment",
 }
 
 
 def test_what_converges_is_free_of_ansible() -> None:
-    fronts = [path for path in FILES if label(path).startswith("module_utils/_front/")]
+    fronts = house.files("run")
     needs = {
         front.stem for front in fronts for path in (front, *payload.closure(front)) if "ansible" in libraries(path)
     }
     assert needs == set(WITH_ANSIBLE), "hand it in, as `OptionCheck` is, or take what is gone out of the list"
 
 
-DOERS = ("module_utils/_libvirt/", "module_utils/_files/", "module_utils/_qemu_img/")
-
-
 def test_doers_parse_no_xml() -> None:
     """What a document says is read in one room, where its cases are tested."""
-    doers = [path for path in FILES if label(path).startswith(DOERS)]
+    doers = house.files(*DOING)
     assert (
         doers
         and [label(path) for path in doers if {name for name in payload.imports(path) if name.startswith("xml.")}] == []
@@ -463,7 +488,7 @@ def test_doers_parse_no_xml() -> None:
 
 # Doers that choose by what an error says, as nothing else tells it. The list only gets shorter.
 CHOSEN_BY_TEXT = {
-    "module_utils/_libvirt/storage.py:_refresh": "libvirt's code of a pool in use is that of any internal error",
+    "module_utils/_storage/libvirt_storage.py:_refresh": "libvirt's code of a pool in use is that of any internal error",
 }
 
 
@@ -510,14 +535,14 @@ def test_a_choice_by_a_text_is_seen(choice: str) -> None:
 
 def test_doers_choose_by_no_text() -> None:
     """Texts are for people: they change with versions and languages. What a doer raises has a class, or a code."""
-    doers = [path for path in FILES if label(path).startswith(DOERS)]
+    doers = house.files(*DOING)
     found = {f"{label(path)}:{name}" for path in doers for name in choices_by_text(payload.tree(path))}
     assert found == set(CHOSEN_BY_TEXT), "let it raise an exception of its own, or take what is gone out of the list"
 
 
 # Plans that look for words in the text of an error. The list only gets shorter.
 HINTED_BY_TEXT = {
-    "module_utils/_plan/migrate.py:remedy": "only a hint behind the text itself: a move is judged by what both hosts show",
+    "module_utils/_migration/plan_migrate.py:remedy": "only a hint behind the text itself: a move is judged by what both hosts show",
 }
 
 
@@ -542,7 +567,7 @@ def test_a_search_in_a_reason_is_seen(search: str) -> None:
 
 
 def test_plans_decide_by_no_text() -> None:
-    plans = [path for path in FILES if label(path).startswith("module_utils/_plan/")]
+    plans = house.files("plan")
     found = {f"{label(path)}:{name}" for path in plans for name in words_sought(payload.tree(path))}
     assert found == set(HINTED_BY_TEXT), "decide by what is seen, or take what is gone out of the list"
 

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.tools import payload, salt_table
 
 ENTRIES = [(section, entry) for section in salt_table.SECTIONS for entry in salt_table.entries(section)]
@@ -23,7 +23,7 @@ OTHER_PROGRAMS = {"ansible-inventory"}
 def documented(module: str) -> dict[str, t.Any]:
     """The options of a module, as its documentation has them."""
     if module == "virt_domain":
-        return {**_actions.options("virt_domain"), "uri": {}}
+        return {**actions.options("virt_domain"), "uri": {}}
     text = (payload.ROOT / f"plugins/modules/{module}.py").read_text()
     found = re.search(r'^DOCUMENTATION = r"""\n(.*?)"""', text, re.MULTILINE | re.DOTALL)
     assert found, module
@@ -34,9 +34,9 @@ def names(name: str) -> bool:
     """Whether it is an option of a module, an argument of a playbook or a variable of a role."""
     place, colon, option = name.partition(":")
     if not colon:
-        return place in _actions.role_variables()
+        return place in actions.role_variables()
     if not place.startswith("virt_"):
-        return option in _actions.action(place).arguments
+        return option in actions.action(place).arguments
     options: t.Any = documented(place)
     for step in option.split("."):
         if step not in options:
@@ -104,7 +104,7 @@ def module(words: list[str]) -> None:
 
 def playbook(words: list[str]) -> None:
     """Whether a playbook takes these arguments, and has all that it requires."""
-    action = _actions.action(words[0].removeprefix("corral.virt."))
+    action = actions.action(words[0].removeprefix("corral.virt."))
     assert (payload.ROOT / f"playbooks/{action.name}.yml").exists()
     result = [words[number + 1] for number, word in enumerate(words) if word == "-e"]
     given = {one.split("=", 1)[0] for one in result if not one.startswith("{")}

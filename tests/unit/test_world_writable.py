@@ -25,7 +25,7 @@ def test_no_work_file_lies_where_everybody_may_write() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if EVERYBODYS.search(line)
     ]
-    assert found == [], "use _files/private.py, or Ansible's own temporary directory"
+    assert found == [], "use _system/private.py, or Ansible's own temporary directory"
 
 
 def test_no_temporary_file_lies_in_the_default_place() -> None:

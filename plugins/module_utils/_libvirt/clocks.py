@@ -10,7 +10,7 @@ import contextlib
 import time
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.load import Clocks
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_load import Clocks
 
 __all__ = ["read"]
 

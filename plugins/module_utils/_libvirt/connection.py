@@ -14,7 +14,7 @@ import threading
 import typing as t
 import urllib.parse
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Unsupported, VirtError
 
 try:
     import libvirt

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotMade, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
 __all__ = ["claimed", "set_addresses", "set_record", "write"]
 

@@ -10,8 +10,8 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._model.state import Doing
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
 
 __all__ = ["doing", "of", "of_all", "record", "seen", "word"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import AGENT_CHANNEL, sealed
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, sealed
 
 __all__ = [
     "Brief",

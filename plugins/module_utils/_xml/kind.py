@@ -14,8 +14,8 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 
 __all__ = [
     "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI",
@@ -114,7 +114,7 @@ def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
 def _kib(value: t.Any) -> int:
     """An option is in MiB or with a unit; what is read from XML is in KiB already, and parsed as an int."""
     try:
-        return _units.kib_of(value, what="")
+        return units.kib_of(value, what="")
     except BadInput as error:
         raise ValueError(str(error).lstrip(": ")) from error
 
@@ -149,7 +149,7 @@ _HOST_MUST = "must be a host name or an IP address"
 def _spelt_cpuset(raw: str) -> str:
     """Others write `0-5,^4` where we write `0-3,5`."""
     try:
-        return _units.cpuset_of(raw, what="")
+        return units.cpuset_of(raw, what="")
     except BadInput:
         return raw
 
@@ -161,17 +161,17 @@ KIB = Kind({"type": "raw"}, _kib, _lenient(int))
 TEXT = Kind({"type": "str"})
 LINE = matching(r"[^\n\t]*", "must be a single line")
 WORD = matching(r"[A-Za-z0-9_.+:-]{1,64}", "must be a word of letters, digits and . _ + : -")
-NAME = _of_units(_units.check_name)
+NAME = _of_units(units.check_name)
 # The name of a secret is none.
-SECRET_UUID = _of_units(_units.uuid_of, no_log=False)
+SECRET_UUID = _of_units(units.uuid_of, no_log=False)
 SECRET_USAGE = matching(r"[^/\n\t]+", "must be a single line without '/'", no_log=False)
 TAG = matching(r"[A-Za-z0-9_.-]{1,36}", "must be at most 36 letters, digits, '.', '_' and '-'")
 NIC = matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}", "must be the name of a network device, 15 characters at most")
 ALIAS = matching(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", "must be a name of letters, digits, '_' and '-'; libvirt keeps no others"
 )
-MAC = _of_units(_units.mac_of)
-CPUSET = dataclasses.replace(_of_units(_units.cpuset_of, type="raw"), parse=_spelt_cpuset)
+MAC = _of_units(units.mac_of)
+CPUSET = dataclasses.replace(_of_units(units.cpuset_of, type="raw"), parse=_spelt_cpuset)
 HEX16 = matching(r"(0x)?[0-9a-fA-F]{16}", "must be 16 hexadecimal digits")
 HOST = Kind({"type": "str"}, _host, must=_HOST_MUST)
 PATH = Kind({"type": "path"}, _path, must=_PATH_MUST)

@@ -10,7 +10,7 @@ import collections
 import functools
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import shown
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Table, option_of
 

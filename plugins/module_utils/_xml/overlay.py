@@ -12,10 +12,10 @@ import dataclasses
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
 
 __all__ = [

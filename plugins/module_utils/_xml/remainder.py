@@ -10,8 +10,8 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
     KEYS,

@@ -14,10 +14,10 @@ import functools
 import operator
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change, option_of, shown
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._units import bytes_of
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change, option_of, shown
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve

@@ -10,8 +10,8 @@ import copy
 import functools
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
 try:
     from lxml import etree

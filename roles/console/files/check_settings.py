@@ -14,7 +14,7 @@ import re
 import sys
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 
 from .corral_console import offers, policy
 from .corral_console.copies import SYSLOG

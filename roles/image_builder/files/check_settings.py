@@ -15,7 +15,7 @@ import re
 import sys
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 
 __all__ = ["Host", "Settings", "main", "problems"]
 

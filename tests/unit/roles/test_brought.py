@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused, Unverified
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Image, Manifest, Source
-from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, Unverified
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image, plan_image_checks
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Source
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 SUM = Checksum("sha256", "0" * 64)
@@ -29,10 +28,10 @@ OFFER = Manifest(
 
 def refusals() -> t.Iterator[t.Callable[[], object]]:
     """Why virt_image does not bring what it was asked for."""
-    yield lambda: plans.refuse_stranger(IMAGE, OFFER.content, same=False)
-    yield lambda: plans.replaced(IMAGE, {IMAGE.content_name(SUM.hex): "guest web1"})
-    yield lambda: plans.replaced(IMAGE, {})
-    yield lambda: image_checks.chosen(IMAGE, Source("origin", "qemu+tls://hyper1/system"), "default", [OFFER])
+    yield lambda: plan_image.refuse_stranger(IMAGE, OFFER.content, same=False)
+    yield lambda: plan_image.replaced(IMAGE, {IMAGE.content_name(SUM.hex): "guest web1"})
+    yield lambda: plan_image.replaced(IMAGE, {})
+    yield lambda: plan_image_checks.chosen(IMAGE, Source("origin", "qemu+tls://hyper1/system"), "default", [OFFER])
 
 
 def test_a_file_that_may_be_another_image_is_told_apart() -> None:
@@ -40,7 +39,7 @@ def test_a_file_that_may_be_another_image_is_told_apart() -> None:
         with pytest.raises(Unverified, match="image"):
             refuse()
     with pytest.raises(Refused, match="begins with the same digits") as other:
-        image_checks.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
+        plan_image_checks.refuse_namesake(IMAGE, Manifest(**{**OFFER.__dict__, "checksum": f"sha256:{'2' * 64}"}))
     assert not other.value.facts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._front.firewall import DEFAULT_PORTS
+from ansible_collections.corral.virt.plugins.module_utils._host.run_firewall import DEFAULT_PORTS
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 

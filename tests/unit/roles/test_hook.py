@@ -16,9 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import held, maintenance, missing, private, systemd
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_held,
+    files_maintenance,
+    files_systemd,
+    plan_daemon,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
     HOOK,
     HOOKED,
     MODULAR,
@@ -27,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     DaemonFacts,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 SCRIPT = (ROLES / "hypervisor/files/qemu_hook.sh").read_text()
@@ -104,7 +110,7 @@ def boot() -> str:
 
 def test_a_held_guest_does_not_start_and_all_others_do(host: Host) -> None:
     assert not host.refuses()
-    with held.held(WEB1, "it is being migrated to hyper2"):
+    with files_held.held(WEB1, "it is being migrated to hyper2"):
         told = host.refuses()
         assert not host.refuses(WEB2)
         assert stat.S_IMODE(host.held.stat().st_mode) == 0o700
@@ -116,14 +122,14 @@ def test_a_held_guest_does_not_start_and_all_others_do(host: Host) -> None:
 
 
 def test_two_runs_do_not_hold_one_guest_and_the_second_says_why(host: Host) -> None:
-    with held.held(WEB1, "it is being migrated to hyper2"):
+    with files_held.held(WEB1, "it is being migrated to hyper2"):
         with pytest.raises(Refused, match=r"another run .* it is being migrated to hyper2 \(process \d+\); wait"):
-            held.held(WEB1, "other").__enter__()
+            files_held.held(WEB1, "other").__enter__()
         assert host.refuses(), "the second took nothing from the first"
 
 
 def test_a_run_that_fails_holds_nothing_after_it(host: Host) -> None:
-    with pytest.raises(ZeroDivisionError), held.held(WEB1, "it is being migrated"):
+    with pytest.raises(ZeroDivisionError), files_held.held(WEB1, "it is being migrated"):
         raise ZeroDivisionError
     assert not host.refuses() and not any(host.held.iterdir())
 
@@ -133,20 +139,20 @@ def test_many_starts_at_once_do_not_keep_a_run_from_holding_the_guest(host: Host
         fcntl.flock(stream, fcntl.LOCK_SH)  # a hook that looks
         child = subprocess.Popen(["sleep", "0.2"], pass_fds=[stream.fileno()])
         stream.close()
-        with held.held(WEB1, "it is being migrated"):
+        with files_held.held(WEB1, "it is being migrated"):
             assert host.refuses()
         child.wait()
 
 
 def test_a_reason_is_one_line_whatever_is_in_it(host: Host) -> None:
-    with held.held(WEB1, "it goes to a\nboot=x\x1b[31m = b"):
+    with files_held.held(WEB1, "it goes to a\nboot=x\x1b[31m = b"):
         assert "it goes to a boot=x [31m = b (process" in host.refuses()
 
 
 @pytest.mark.parametrize("operation", ["start", "started", "stopped", "release", "migrate", "reconnect", "attach", ""])
 def test_running_guests_and_what_else_libvirt_does_are_left_alone(host: Host, operation: str) -> None:
     host.mark.write_text("{}")
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         assert not host.refuses(operation=operation)
 
 
@@ -162,19 +168,19 @@ def _forged(uuid: str) -> list[str]:
 
 @pytest.mark.parametrize("more", _forged(WEB1))
 def test_what_users_write_in_a_definition_gets_no_guest_refused(host: Host, more: str) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         assert not host.refuses(WEB2, more=more)
 
 
 @pytest.mark.parametrize("more", _forged(WEB2))
 def test_what_users_write_in_a_definition_gets_no_guest_started(host: Host, more: str) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         assert host.refuses(WEB1, more=more)
 
 
 @pytest.mark.parametrize("name", ["a b", "$(touch x)", "-n", "\x1b[31mred", "ä", "x;y", "*", "'", "%s"])
 def test_a_name_is_shown_only_where_it_is_plain(host: Host, name: str) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         told = host.refuses(name=name)
     assert ("guest -n here" if name == "-n" else "this guest here") in told
 
@@ -196,7 +202,7 @@ def test_a_name_is_shown_only_where_it_is_plain(host: Host, name: str) -> None:
     ],
 )
 def test_a_document_that_it_does_not_understand_lets_the_guest_pass(host: Host, document: str) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         assert not host.given(document)
 
 
@@ -234,7 +240,7 @@ def test_entries_that_are_no_files_let_the_guest_pass(host: Host) -> None:
 
 
 def test_without_flock_or_a_boot_id_the_guest_passes(host: Host) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         assert host.refuses()
         host.boot.unlink()
         assert not host.refuses()
@@ -246,7 +252,7 @@ def test_without_flock_or_a_boot_id_the_guest_passes(host: Host) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops its rights")
 def test_a_list_that_it_may_not_read_lets_the_guest_pass(host: Host) -> None:
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         for each in (host.root, *host.root.parents):
             if each.owner() == "root" and str(each).startswith("/tmp/"):
                 each.chmod(0o755)
@@ -290,7 +296,7 @@ def test_a_mark_counts_whatever_it_says_and_shows_only_plain_text(host: Host, te
     host.mark.write_text(text)
     told = host.refuses()
     assert told.isprintable() and "this host is in maintenance and takes no guests" in told and "host=NAME" in told
-    assert maintenance.read(str(host.mark)) is not None, "placement takes it for one, too"
+    assert files_maintenance.read(str(host.mark)) is not None, "placement takes it for one, too"
 
 
 def test_a_reason_cannot_forge_another_member(host: Host) -> None:
@@ -300,7 +306,7 @@ def test_a_reason_cannot_forge_another_member(host: Host) -> None:
 
 def test_a_guest_that_passes_waits_a_few_milliseconds_at_most(host: Host) -> None:
     """Of starts of a process, which are what it costs."""
-    with held.held(WEB1, "it is being migrated"):
+    with files_held.held(WEB1, "it is being migrated"):
         mine, others = (_median_s(lambda: host.refuses(WEB2)), _median_s(lambda: subprocess.run(["true"], check=True)))
     assert mine < others * 4 + 0.02
 
@@ -315,7 +321,7 @@ def _median_s(act: t.Callable[[], object], times: int = 15) -> float:
 
 
 def test_all_parts_speak_of_the_same_files() -> None:
-    assert f"\nmark={maintenance.PATH}\n" in SCRIPT and "\nheld=/run/corral/held\n" in SCRIPT
+    assert f"\nmark={files_maintenance.PATH}\n" in SCRIPT and "\nheld=/run/corral/held\n" in SCRIPT
     variables = (ROLES / "hypervisor/vars/main.yml").read_text()
     assert str(Path(HOOK).parent) in variables and Path(HOOK).name == "50-corral"
     assert all(HOOK in kind.reads[unit] for kind, unit in zip((MONOLITHIC, MODULAR), HOOKED, strict=True))
@@ -323,11 +329,11 @@ def test_all_parts_speak_of_the_same_files() -> None:
 
 def test_our_hook_does_not_switch_off_what_a_start_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "qemu.d").mkdir()
-    monkeypatch.setattr(missing, "_HOOKS", str(tmp_path))
-    monkeypatch.setattr(missing, "_OURS", HOOK.replace("/etc/libvirt/hooks", str(tmp_path)))
+    monkeypatch.setattr(files_missing, "_HOOKS", str(tmp_path))
+    monkeypatch.setattr(files_missing, "_OURS", HOOK.replace("/etc/libvirt/hooks", str(tmp_path)))
     for name, counts in {"50-corral": False, "60-devices": True}.items():
         (tmp_path / "qemu.d" / name).touch(0o755)
-        assert missing.has_hook() is counts
+        assert files_missing.has_hook() is counts
 
 
 @pytest.mark.parametrize(
@@ -345,10 +351,10 @@ def test_our_hook_does_not_switch_off_what_a_start_needs(tmp_path: Path, monkeyp
 def test_a_daemon_that_started_before_the_hook_does_not_run_it(
     installed: float | None, libvirtd: Unit, virtqemud: Unit, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(systemd, "changed", lambda _path: installed)
-    monkeypatch.setattr(systemd, "units", lambda names: dict(zip(names, (libvirtd, virtqemud), strict=True)))
+    monkeypatch.setattr(files_systemd, "changed", lambda _path: installed)
+    monkeypatch.setattr(files_systemd, "units", lambda names: dict(zip(names, (libvirtd, virtqemud), strict=True)))
     monkeypatch.setattr(os, "access", lambda *_: True)
-    assert held.hooked() is expected
+    assert files_held.hooked() is expected
 
 
 @pytest.mark.parametrize(
@@ -389,4 +395,4 @@ def test_a_daemon_is_restarted_for_a_hook_that_it_has_not_seen() -> None:
         ({}, [], []),
     ]:
         facts = DaemonFacts(units, dict.fromkeys(MONOLITHIC.files, ""), changed)
-        assert [str(each) for each in plan.due(MONOLITHIC, facts, written=written)] == reasons
+        assert [str(each) for each in plan_daemon.due(MONOLITHIC, facts, written=written)] == reasons

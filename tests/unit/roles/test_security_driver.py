@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
+from ansible_collections.corral.virt.plugins.module_utils._host import libvirt_daemon
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
 
 DAC = "<secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+107:+107</baselabel></secmodel>"
@@ -42,10 +42,10 @@ def test_a_host_that_confines_no_guest_is_told(
     unconfined: bool,
 ) -> None:
     connection = types.SimpleNamespace(getCapabilities=lambda: capabilities)
-    monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(connection))
+    monkeypatch.setattr(libvirt_daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(connection))
     if capabilities is None:  # nobody could ask yet
-        monkeypatch.setattr(daemon, "libvirt", None)
-    found = daemon.security_drivers()
+        monkeypatch.setattr(libvirt_daemon, "libvirt", None)
+    found = libvirt_daemon.security_drivers()
     assert found == drivers
     assert (
         value(tmp_path, "__hypervisor_unconfined", VARS, {"__hypervisor_daemon": {"security_drivers": found}})

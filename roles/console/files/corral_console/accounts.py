@@ -18,7 +18,7 @@ import typing as t
 import argon2
 import pyotp
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import agree
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 
 from . import strict
 from .database import Database

@@ -15,7 +15,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ansible_collections.corral.virt.plugins.module_utils._files.certificate import extension, parsed, signed, validity
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
+    extension,
+    parsed,
+    signed,
+    validity,
+)
 
 from .config import BadConfig
 from .durable import replace

@@ -16,7 +16,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 
 __all__ = ["SAMPLE_S", "SPANS", "History", "Sample"]
 

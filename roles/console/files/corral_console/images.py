@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 
 __all__ = ["images", "merged"]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._reach import GivenOption
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.reach import GivenOption
 
 from .policy import EVERYTHING, Request, Rule, is_pattern, is_texts, listed, matches
 
@@ -170,7 +170,7 @@ def _amount(value: t.Any, bare: str = "M") -> int | None:
         return None
     if bare != "M" or (isinstance(value, str) and not value.strip().isdecimal()):
         try:
-            return -(-_units.bytes_of(value, bare=bare, what="limit") // 2**20)
+            return -(-units.bytes_of(value, bare=bare, what="limit") // 2**20)
         except BadInput:
             return None
     return int(value)

@@ -11,7 +11,7 @@ import typing as t
 
 from starlette.requests import Request
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
 
 from . import targets
 from .history import SPANS, History

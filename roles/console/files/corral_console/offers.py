@@ -11,8 +11,9 @@ import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument, PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction
 
 __all__ = ["arguments", "described", "names"]
 
@@ -23,19 +24,19 @@ _GUEST_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 @functools.cache
 def names() -> tuple[str, ...]:
     """Of the actions, in the catalogue's order."""
-    return tuple(_actions.offered())
+    return tuple(actions.offered())
 
 
 def arguments(action: PlaybookAction) -> dict[str, Argument]:
     """Those that a request may give."""
-    hidden = _actions.not_offered()
+    hidden = actions.not_offered()
     return {name: argument for name, argument in action.arguments.items() if name not in hidden}
 
 
 @functools.cache
 def described(name: str) -> dict[str, t.Any]:
     """An action, for whoever draws a form."""
-    action = _actions.action(name)
+    action = actions.action(name)
     return {
         "name": name,
         "label": name.replace("_", " ").capitalize(),

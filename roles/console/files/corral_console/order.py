@@ -15,12 +15,11 @@ import fnmatch
 import json
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.output import some_of
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments, _reach
-from ansible_collections.corral.virt.plugins.plugin_utils import _selection as selection
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, reach, selection
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
 
 from . import offers, policy
 
@@ -107,7 +106,7 @@ def order(
     name = given.get("action")
     if name not in offers.names():
         raise BadOrder({"action": f"there is no action {name!s:.40}"})
-    action, check = _actions.action(str(name)), given.get("check") is True
+    action, check = actions.action(str(name)), given.get("check") is True
     guests = () if action.creates or action.kind != "guest" else seen
     omitted = _unnamed(guests) if given.get("guests") is None else ()
     guests = tuple(one for one in guests if one not in omitted)
@@ -147,7 +146,7 @@ def order(
             everywhere=action.everywhere,
             partial=action.partial,
         ),
-        secret=tuple(_arguments.withheld(action, arguments)),
+        secret=tuple(action_arguments.withheld(action, arguments)),
         exclusive=_exclusive(action, values, guests, hosts),
         omitted=tuple(one.name for one in omitted),
         shared=tuple(sorted({f"host:{host}" for host in (*named, *(one.host for one in guests))})),
@@ -166,7 +165,7 @@ def _unnamed(guests: t.Sequence[Seen]) -> tuple[Seen, ...]:
 
 def _is_name(name: str) -> bool:
     with contextlib.suppress(BadInput):
-        return bool(_units.check_existing_name(name, what="guest"))
+        return bool(units.check_existing_name(name, what="guest"))
     return False
 
 
@@ -188,8 +187,8 @@ def _named(action: PlaybookAction, given: t.Mapping[str, t.Any], guests: t.Seque
 
 def _values(action: PlaybookAction, arguments: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     try:
-        return _arguments.asked(action, arguments)
-    except _arguments.BadArguments as error:
+        return action_arguments.asked(action, arguments)
+    except action_arguments.BadArguments as error:
         texts: dict[str, list[str]] = {}
         for problem in error.found:
             texts.setdefault(problem.argument, []).append(problem.about_option)
@@ -216,9 +215,9 @@ def _errors_of_size(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> t.
     for name, value in values.items():
         argument, many = action.arguments[name], 0
         if argument.options_of and isinstance(value, dict):
-            many = _reach.entries(argument.options_of, value)
+            many = reach.entries(argument.options_of, value)
         elif argument.option:
-            many = _reach.entries(action.options_of["module"], {name: value})
+            many = reach.entries(action.options_of["module"], {name: value})
         if many > _MOST_ENTRIES:
             yield name, f"has {many} entries in lists; a request can have {_MOST_ENTRIES}"
 
@@ -230,10 +229,10 @@ def _read(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[s
     for name, value in values.items():
         argument = action.arguments[name]
         if argument.options_of and isinstance(value, dict):
-            found[name], wrong = _reach.read(argument.options_of, value)
+            found[name], wrong = reach.read(argument.options_of, value)
             problems |= {name: "; ".join(f"{option}: {text}" for option, text in wrong.items())} if wrong else {}
         elif argument.option and module:
-            read, wrong = _reach.read(module, {name: value})
+            read, wrong = reach.read(module, {name: value})
             found[name] = read.get(name)
             problems |= wrong
     return {name: value for name, value in found.items() if value is not None}, problems
@@ -337,7 +336,7 @@ def _flat(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[s
     for name in inside:
         flat.update(values[name])
         bound += values[name]
-    objects = {"guest", *_arguments_of_hosts(action), *_actions.not_offered()}
+    objects = {"guest", *_arguments_of_hosts(action), *actions.not_offered()}
     return {name: value for name, value in flat.items() if name not in objects}, tuple(bound)
 
 

@@ -11,11 +11,17 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.defaults import RESERVED_MIB
-from ansible_collections.corral.virt.plugins.module_utils._model.group_tags import APART, TOGETHER, after_prefix
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE, Guest, GuestCopy, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import RESERVED_MIB
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
+    ACTIVE,
+    Guest,
+    GuestCopy,
+    Host,
+    Policy,
+)
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
 
 from .store import Value
 

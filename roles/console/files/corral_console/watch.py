@@ -14,13 +14,14 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front import describe
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow, query
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import ACTIVE
-from ansible_collections.corral.virt.plugins.module_utils._model.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief, host_xml
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 from . import mark
 from .history import History
@@ -123,17 +124,17 @@ class Watcher:
     def guest(self, uuid: str) -> dict[str, t.Any]:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
         with self._asking() as connection:
-            item = query.by_uuid(connection, uuid)
-            return describe.describe_guest(item, figures.stats_of_disks(connection, item), addresses="lease")
+            item = libvirt_query.by_uuid(connection, uuid)
+            return run_describe.describe_guest(item, figures.stats_of_disks(connection, item), addresses="lease")
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""
         with self._asking() as connection:
-            capabilities = host_xml.host(query.capabilities(connection))
-            pools = [_described(each, host_xml.pool) for each in query.pools(connection)]
-            networks = [_described(each, host_xml.network) for each in figures.networks(connection)]
+            capabilities = xml_host.host(libvirt_query.capabilities(connection))
+            pools = [_described(each, xml_host.pool) for each in libvirt_query.pools(connection)]
+            networks = [_described(each, xml_host.network) for each in figures.networks(connection)]
             # Not what else is known of the processor: libvirt tells that only over a connection that may write.
-            return {**query.node(connection), **capabilities, "pools": pools, "networks": networks}
+            return {**libvirt_query.node(connection), **capabilities, "pools": pools, "networks": networks}
 
     def volumes(self) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
         """Host, pool and volumes of each active pool, asked now. Raises NotFound while the host is unreachable."""
@@ -183,7 +184,7 @@ class Watcher:
     def _follow(self, connection: t.Any) -> None:
         self._cards.clear()
         self._jobs.clear()
-        node = {**query.node(connection), "arch": host_xml.host(query.capabilities(connection))["arch"]}
+        node = {**libvirt_query.node(connection), "arch": xml_host.host(libvirt_query.capabilities(connection))["arch"]}
         previous, samples, pools_at = _Previous(0, None, {}), Samples(self.name, self._store), -_POOLS_S
         self._marks = Mark(self._relay)
         with follow.subscribed(connection, self._on_event):
@@ -280,7 +281,7 @@ def _described(found: dict[str, t.Any], read: t.Callable[[str], dict[str, t.Any]
 
 def _pools(connection: t.Any) -> list[dict[str, t.Any]]:
     names = ("name", "active", "path", "capacity_bytes", "allocation_bytes")
-    described = [_described(each, host_xml.pool) for each in query.pools(connection)]
+    described = [_described(each, xml_host.pool) for each in libvirt_query.pools(connection)]
     return [{name: _short(pool[name]) for name in names} for pool in described]
 
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
 
 from . import forward, live
 from .answers import answer, error

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ansible_collections.corral.virt.plugins.module_utils._model import placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions as _actions
 
 from . import offers, policy, strict
 from .answers import answer, body, error, number
@@ -254,7 +254,7 @@ async def ticket(desk: Desk, request: Request, caller: Caller) -> Response:
         return error(400, str(problem))
     if kind not in ("vnc", "serial"):
         return error(400, "kind must be vnc or serial")
-    running = sorted((one for one in seen if one.state in placement.ACTIVE), key=lambda one: one.state)
+    running = sorted((one for one in seen if one.state in model_placement.ACTIVE), key=lambda one: one.state)
     if not running:
         return error(409, "the guest does not run")
     guest = running[-1]  # of a migration: where it runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.action import virt_balance
-from ansible_collections.corral.virt.plugins.module_utils._plan.balance import SuggestedMove
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_balance import SuggestedMove
 
 
 def test_a_plan_is_a_table() -> None:

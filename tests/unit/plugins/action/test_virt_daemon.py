@@ -9,8 +9,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.corral.virt.plugins.action import virt_daemon
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 BUSY = {
     "failed": True,
@@ -37,7 +37,7 @@ class Called:
 
         monkeypatch.setattr(UntrustedAction, "run", lambda *_arguments: {})
         monkeypatch.setattr(UntrustedAction, "_execute_module", module)
-        monkeypatch.setattr(_terminal, "say", self.shown.append)
+        monkeypatch.setattr(terminal, "say", self.shown.append)
         self.action = virt_daemon.ActionModule.__new__(virt_daemon.ActionModule)
         self.task = types.SimpleNamespace(args={}, check_mode=check_mode)
         self.action._task = self.task

@@ -7,9 +7,10 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.action import virt_place
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, Placement
-from ansible_collections.corral.virt.plugins.plugin_utils import _lacking, _reported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Placement
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import missing_arguments
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
 
 
 def test_apart_is_the_word_that_tags_hold() -> None:
@@ -83,7 +84,7 @@ def found(name: str, state: str, memory_mib: int) -> dict[str, t.Any]:
 
 
 def test_what_a_guest_that_exists_needs() -> None:
-    guest = _reported.guest(found("db1", "running", 512))
+    guest = reported_hosts.guest(found("db1", "running", 512))
     assert guest == Guest(
         "db1", 2, 512, apart=frozenset({"db"}), bridges=frozenset(["br1"]), pools=frozenset(["fast"]), uuid="db1-uuid"
     )
@@ -175,7 +176,7 @@ def test_guests_that_are_off_may_stay(running_only: bool, moves: list[str], stay
         "h3": {"host": {**HOST, "uuid": "uuid3"}},
     }
     options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "running_only": running_only}
-    asked = virt_place._Asked.of(options, [], _reported.Counting.of({}, None))
+    asked = virt_place._Asked.of(options, [], reported_hosts.Counting.of({}, None))
     placed = virt_place._placed(asked, options, {})
     told = virt_place._moving(asked, placed, options)
     assert [move["name"] for move in told["moves"]] == moves
@@ -216,7 +217,7 @@ def test_a_path_is_no_image() -> None:
     ],
 )
 def test_what_a_guest_cannot_be_made_without(said: dict[str, t.Any], lacking: str) -> None:
-    told = _lacking.why({"name": "web1", **said}, HOSTS)
+    told = missing_arguments.why({"name": "web1", **said}, HOSTS)
     assert lacking in told and bool(lacking) == bool(told)
 
 
@@ -247,7 +248,7 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
     reported = {"h1": {"host": {**HOST, "guests": guests}}, "h2": {"host": HOST}, "h3": {"host": HOST}}
     rules = {"migration_groups": {"h1": "intel", "h2": "amd", "h3": "intel"}}
     options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "rules": rules}
-    asked = virt_place._Asked.of(options, [], _reported.Counting.of(rules, None))
+    asked = virt_place._Asked.of(options, [], reported_hosts.Counting.of(rules, None))
     assert {guest.name: guest.runs_within for guest in asked.guests} == {"on": "intel", "off": None}
     assert {one.guest: one.host for one in virt_place._placed(asked, options, {})} == {"on": "h3", "off": "h2"}
 
@@ -264,7 +265,7 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
 def test_hosts_that_a_run_leaves_out_are_not_called_dead(play_hosts: list[str] | None, said: str) -> None:
     guests = [{"name": "web1", "vcpus": 1, "memory": "64MiB"}]
     options = {**OPTIONS, "hosts": {"h1": {"host": HOST}}, "guests": guests, "group": ["h1", "h2", "h3"]}
-    asked = virt_place._Asked.of(options, [[]], _reported.Counting.of({}, None))
+    asked = virt_place._Asked.of(options, [[]], reported_hosts.Counting.of({}, None))
     (placed,) = virt_place._placed(asked, options, {"ansible_play_hosts_all": play_hosts} if play_hosts else {})
     assert placed.why.startswith(f"{said}; ") and placed.deferred
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.questions import OpenQuestion
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion
 
 F = t.TypeVar("F")
 

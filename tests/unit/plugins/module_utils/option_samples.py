@@ -12,17 +12,22 @@ import libvirt
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model import version
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, new, validate
+from ansible_collections.corral.virt.plugins.module_utils._core import version
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    xml_new,
+    xml_validate,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS, GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, every, option_of
-from ansible_collections.corral.virt.plugins.plugin_utils import _needs
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
 
 __all__ = [
     "HERE", "NEWER", "OPTIONS", "PLACES", "PLAIN", "SCHEMA", "TABLES", "Unfit", "bases", "each", "furnished", "grafted", "said_at",
@@ -42,15 +47,19 @@ def _words(path: str) -> Place:
 
 # What an older libvirt does not know: option, value (None: any), and the version that took it first.
 NEWER: list[tuple[Place, str | None, int]] = [
-    *((_words(path), None, version.number(*row.since)) for path, _field, row in every(domain.DOMAIN) if row.since),
-    *((_words(path), value, version.number(*since)) for path, value, since in _needs.RECENT_VALUES),
+    *(
+        (_words(path), None, version.number(*row.since))
+        for path, _field, row in every(fields_domain.DOMAIN)
+        if row.since
+    ),
+    *((_words(path), value, version.number(*since)) for path, value, since in needs.RECENT_VALUES),
 ]
 OPTIONS: dict[str, t.Any] = {
     **GUEST_OPTIONS,
     **{name: {"type": "dict", "options": options} for name, options in DICTS.items()},
 }
 TABLES: dict[str, Table] = {
-    "": domain.DOMAIN,
+    "": fields_domain.DOMAIN,
     "graphics": {field: one for field, one in GRAPHICS.items() if field != "autoport"},
 }
 # Options of no row.
@@ -150,7 +159,7 @@ def furnished(table: Table, said: t.Mapping[str, t.Any], where: str = "", row: I
 
 def whole_guest(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Fields of the domain with what entries of lists need elsewhere: something to be plugged into, I/O threads."""
-    output = copy.deepcopy(furnished(domain.DOMAIN, fields))
+    output = copy.deepcopy(furnished(fields_domain.DOMAIN, fields))
     for entry in output.get("interfaces", ()):
         if not {"type", "bridge", "network", "device", "address"} & set(entry):
             entry["network"] = "lan"
@@ -216,7 +225,7 @@ def understood(said: t.Mapping[str, t.Any]) -> GuestSpec:
 @functools.lru_cache(maxsize=None)  # noqa: UP033  (Python 3.9)
 def bases() -> dict[str, str]:
     """A guest that is made, one that has next to nothing, and some that others made."""
-    fresh = new.domain(name="web1", uuid=UUID, virt_type="kvm", arch="x86_64", machine="q35")
+    fresh = xml_new.domain(name="web1", uuid=UUID, virt_type="kvm", arch="x86_64", machine="q35")
     bare = f"""<domain type='kvm'><name>web1</name><uuid>{UUID}</uuid><memory unit='KiB'>524288</memory>
       <currentMemory unit='KiB'>524288</currentMemory><vcpu current='2'>2</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>
       <clock offset='utc'/><devices/></domain>"""
@@ -228,7 +237,7 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
 
     Raises BadInput where it is refused.
     """
-    found = domain.sizes(xml)
+    found = fields_domain.sizes(xml)
     if found["vcpus.maximum"] == 0:  # a new guest
         output = guest.fields
         least = {
@@ -236,11 +245,11 @@ def grafted(guest: GuestSpec, xml: str) -> Grafted:
             "memory.current_kib": output.get("memory.maximum_kib", 524288),
         }
         guest, found = guest.with_fields(**{**least, **output}), {}
-    there = disk.by_name(xml)
+    there = fields_disk.by_name(xml)
     images = [item if item.name in there else _with_image(item) for item in guest.disks or ()]
     guest = completed(guest.with_fields(disks=images or None), found)
-    after = domain.graft(xml, guest)
-    problems = validate.problems(xml, guest, after)
+    after = fields_domain.graft(xml, guest)
+    problems = xml_validate.problems(xml, guest, after)
     if problems:
         raise BadInput(problems)
     return after

@@ -8,7 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import (
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_address, plan_frame
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import (
     AddressClaim,
     AddressedGuest,
     HostLinks,
@@ -16,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._model.address import 
     Sighting,
     host_address,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import address as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import frame
 
 WEB, DB, DB2 = "52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03"
 HERE = ipaddress.ip_interface("192.0.2.1/24")
@@ -54,7 +53,7 @@ def seen(mac: str, address: str, source: str = "packets", since: int = 100) -> t
 
 def believed(*guests: AddressedGuest, settled: bool = True, links: HostLinks = LINKS) -> dict[str, list[str]]:
     """Addresses by name of the guest."""
-    verdict = plans.judge(guests, links, settled=settled)
+    verdict = plan_address.judge(guests, links, settled=settled)
     return {guest.name: [claim.address for claim in verdict.believed[guest.uuid]] for guest in guests}
 
 
@@ -80,7 +79,7 @@ def test_an_address_of_the_bridge_is_believed(source: str) -> None:
     ],
 )
 def test_what_no_guest_can_have_is_refused(claim: tuple[str, str], why: str) -> None:
-    verdict = plans.judge([web(claim)], LINKS, settled=True)
+    verdict = plan_address.judge([web(claim)], LINKS, settled=True)
     assert verdict.believed["1"] == ()
     assert verdict.refused["1"] == (f"{claim[0]} ({claim[1]}): {why}",)
 
@@ -113,14 +112,14 @@ def test_what_another_interface_says_is_not_the_guests() -> None:
     ],
 )
 def test_an_address_that_several_tell_of_is_believed_once(sources: tuple[str, ...], best: str) -> None:
-    verdict = plans.judge([web(*((X, source) for source in sources))], LINKS, settled=True)
+    verdict = plan_address.judge([web(*((X, source) for source in sources))], LINKS, settled=True)
     assert [claim.source for claim in verdict.believed["1"]] == [best]
 
 
 def test_what_a_better_witness_tells_comes_first() -> None:
     guest = web((X, "packets"), (Y, "lease"))
     assert believed(guest) == {"web1": [Y, X]}
-    assert plans.addresses(guest, guest.claims) == [Y, X]
+    assert plan_address.addresses(guest, guest.claims) == [Y, X]
 
 
 def test_both_ends_of_an_ipv6_network_are_hosts() -> None:
@@ -188,16 +187,16 @@ def test_an_address_of_two(mine: str, other: AddressedGuest, settled: bool, expe
 def test_a_liar_does_not_displace_who_was_there_before() -> None:
     honest, liar = web((X, "packets"), seen=seen(WEB, X)), db((X, "packets"), (Y, "packets"))
     assert believed(honest, liar) == {"web1": [X], "db1": [Y]}
-    verdict = plans.judge([honest, liar], LINKS, settled=True)
+    verdict = plan_address.judge([honest, liar], LINKS, settled=True)
     assert verdict.refused["2"] == (f"{X} (packets): web1 uses it",)
     assert not verdict.lost
 
 
 def test_who_has_lost_an_address_is_told() -> None:
     old = db(seen=(*seen(DB, X), *seen(DB, "2001:db8::8")))
-    verdict = plans.judge([web((X, "packets")), old], LINKS, settled=True)
+    verdict = plan_address.judge([web((X, "packets")), old], LINKS, settled=True)
     assert verdict.lost == {"2": {old.seen[0]: "web1"}}
-    assert plans.recorded(old, (), verdict.lost["2"], now_s=200) == old.seen[1:]
+    assert plan_address.recorded(old, (), verdict.lost["2"], now_s=200) == old.seen[1:]
 
 
 @pytest.mark.parametrize(
@@ -223,35 +222,37 @@ def test_what_is_recorded(
 ) -> None:
     """And recording it again changes nothing."""
     guest = web(*claims, seen=before)
-    result = plans.recorded(guest, guest.claims, (), now_s=200)
+    result = plan_address.recorded(guest, guest.claims, (), now_s=200)
     assert [(one.address, one.source, one.since) for one in result] == after
-    assert plans.recorded(dataclasses.replace(guest, seen=result), guest.claims, (), now_s=300) == result
+    assert plan_address.recorded(dataclasses.replace(guest, seen=result), guest.claims, (), now_s=300) == result
 
 
 def test_with_a_guest_of_others_nothing_is_recorded_until_it_is_named() -> None:
     guest = web((X, "packets"), seen=seen(WEB, Y), managed=False)
-    assert plans.recorded(guest, guest.claims, (), now_s=200) == guest.seen
-    assert [one.address for one in plans.recorded(guest, guest.claims, (), now_s=200, named=True)] == [X]
+    assert plan_address.recorded(guest, guest.claims, (), now_s=200) == guest.seen
+    assert [one.address for one in plan_address.recorded(guest, guest.claims, (), now_s=200, named=True)] == [X]
 
 
 def test_an_assigned_address_is_not_recorded_twice() -> None:
     guest = web((X, "packets"), assigned=(X,))
-    assert plans.recorded(guest, guest.claims, (), now_s=200) == ()
-    assert plans.addresses(guest, guest.claims) == [X]
+    assert plan_address.recorded(guest, guest.claims, (), now_s=200) == ()
+    assert plan_address.addresses(guest, guest.claims) == [X]
 
 
 def test_addresses_in_the_order_of_their_use() -> None:
     guest = web(("2001:db8::7", "lease"), (Y, "packets"), (X, "dhcp"), seen=seen(WEB, Y))
-    assert plans.addresses(guest, guest.claims) == [Y, X, "2001:db8::7"]
+    assert plan_address.addresses(guest, guest.claims) == [Y, X, "2001:db8::7"]
 
 
 def test_only_who_is_sought_is_asked_for_all_addresses() -> None:
     known = db(seen=(*seen(DB, Y), *seen(DB, "2001:db8::8"), *seen(DB, "203.0.113.1"), *seen(WEB, X)))
-    assert [device for device, _frame in plans.questions([web(), known], LINKS, {"1"})] == ["vnet0"] * 253 + ["vnet1"]
-    assert not list(plans.questions([web(running=False)], LINKS, {"1"}))
+    assert [device for device, _frame in plan_address.questions([web(), known], LINKS, {"1"})] == ["vnet0"] * 253 + [
+        "vnet1"
+    ]
+    assert not list(plan_address.questions([web(running=False)], LINKS, {"1"}))
     large = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface("10.0.0.1/16"),)})
-    assert not list(plans.questions([web()], large, {"1"}))
-    assert not list(plans.questions([web()], HostLinks(), {"1"}))
+    assert not list(plan_address.questions([web()], large, {"1"}))
+    assert not list(plan_address.questions([web()], HostLinks(), {"1"}))
 
 
 @pytest.mark.parametrize(
@@ -260,14 +261,14 @@ def test_only_who_is_sought_is_asked_for_all_addresses() -> None:
 )
 def test_only_a_small_network_is_swept(hosts_address: str, addresses: int) -> None:
     links = dataclasses.replace(LINKS, addresses={"br0": (ipaddress.ip_interface(hosts_address),)})
-    assert len(list(plans.questions([web()], links, {"1"}))) == addresses
+    assert len(list(plan_address.questions([web()], links, {"1"}))) == addresses
 
 
 @pytest.mark.parametrize("sought", [(), ("1",)])
 def test_what_was_recorded_of_an_interface_is_asked_first(sought: tuple[str, ...]) -> None:
     guest = web(seen=(*seen(DB, X), *seen(WEB, Y)))
-    asked = list(plans.questions([guest], LINKS, sought))
-    assert asked[0] == ("vnet0", frame.question(Y, mac=WEB, sender="192.0.2.1", sender_mac=LINKS.macs["br0"]))
+    asked = list(plan_address.questions([guest], LINKS, sought))
+    assert asked[0] == ("vnet0", plan_frame.question(Y, mac=WEB, sender="192.0.2.1", sender_mac=LINKS.macs["br0"]))
     assert len(asked) == len(set(asked)) == (253 if sought else 1)
 
 
@@ -275,9 +276,9 @@ def test_what_was_recorded_of_an_interface_is_asked_first(sought: tuple[str, ...
 def test_an_interface_without_a_device_or_a_sender_keeps_no_other_from_being_asked(silent: Nic) -> None:
     links = dataclasses.replace(LINKS, addresses={"br0": (HERE,), "br1": (HERE,)})
     guest = dataclasses.replace(web(seen=seen(DB, Y)), nics=(silent, Nic(DB, "vnet1", "br0")))
-    assert [device for device, _frame in plans.questions([guest], links, ())] == ["vnet1"]
+    assert [device for device, _frame in plan_address.questions([guest], links, ())] == ["vnet1"]
     only = dataclasses.replace(guest, nics=(silent,))
-    assert not list(plans.questions([only], links, {"1"}))
+    assert not list(plan_address.questions([only], links, {"1"}))
 
 
 def test_records_are_read_as_they_are_written_or_not_at_all() -> None:
@@ -310,11 +311,13 @@ def test_one_spelling() -> None:
 def test_each_interface_has_its_own_record() -> None:
     both = dataclasses.replace(web((X, "packets")), nics=(Nic(WEB, "vnet0", "br0"), Nic(DB, "vnet1", "br0")))
     both = dataclasses.replace(both, claims=(*both.claims, AddressClaim(DB, Y, "packets")))
-    result = plans.recorded(both, both.claims, (), now_s=200)
+    result = plan_address.recorded(both, both.claims, (), now_s=200)
     assert [(one.mac, one.address) for one in result] == [(WEB, X), (DB, Y)]
-    assert plans.recorded(dataclasses.replace(both, seen=result), (), (), now_s=300) == result, "both silent: both stay"
+    assert plan_address.recorded(dataclasses.replace(both, seen=result), (), (), now_s=300) == result, (
+        "both silent: both stay"
+    )
     twice = (*seen(WEB, X), *seen(WEB, Y))
-    assert plans.recorded(web(seen=twice), (), (), now_s=300) == twice[:1], "a record has one address for each"
+    assert plan_address.recorded(web(seen=twice), (), (), now_s=300) == twice[:1], "a record has one address for each"
 
 
 def test_both_ends_of_the_smallest_network_are_hosts() -> None:
@@ -347,7 +350,7 @@ def test_what_the_neighbour_table_tells(
     claims: list[tuple[str, str]],
 ) -> None:
     links = HostLinks(neighbours=table, live=frozenset(live))
-    assert [*plans.neighbours(guests, links)] == [(uuid, AddressClaim(mac, X, "arp")) for uuid, mac in claims]
+    assert [*plan_address.neighbours(guests, links)] == [(uuid, AddressClaim(mac, X, "arp")) for uuid, mac in claims]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
-from ansible_collections.corral.virt.plugins.module_utils._xml.disk import DISKS
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_disk import DISKS
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse

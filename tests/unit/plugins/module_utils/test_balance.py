@@ -10,11 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan import balance
-from ansible_collections.corral.virt.plugins.module_utils._plan.balance import SuggestedMove, broken, moved, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.imbalance import BY, Resident, imbalance
-from ansible_collections.corral.virt.plugins.module_utils._plan.survival import with_guests
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_balance
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Policy,
+)
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_balance import (
+    SuggestedMove,
+    broken,
+    moved,
+    plan,
+)
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_imbalance import BY, Resident, imbalance
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_survival import with_guests
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})
@@ -101,11 +111,11 @@ def test_the_moves_are_those_that_are_found_when_every_guest_is_weighed_after_ea
     hosts, residents = cluster
     moves = plan(hosts, residents, max_moves=20, tolerance=tolerance)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(balance, "_Search", _ThoroughSearch)
+        patch.setattr(plan_balance, "_Search", _ThoroughSearch)
         assert plan(hosts, residents, max_moves=20, tolerance=tolerance) == moves
 
 
-class _ThoroughSearch(balance._Search):
+class _ThoroughSearch(plan_balance._Search):
     def _weigh_again(self, changed: tuple[str, str]) -> None:
         for name in self._free:
             self._weigh_exactly(name)

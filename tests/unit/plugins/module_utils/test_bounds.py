@@ -8,13 +8,13 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._front.numbers import bounded
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, domain, validate
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_domain, xml_validate
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import child, make, parse, text
 
@@ -33,7 +33,7 @@ LIMIT = "must be at most 9223372036854775807 bytes (8EiB less one byte), not "
     ],
 )
 def test_the_largest_sizes(value: str, size_bytes: int) -> None:
-    assert _units.bytes_of(value, bare="M", what="memory of web1") == size_bytes
+    assert units.bytes_of(value, bare="M", what="memory of web1") == size_bytes
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_largest_sizes(value: str, size_bytes: int) -> None:
 )
 def test_sizes_that_nothing_has(value: t.Any, reason: str) -> None:
     with pytest.raises(BadInput, match=re.escape("memory of web1: " + reason)):
-        _units.bytes_of(value, bare="M", what="memory of web1")
+        units.bytes_of(value, bare="M", what="memory of web1")
 
 
 SIZES: dict[str, t.Callable[[t.Any], dict[str, t.Any]]] = {
@@ -86,7 +86,7 @@ def problems(said: dict[str, t.Any]) -> list[str]:
 @pytest.mark.parametrize("value", ["99999999999999999TiB", "9" * 5000, 10**30], ids=["TiB", "text", "number"])
 @pytest.mark.parametrize("place", SIZES)
 def test_a_size_out_of_range_is_told_with_option_value_and_limit(place: str, value: t.Any) -> None:
-    assert problems(SIZES[place](value)) == [f"{place}: {LIMIT}{_units.written(value)}"]
+    assert problems(SIZES[place](value)) == [f"{place}: {LIMIT}{units.written(value)}"]
 
 
 NUMBERS: dict[str, tuple[t.Callable[[t.Any], dict[str, t.Any]], str]] = {
@@ -109,7 +109,7 @@ def test_a_number_out_of_range_is_told_with_option_value_and_limit(place: str, v
     output, limit = NUMBERS[place]
     [problem] = problems(output(value))
     assert problem.startswith(f"{place}: must be a ") and limit in problem
-    assert problem.endswith(f", not {_units.written(value)}")
+    assert problem.endswith(f", not {units.written(value)}")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def numeric(table: Table, prefix: str = "") -> t.Iterator[tuple[str, list[Items]
             yield prefix + field, [], one
 
 
-ROWS = {place: (lists, one) for place, lists, one in numeric(domain.DOMAIN)}
+ROWS = {place: (lists, one) for place, lists, one in numeric(fields_domain.DOMAIN)}
 FOREIGN = [str(10**30), "9" * 5000, "-1", "some", "", "18446744073709551615"]
 
 
@@ -154,7 +154,7 @@ def foreign(place: str, value: str) -> str:
         for step in way:
             element = child(element, step)
         element = make(element, tag)
-    if lists and lists[0] is disk.DISKS:
+    if lists and lists[0] is fields_disk.DISKS:
         make(element, "target", dev="vda", bus="virtio")
     if element.tag == "channel":
         make(element, "target", type="virtio", name="org.example.0")
@@ -172,8 +172,8 @@ def foreign(place: str, value: str) -> str:
 def test_what_others_wrote_is_left_out(place: str) -> None:
     for value in FOREIGN:
         xml = foreign(place, value)
-        domain.read_fields(xml)
-        domain.sizes(xml)
+        fields_domain.read_fields(xml)
+        fields_domain.sizes(xml)
         options = {option: output for option, output in arguments(xml, autostart=False).items() if option != "xml"}
         assert value not in str(options) or len(value) < 10
         for output in ({"disks": [{"name": "a", "source": "/a"}]}, {"cpu": {"mode": "host-model"}}, EVERYTHING):
@@ -181,7 +181,7 @@ def test_what_others_wrote_is_left_out(place: str) -> None:
                 ArgumentSpecValidator(GUEST_OPTIONS).validate({"name": "web1", **output}).validated_parameters
             )
             assert isinstance(spec, GuestSpec)
-            validate.problems(xml, spec, domain.graft(xml, spec))
+            xml_validate.problems(xml, spec, fields_domain.graft(xml, spec))
 
 
 EVERYTHING: dict[str, t.Any] = {

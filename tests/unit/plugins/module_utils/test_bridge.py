@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     BadInput,
     Failed,
     Refused,
     Unsupported,
 )
-from ansible_collections.corral.virt.plugins.module_utils._files import bridge as doers
-from ansible_collections.corral.virt.plugins.module_utils._files import links
-from ansible_collections.corral.virt.plugins.module_utils._front import bridge as front
-from ansible_collections.corral.virt.plugins.module_utils._front import daemon, firewall
-from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_bridge,
+    files_links,
+    plan_bridge,
+    plan_ifupdown,
+    plan_netplan,
+    plan_networkd,
+    run_bridge,
+    run_daemon,
+    run_firewall,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
     RESULT,
     STATE,
     SYSCTL,
@@ -35,25 +43,18 @@ from ansible_collections.corral.virt.plugins.module_utils._model.bridge import (
     PortOwner,
     Trial,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import (
-    bridge,
-    ifupdown,
-    netplan,
-    networkd,
-)
-from ansible_collections.corral.virt.plugins.module_utils._plan.bridge_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
     ConfirmBridge,
     RequirePackages,
     SetBridgeOption,
     SetSysctl,
     SwitchToBridge,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import RestartDaemons
-from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     HostStep,
     WriteFile,
 )
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
 
 MAC = "52:54:00:ab:34:56"
 ETHER = {"ifname": "eth0", "link_type": "ether", "address": MAC}
@@ -86,26 +87,26 @@ def port_of_br0(name: str = "eth0", kind: str | None = None) -> dict[str, t.Any]
 
 
 def test_what_is_wanted() -> None:
-    assert bridge.spec(PARAMS) == BridgeSpec("br0", None, None, 60, filter_guests=True)
-    assert bridge.spec({**PARAMS, "address": ""}).address is None
+    assert plan_bridge.spec(PARAMS) == BridgeSpec("br0", None, None, 60, filter_guests=True)
+    assert plan_bridge.spec({**PARAMS, "address": ""}).address is None
     more = {"name": "br.0_-123456789", "port": "eno1", "address": "192.0.2.1", "timeout": 5}
     expected = BridgeSpec("br.0_-123456789", "eno1", "192.0.2.1", 5, filter_guests=False)
-    assert bridge.spec({**more, "filter_guests": False}) == expected
+    assert plan_bridge.spec({**more, "filter_guests": False}) == expected
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "br 0", "br/0", "b" * 16, "br0\n", "brü", "-e;x"])
 def test_bad_names_are_refused(name: str) -> None:
     for option in ("name", "port"):
         with pytest.raises(BadInput, match=f"{option}: .* is not a valid interface name"):
-            bridge.spec({**PARAMS, option: name})
+            plan_bridge.spec({**PARAMS, option: name})
 
 
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(BadInput, match="name: ") as caught:
-        bridge.spec({**PARAMS, "name": "a b", "port": "c d", "timeout": 4})
+        plan_bridge.spec({**PARAMS, "name": "a b", "port": "c d", "timeout": 4})
     assert [one.split(":")[0] for one in caught.value.problems] == ["name", "port", "timeout"]
     with pytest.raises(BadInput, match="br0 cannot be a port of itself"):
-        bridge.spec({**PARAMS, "port": "br0"})
+        plan_bridge.spec({**PARAMS, "port": "br0"})
 
 
 # The port
@@ -127,14 +128,14 @@ def test_all_problems_are_reported_at_once() -> None:
     ],
 )
 def test_the_port(wanted: BridgeSpec, facts: BridgeFacts, expected: str | None) -> None:
-    assert bridge.port(wanted, facts) == expected
+    assert plan_bridge.port(wanted, facts) == expected
 
 
 def test_the_address_of_another_host_leads_nowhere() -> None:
     facts = host(addresses={"eth0": ("192.0.2.2",), "eth1": ()})
     for address in ("192.0.2.1", None):
         with pytest.raises(Refused, match=r"hyper1 has no default route; set port .bridge_port"):
-            bridge.port(BridgeSpec("br0", address=address), facts)
+            plan_bridge.port(BridgeSpec("br0", address=address), facts)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_ports_that_cannot_be_bridged_are_refused(
 ) -> None:
     facts = BridgeFacts(host="hyper1", links={"eth0": {**ETHER, **link}}, **fields)
     with pytest.raises(Refused, match="cannot create bridge br0: ") as caught:
-        bridge.port(BridgeSpec("br0", "eth0"), facts)
+        plan_bridge.port(BridgeSpec("br0", "eth0"), facts)
     problems = str(caught.value).split("; ")
     assert [reason for reason in reasons if reason not in str(caught.value)] == []
     assert ("; choose another port" in str(caught.value)) is ("not an Ethernet" in reasons)
@@ -165,7 +166,7 @@ def test_ports_that_cannot_be_bridged_are_refused(
 
 def test_a_port_that_is_not_there_is_refused() -> None:
     with pytest.raises(Refused, match="no interface eth9; choose one of eth0, lo"):
-        bridge.port(BridgeSpec("br0", "eth9"), host({"ifname": "lo"}))
+        plan_bridge.port(BridgeSpec("br0", "eth9"), host({"ifname": "lo"}))
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,9 @@ def test_one_switch_at_a_time(trial: Trial | None, refused: bool) -> None:
     for facts in (host(default_routes=("eth0",), trial=trial), host(br0(), trial=trial)):
         if refused:
             with pytest.raises(Refused, match="on hyper1: a switch to br0 is in progress"):
-                bridge.port(BridgeSpec("br0"), facts)
+                plan_bridge.port(BridgeSpec("br0"), facts)
         else:
-            bridge.port(BridgeSpec("br0"), facts)
+            plan_bridge.port(BridgeSpec("br0"), facts)
 
 
 # Whoever configured it
@@ -201,16 +202,16 @@ def test_one_switch_at_a_time(trial: Trial | None, refused: bool) -> None:
     ],
 )
 def test_whoever_configured_the_port_configures_the_bridge(owner: PortOwner, expected: str) -> None:
-    assert bridge.manager("eth0", owner, host(), bridge="br0") == expected
+    assert plan_bridge.manager("eth0", owner, host(), bridge="br0") == expected
 
 
 def test_a_bridge_that_is_to_be_made_by_hand_is_refused() -> None:
     command = f"ifname br1 bridge.stp no bridge.mac-address {MAC}`, add eth0 to it"
     with pytest.raises(Refused, match=command):
-        bridge.manager("eth0", PortOwner(networkmanager=True, ifupdown=True), host(), bridge="br1")
+        plan_bridge.manager("eth0", PortOwner(networkmanager=True, ifupdown=True), host(), bridge="br1")
     for owner in (PortOwner(), PortOwner(netplan=True)):
         with pytest.raises(Refused, match=r"neither ifupdown, .* configures eth0 on hyper1"):
-            bridge.manager("eth0", owner, host(), bridge="br0")
+            plan_bridge.manager("eth0", owner, host(), bridge="br0")
 
 
 CONFIGS = [
@@ -222,7 +223,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize(("manager", "config"), CONFIGS)
 def test_each_configuration_switches_and_comes_back(manager: str, config: t.Any) -> None:
-    change = bridge.switch("br0", "eth0", host(), config)
+    change = plan_bridge.switch("br0", "eth0", host(), config)
     assert (change.bridge, change.port, change.manager) == ("br0", "eth0", manager)
     assert all(path.startswith("/run/") for path in change.trial), "a reboot forgets it"
     assert all(path.startswith("/etc/") for path in change.lasting)
@@ -243,7 +244,7 @@ CHANGE = NetworkChange("br0", "eth0", "networkd", {}, {}, up=(), undo=())
 def test_a_new_bridge_is_a_switch() -> None:
     facts = host(addresses={"eth0": ("192.0.2.1", "2001:db8::1")})
     wanted = BridgeSpec("br0", timeout_s=30, filter_guests=True)
-    steps, changes = bridge.decide(wanted, facts, CHANGE)
+    steps, changes = plan_bridge.decide(wanted, facts, CHANGE)
     kept = ("192.0.2.1", "2001:db8::1")
     assert steps == [SwitchToBridge(CHANGE, kept, 30)]
     text = "bridge br0 takes over 192.0.2.1, 2001:db8::1 from eth0 (networkd)"
@@ -252,13 +253,13 @@ def test_a_new_bridge_is_a_switch() -> None:
         Change("br0.port", None, "eth0"),
         Change("br0.addresses", None, ["192.0.2.1", "2001:db8::1"]),
     ]
-    (step,), _changes = bridge.decide(wanted, host(), CHANGE)
+    (step,), _changes = plan_bridge.decide(wanted, host(), CHANGE)
     assert str(step) == "bridge br0 takes over the link from eth0 (networkd)"
 
 
 def test_packages_are_required_before_anything_is_done() -> None:
     change = dataclasses.replace(CHANGE, packages=("bridge-utils",))
-    steps, _changes = bridge.decide(BridgeSpec("br0"), host(filtering=bridge.NF_CALLS), change)
+    steps, _changes = plan_bridge.decide(BridgeSpec("br0"), host(filtering=plan_bridge.NF_CALLS), change)
     assert steps[0] == RequirePackages(("bridge-utils",))
     assert str(steps[0]) == "require bridge-utils"
     assert isinstance(steps[-1], SwitchToBridge), "what may cut the connection comes last"
@@ -281,7 +282,7 @@ def test_a_bridge_that_is_there_lets_guests_talk_at_once(link: dict[str, t.Any],
         BridgeSpec("br0", filter_guests=True),
         BridgeSpec("br0", "eth0", filter_guests=True),
     ):
-        steps, changes = bridge.decide(wanted, facts, None)
+        steps, changes = plan_bridge.decide(wanted, facts, None)
         words = {"stp_state": "stp", "forward_delay": "forward delay"}
         assert steps == [SetBridgeOption("br0", field, words[field]) for field in fields]
         assert [str(step) for step in steps] == [f"switch off {words[field]} of br0" for field in fields]
@@ -302,12 +303,12 @@ def test_a_bridge_that_is_there_lets_guests_talk_at_once(link: dict[str, t.Any],
 )
 def test_a_bridge_that_does_not_fit_is_refused(facts: BridgeFacts, port: str | None, reason: str) -> None:
     with pytest.raises(Refused, match=reason):
-        bridge.decide(BridgeSpec("br0", port), facts, None)
+        plan_bridge.decide(BridgeSpec("br0", port), facts, None)
 
 
 FILTER_OFF = "# Written by the role corral.virt.bridge: guests on a bridge are not filtered by the host.\n"
 FILES = {
-    SYSCTL: FILTER_OFF + "".join(f"-net.bridge.{call} = 0\n" for call in bridge.NF_CALLS),
+    SYSCTL: FILTER_OFF + "".join(f"-net.bridge.{call} = 0\n" for call in plan_bridge.NF_CALLS),
     UDEV: f'{FILTER_OFF}ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter", RUN+="/lib/systemd-sysctl '
     '--prefix=/net/bridge"\n',
 }
@@ -318,7 +319,7 @@ def test_guests_are_not_filtered_now_and_later(change: NetworkChange | None) -> 
     wanted, there = BridgeSpec("br0"), (br0(), port_of_br0())
     known: dict[str, t.Any] = {"systemd_sysctl": "/lib/systemd-sysctl"}
     bare = host(*there, filtering=("bridge-nf-call-iptables",), **known)
-    steps, changes = bridge.decide(wanted, bare, change)
+    steps, changes = plan_bridge.decide(wanted, bare, change)
     key = "net.bridge.bridge-nf-call-iptables"
     steps = [step for step in steps if not isinstance(step, SwitchToBridge)]
     assert steps == [
@@ -333,28 +334,28 @@ def test_guests_are_not_filtered_now_and_later(change: NetworkChange | None) -> 
         Change(key, 1, 0),
     ]
     empty = host(*there, files={SYSCTL: "", UDEV: ""}, **known)
-    assert [one.before for one in bridge.decide(wanted, empty, None)[1]] == [None, None]
+    assert [one.before for one in plan_bridge.decide(wanted, empty, None)[1]] == [None, None]
     done = host(*there, files=FILES, **known)
-    assert not [one for one in bridge.decide(wanted, done, change)[0] if isinstance(one, WriteFile)]
+    assert not [one for one in plan_bridge.decide(wanted, done, change)[0] if isinstance(one, WriteFile)]
     other = host(*there, files={**FILES, SYSCTL: "old"}, **known)
-    steps, changes = bridge.decide(wanted, other, None)
+    steps, changes = plan_bridge.decide(wanted, other, None)
     assert (steps, changes) == (
         [WriteFile(SYSCTL, FILES[SYSCTL])],
         [Change(SYSCTL, "old", FILES[SYSCTL])],
     )
     left_alone = dataclasses.replace(wanted, filter_guests=True)
-    assert bridge.decide(left_alone, bare, None) == ([], [])
+    assert plan_bridge.decide(left_alone, bare, None) == ([], [])
 
 
 # Confirm
 
 
 def test_a_switch_is_confirmed_once() -> None:
-    steps, changes = bridge.confirm("br0", Trial("br0", running=True))
+    steps, changes = plan_bridge.confirm("br0", Trial("br0", running=True))
     assert (steps, changes) == ([ConfirmBridge("br0")], [Change("br0.lasting", False, True)])
     assert str(steps[0]) == "keep bridge br0"
     for running in (True, False):
-        assert bridge.confirm("br0", Trial("br0", running, {"ok": True})) == ([], [])
+        assert plan_bridge.confirm("br0", Trial("br0", running, {"ok": True})) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -372,7 +373,7 @@ def test_a_switch_is_confirmed_once() -> None:
 )
 def test_what_cannot_be_confirmed_is_refused(trial: Trial | None, reason: str) -> None:
     with pytest.raises(Refused, match=reason):
-        bridge.confirm("br0", trial)
+        plan_bridge.confirm("br0", trial)
 
 
 # ifupdown
@@ -381,7 +382,7 @@ def test_what_cannot_be_confirmed_is_refused(trial: Trial | None, reason: str) -
 @pytest.mark.parametrize("end", ["", " ", "X"])
 def test_ifupdown_keeps_the_last_line_as_it_is(end: str) -> None:
     before = f"iface eth0 inet static\n\tup echo{end}\n\n"
-    after = ifupdown.bridged(before, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(before, "eth0", "br0", MAC)
     assert after.endswith(f"\n\tup echo{end}\n\niface eth0 inet manual\n"), after
 
 
@@ -405,7 +406,7 @@ iface eth1 inet dhcp
 \tup ip route add 203.0.113.0/24 via 192.0.2.2 dev eth0
 """
     assert (
-        ifupdown.bridged(before, "eth0", "br0", MAC)
+        plan_ifupdown.bridged(before, "eth0", "br0", MAC)
         == f"""\
 auto lo
 iface lo inet loopback
@@ -446,7 +447,7 @@ iface eth0:0 inet static
 
 
 def test_ifupdown_moves_the_addresses_of_aliases() -> None:
-    change = ifupdown.switch("eth0", "br7", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
+    change = plan_ifupdown.switch("eth0", "br7", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
     [text] = map(str, change.lasting.values())
     assert (
         text
@@ -478,30 +479,30 @@ iface eth0 inet manual
 
 def test_ifupdown_refuses_an_alias_whose_name_would_be_too_long() -> None:
     with pytest.raises(Refused, match=r"a-longer-bridg:0 would be longer than 15 characters; choose a shorter name"):
-        ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
-    ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}))
+        plan_ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
+    plan_ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}))
 
 
 def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
     before = "auto eth0 eth0.5\niface eth0 inet dhcp\niface eth0.5 inet manual\n"
-    after = ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", MAC)
     assert after.startswith("\nauto br0 eth0.5\niface br0 inet dhcp\n")
     assert after.endswith(f"{MAC}\niface eth0.5 inet manual\n\niface eth0 inet manual\n")
-    assert ifupdown.has_stanza(before, "eth0") and not ifupdown.has_stanza(before, "eth")
+    assert plan_ifupdown.has_stanza(before, "eth0") and not plan_ifupdown.has_stanza(before, "eth")
 
 
 def test_ifupdown_keeps_classes_other_than_hotplug() -> None:
     text = "allow-ovs eth0\nno-auto-down eth0\nmapping eth0\n"
-    after = ifupdown.bridged(text, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(text, "eth0", "br0", MAC)
     assert after == "allow-ovs br0\nno-auto-down eth0\nmapping eth0\n"
     for other in ("allow-hotplug eth1\n", "\tip route dev eth0", "auto   eth1  lo\n\n\n", ""):
-        assert ifupdown.bridged(other, "eth0", "br0", MAC) == other
+        assert plan_ifupdown.bridged(other, "eth0", "br0", MAC) == other
 
 
 @pytest.mark.parametrize("word", ["mapping", "rename", "template", "no-auto-down", "no-scripts"])
 def test_ifupdown_ends_a_stanza_where_another_begins(word: str) -> None:
     text = f"iface eth0 inet dhcp\n{word} eth1\n\tethernet-wol g\n"
-    after = ifupdown.bridged(text, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(text, "eth0", "br0", MAC)
     assert f"{word} eth1\n\tethernet-wol g\n" in after
 
 
@@ -513,7 +514,7 @@ def test_ifupdown_changes_each_file_that_speaks_of_the_port() -> None:
         "/etc/network/interfaces.d/c": "iface eth1 inet dhcp",
         "/etc/network/interfaces.d/d": "iface eth0 inet6 manual\n\tlink-speed 1000\n",
     }
-    change = ifupdown.switch("eth0", "br0", MAC, Ifupdown(files))
+    change = plan_ifupdown.switch("eth0", "br0", MAC, Ifupdown(files))
     texts = {path.rpartition("/")[2]: str(text) for path, text in change.lasting.items()}
     assert texts == {
         "interfaces": "auto br0\nsource interfaces.d/*\n",
@@ -538,7 +539,7 @@ def test_ifupdown_changes_each_file_that_speaks_of_the_port() -> None:
     ],
 )
 def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: str) -> None:
-    change = ifupdown.switch("eth0", "br0", MAC, config)
+    change = plan_ifupdown.switch("eth0", "br0", MAC, config)
     trial = TRIAL_INTERFACES
     assert change.packages == packages
     assert [*change.trial] == [trial]
@@ -565,8 +566,8 @@ def test_ifupdown_follows_what_is_sourced(tmp_path: Path) -> None:
     (folder / "not").write_text("iface not inet dhcp\n")
     (folder / "more/eth1").write_text("auto eth1\n")
     (folder / "more/eth1.bak").write_text("auto bak\n")
-    found = links.interfaces_files(str(tmp_path / "interfaces"))
-    assert ifupdown.flat(found) == "auto lo\nauto eth0\niface eth0 inet dhcp\nauto eth1\n"
+    found = files_links.interfaces_files(str(tmp_path / "interfaces"))
+    assert plan_ifupdown.flat(found) == "auto lo\nauto eth0\niface eth0 inet dhcp\nauto eth1\n"
 
 
 # systemd-networkd
@@ -576,7 +577,7 @@ def test_ifupdown_follows_what_is_sourced(tmp_path: Path) -> None:
 def test_networkd_gives_the_bridge_the_ports_network(iaid: int | None, tail: str) -> None:
     link = "[Link]\nMACAddress=52:54:00:00:00:01\nMTUBytes=9000\n"
     text = f"[Match]\nName=en*\n{link}[Network]\nDHCP=yes\nMACAddress=x\n"
-    after = networkd.network_of_bridge(text, "br0", iaid)
+    after = plan_networkd.network_of_bridge(text, "br0", iaid)
     network = "[Network]\nDHCP=yes\nMACAddress=x\n"
     assert after == f"[Match]\nName=br0\n\n[Link]\nMTUBytes=9000\n{network}{tail}"
 
@@ -584,7 +585,7 @@ def test_networkd_gives_the_bridge_the_ports_network(iaid: int | None, tail: str
 def test_networkd_files_and_commands() -> None:
     text = "[Match]\nName=eth0\n[Network]\nDHCP=yes\n"
     config = Networkd("/etc/systemd/network/10-a.network", text, iaid=7)
-    change = networkd.switch("eth0", "br0", MAC, config)
+    change = plan_networkd.switch("eth0", "br0", MAC, config)
     head = "# Written by the role corral.virt.bridge.\n"
     netdev = f"[NetDev]\nName=br0\nKind=bridge\nMACAddress={MAC}\n"
     assert change.lasting == {
@@ -608,7 +609,7 @@ def test_networkd_files_and_commands() -> None:
 
 def test_a_networkd_file_that_is_gone_is_refused() -> None:
     with pytest.raises(Refused, match=r"/a\.network, which configured eth0, is gone"):
-        networkd.switch("eth0", "br0", MAC, Networkd("/a.network", " \n"))
+        plan_networkd.switch("eth0", "br0", MAC, Networkd("/a.network", " \n"))
 
 
 # netplan
@@ -632,7 +633,7 @@ def test_netplan_moves_all_but_the_link(key: str, match: dict[str, t.Any], kind:
     place = {"dhcp4": True, "nameservers": servers, "macaddress": MAC}
     links_there = {"before": {"dhcp4": True}, key: {**of_the_link, **place}}
     network: dict[str, t.Any] = {kind: links_there, "bridges": None}
-    assert netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    assert plan_netplan.move_to_bridge(network, "eth0", "br0", MAC)
     none = {"dhcp4": False, "dhcp6": False, "link-local": []}
     assert network[kind] == {"before": {"dhcp4": True}, key: {**of_the_link, **none}}
     assert network["bridges"]["br0"] == {
@@ -655,13 +656,13 @@ def test_netplan_moves_all_but_the_link(key: str, match: dict[str, t.Any], kind:
 )
 def test_netplan_leaves_what_is_not_the_port(network: dict[str, t.Any]) -> None:
     before = str(network)
-    assert not netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    assert not plan_netplan.move_to_bridge(network, "eth0", "br0", MAC)
     assert str(network) == before
 
 
 def test_netplan_keeps_other_bridges() -> None:
     network: dict[str, t.Any] = {"ethernets": {"eth0": {}}, "bridges": {"br1": {}}}
-    netplan.move_to_bridge(network, "eth0", "br0", MAC)
+    plan_netplan.move_to_bridge(network, "eth0", "br0", MAC)
     assert sorted(network["bridges"]) == ["br0", "br1"]
 
 
@@ -671,7 +672,7 @@ def test_netplan_files_and_commands(name: str) -> None:
     ethernets = {"eth1": {"dhcp6": True}, "eth0": {"dhcp4": True}}
     document = {"network": {"version": 2, "ethernets": ethernets}}
     config = Netplan({path: document, other: {"network": None}, "/etc/netplan/x.yaml": {}})
-    change = netplan.switch("eth0", "br0", MAC, config)
+    change = plan_netplan.switch("eth0", "br0", MAC, config)
     assert [*change.trial] == [f"/run/netplan/{name}"]
     (trial,) = change.trial.values()
     assert isinstance(trial, Document) and change.lasting[path] == trial
@@ -693,7 +694,7 @@ def test_netplan_describes_a_port_in_one_file(count: int) -> None:
     one: dict[str, t.Any] = {"network": {"ethernets": {"eth0": {}}}}
     documents = {f"/etc/netplan/{number}.yaml": one for number in range(count)}
     with pytest.raises(Refused, match=f"{count} netplan files configure eth0"):
-        netplan.switch("eth0", "br0", MAC, Netplan(documents))
+        plan_netplan.switch("eth0", "br0", MAC, Netplan(documents))
 
 
 # The host
@@ -703,7 +704,7 @@ def test_netplan_describes_a_port_in_one_file(count: int) -> None:
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a switch keeps what it needs."""
     folder = tmp_path / "corral-bridge"
-    for module in (doers, links):
+    for module in (files_bridge, files_links):
         monkeypatch.setattr(module, "STATE", str(folder))
         monkeypatch.setattr(module, "RESULT", str(folder / "result.json"))
     return folder
@@ -711,15 +712,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_switch_is_begun_with_all_that_it_needs(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[str, ...]] = []
-    monkeypatch.setattr(doers, "run", lambda *words: ran.append(words))
-    monkeypatch.setattr(links, "active", lambda _unit: True)
+    monkeypatch.setattr(files_bridge, "run", lambda *words: ran.append(words))
+    monkeypatch.setattr(files_links, "active", lambda _unit: True)
     state.mkdir(mode=0o700)
     for leftover in ("confirmed", "result.json"):
         (state / leftover).write_text("{}")
     document = Document("# head\n", {"network": {"b": 1, "a": 2}})
     change = dataclasses.replace(CHANGE, trial={"/run/a": document}, lasting={"/etc/a": "text"})
-    doers.start(change, 30)
-    trial = links.trial()
+    files_bridge.start(change, 30)
+    trial = files_links.trial()
     assert trial == Trial("br0", running=True)
     text = (state / "change.json").read_text()
     assert '"/run/a": "# head\\nnetwork:\\n  b: 1\\n  a: 2\\n"' in text and '"timeout_s": 30' in text
@@ -733,13 +734,13 @@ def test_a_switch_is_begun_with_all_that_it_needs(state: Path, monkeypatch: pyte
 
 
 def test_a_result_is_read(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "active", lambda _unit: False)
-    assert links.trial() is None
+    monkeypatch.setattr(files_links, "active", lambda _unit: False)
+    assert files_links.trial() is None
     state.mkdir()
     (state / "change.json").write_text('{"bridge": "br1"}')
-    assert links.trial() == Trial("br1", running=False)
+    assert files_links.trial() == Trial("br1", running=False)
     (state / "result.json").write_text('{"ok": true}')
-    assert links.trial() == Trial("br1", running=False, result={"ok": True})
+    assert files_links.trial() == Trial("br1", running=False, result={"ok": True})
 
 
 def test_a_confirmation_waits_for_the_result(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -751,25 +752,25 @@ def test_a_confirmation_waits_for_the_result(state: Path, monkeypatch: pytest.Mo
         (state / "result.json").write_text(results[0])
 
     monkeypatch.setattr("time.sleep", answer)
-    doers.confirm("br0")
+    files_bridge.confirm("br0")
     (state / "confirmed").unlink()
-    doers.confirm("br0")
+    files_bridge.confirm("br0")
     assert not (state / "confirmed").exists(), "there is a result already"
     (state / "result.json").write_text(results[1])
     with pytest.raises(Failed, match="as before: too late"):
-        doers.confirm("br0")
+        files_bridge.confirm("br0")
     (state / "result.json").unlink()
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    monkeypatch.setattr(doers, "_ANSWER_S", -1)
+    monkeypatch.setattr(files_bridge, "_ANSWER_S", -1)
     with pytest.raises(Failed, match="did not report a result within"):
-        doers.confirm("br0")
+        files_bridge.confirm("br0")
 
 
 def test_small_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    monkeypatch.setattr(doers, "run", lambda *words: ran.append(" ".join(words)))
-    doers.switch_off("br0", "stp_state")
-    doers.set_sysctl(["net.a", "net.b"], "0")
+    monkeypatch.setattr(files_bridge, "run", lambda *words: ran.append(" ".join(words)))
+    files_bridge.switch_off("br0", "stp_state")
+    files_bridge.set_sysctl(["net.a", "net.b"], "0")
     assert ran == [
         "ip link set br0 type bridge stp_state 0",
         "sysctl -w net.a=0",
@@ -777,9 +778,9 @@ def test_small_verbs(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr("shutil.which", lambda _name, **_path: None)
     with pytest.raises(Unsupported, match="without bridge-utils; install bridge-utils first"):
-        doers.require(["bridge-utils"])
+        files_bridge.require(["bridge-utils"])
     monkeypatch.setattr("shutil.which", lambda name, path: path and name)
-    doers.require(["bridge-utils"])
+    files_bridge.require(["bridge-utils"])
 
 
 NETWORKCTL = """    Network File: /etc/systemd/network/10-a.network
@@ -791,25 +792,25 @@ NETWORKCTL = """    Network File: /etc/systemd/network/10-a.network
 def test_whoever_could_have_configured_a_link_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces = tmp_path / "interfaces"
     interfaces.write_text("iface eth0 inet dhcp\n")
-    monkeypatch.setattr(links, "_INTERFACES", str(interfaces))
-    monkeypatch.setattr(links, "_NETPLAN", str(tmp_path / "*.yaml"))
+    monkeypatch.setattr(files_links, "_INTERFACES", str(interfaces))
+    monkeypatch.setattr(files_links, "_NETPLAN", str(tmp_path / "*.yaml"))
     running: set[str] = set()
-    monkeypatch.setattr(links, "active", lambda unit: unit in running)
+    monkeypatch.setattr(files_links, "active", lambda unit: unit in running)
     answers = {"nmcli": "\n", "networkctl": NETWORKCTL}
-    monkeypatch.setattr(links, "answer", lambda *words: answers[words[0]])
-    assert links.owner("eth0") == PortOwner(ifupdown=True)
-    assert links.owner("eth1") == PortOwner()
+    monkeypatch.setattr(files_links, "answer", lambda *words: answers[words[0]])
+    assert files_links.owner("eth0") == PortOwner(ifupdown=True)
+    assert files_links.owner("eth1") == PortOwner()
     running |= {"NetworkManager", "systemd-networkd"}
     path = "/etc/systemd/network/10-a.network"
-    assert links.owner("eth1") == PortOwner(network_file=path)
+    assert files_links.owner("eth1") == PortOwner(network_file=path)
     answers.update(nmcli="Wired 1\n", networkctl="")
     (tmp_path / "a.yaml").write_text("network:\n  ethernets: {eth1: {}}\n")
-    assert links.owner("eth1") == PortOwner(networkmanager=True, netplan=True)
-    found = links.config("netplan", "eth1")
+    assert files_links.owner("eth1") == PortOwner(networkmanager=True, netplan=True)
+    found = files_links.config("netplan", "eth1")
     assert found == Netplan({str(tmp_path / "a.yaml"): {"network": {"ethernets": {"eth1": {}}}}})
     (tmp_path / "a.yaml").write_text("{")
     with pytest.raises(Failed, match=r"cannot read .*a\.yaml: "):
-        links.config("netplan", "eth1")
+        files_links.config("netplan", "eth1")
 
 
 def test_a_network_file_is_read_with_its_drop_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -818,9 +819,9 @@ def test_a_network_file_is_read_with_its_drop_ins(tmp_path: Path, monkeypatch: p
     (tmp_path / "10-a.network.d").mkdir()
     (tmp_path / "10-a.network.d/more.conf").write_text("[Network]\nDHCP=yes")
     status = NETWORKCTL.replace("/etc/systemd/network", str(tmp_path))
-    monkeypatch.setattr(links, "answer", lambda *_words: status)
+    monkeypatch.setattr(files_links, "answer", lambda *_words: status)
     text = "[Match]\nName=eth0\n[Network]\nDHCP=yes"
-    assert links.config("networkd", "eth0") == Networkd(str(path), text, 0xB7A1)
+    assert files_links.config("networkd", "eth0") == Networkd(str(path), text, 0xB7A1)
 
 
 def subclasses(kind: type[HostStep]) -> set[type[HostStep]]:
@@ -829,39 +830,39 @@ def subclasses(kind: type[HostStep]) -> set[type[HostStep]]:
 
 def test_every_step_has_a_doer() -> None:
     # The restart is done by itself, as it tells the jobs that it waited for in vain.
-    assert {*front._DOERS, *firewall._DOERS, *daemon._DOERS, RestartDaemons} == subclasses(HostStep)
-    assert {*front._DOERS} & {*firewall._DOERS} & {*daemon._DOERS} == {WriteFile}
+    assert {*run_bridge._DOERS, *run_firewall._DOERS, *run_daemon._DOERS, RestartDaemons} == subclasses(HostStep)
+    assert {*run_bridge._DOERS} & {*run_firewall._DOERS} & {*run_daemon._DOERS} == {WriteFile}
 
 
 def test_check_mode_says_what_a_real_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = port_of_br0()
     found = host(br0(stp_state=1), link, systemd_sysctl="/lib/systemd-sysctl")
-    monkeypatch.setattr(links, "facts", lambda _calls: found)
+    monkeypatch.setattr(files_links, "facts", lambda _calls: found)
     did: list[str] = []
 
     def note(step: HostStep) -> None:
         did.append(str(step))
 
-    for kind in [*front._DOERS]:
-        monkeypatch.setitem(front._DOERS, kind, note)
+    for kind in [*run_bridge._DOERS]:
+        monkeypatch.setitem(run_bridge._DOERS, kind, note)
     params = {**PARAMS, "filter_guests": False}
-    predicted = front.converge(params, Gate(check_mode=True))
+    predicted = run_bridge.converge(params, Gate(check_mode=True))
     assert did == [] and predicted["changed"]
-    assert front.converge(params, Gate(check_mode=False)) == predicted
+    assert run_bridge.converge(params, Gate(check_mode=False)) == predicted
     assert did == predicted["steps"] == ["switch off stp of br0", f"write {SYSCTL}", f"write {UDEV}"]
     assert (predicted["switches"], predicted["port"], predicted["packages"]) == (False, None, [])
-    monkeypatch.setattr(links, "trial", lambda: Trial("br0", running=True))
-    confirmed = front.converge({**params, "state": "confirmed"}, Gate(check_mode=True))
+    monkeypatch.setattr(files_links, "trial", lambda: Trial("br0", running=True))
+    confirmed = run_bridge.converge({**params, "state": "confirmed"}, Gate(check_mode=True))
     assert (confirmed["steps"], confirmed["switches"]) == (["keep bridge br0"], False)
 
 
 def test_a_switch_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = host(default_routes=("eth0",), addresses={"eth0": ("192.0.2.1",)})
-    monkeypatch.setattr(links, "facts", lambda _calls: found)
-    monkeypatch.setattr(links, "owner", lambda _port: PortOwner(ifupdown=True))
+    monkeypatch.setattr(files_links, "facts", lambda _calls: found)
+    monkeypatch.setattr(files_links, "owner", lambda _port: PortOwner(ifupdown=True))
     config = Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}, has_brctl=False)
-    monkeypatch.setattr(links, "config", lambda _manager, _port: config)
-    predicted = front.converge(PARAMS, Gate(check_mode=True))
+    monkeypatch.setattr(files_links, "config", lambda _manager, _port: config)
+    predicted = run_bridge.converge(PARAMS, Gate(check_mode=True))
     assert (predicted["manager"], predicted["port"], predicted["switches"]) == (
         "ifupdown",
         "eth0",

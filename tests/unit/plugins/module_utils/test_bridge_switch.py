@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import bridge_switch
-from ansible_collections.corral.virt.plugins.module_utils._model import bridge as model
+from ansible_collections.corral.virt.plugins.module_utils._host import files_bridge_switch, model_bridge
 
 
 class Host:
@@ -48,7 +47,7 @@ class Host:
             return self.asked(command)
         self.ran.append(text + (" (trial)" if self.trial.exists() else ""))
         if text in self.fails:
-            raise bridge_switch.SwitchFailed(self.fails[text])
+            raise files_bridge_switch.SwitchFailed(self.fails[text])
         if text == "reload" and self.lost_after_reload:
             self.taken_over = False
         return "fine"
@@ -82,7 +81,7 @@ class Host:
         """Run the service; its result."""
         self.state.mkdir()
         (self.state / "change.json").write_text(json.dumps(self.change(**more)))
-        bridge_switch.main()
+        files_bridge_switch.main()
         return t.cast("dict[str, t.Any]", json.loads((self.state / "result.json").read_text()))
 
     def is_as_before(self) -> bool:
@@ -93,21 +92,21 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host(tmp_path)
-    monkeypatch.setattr(bridge_switch, "STATE", str(host.state))
-    monkeypatch.setattr(bridge_switch, "DELAY_S", 0)
-    monkeypatch.setattr(bridge_switch, "AFTER_RELOAD_S", 0.3)
-    monkeypatch.setattr(bridge_switch, "POLL_S", 0.01)
-    monkeypatch.setattr(bridge_switch, "GRACE_S", 0.05)
-    monkeypatch.setattr(bridge_switch, "RESTORE_S", 0.2)
-    monkeypatch.setattr(bridge_switch, "RESOLV_CONF", str(tmp_path / "resolv.conf"))
-    monkeypatch.setattr(bridge_switch, "run", host.run)
-    monkeypatch.setattr(bridge_switch, "has_taken_over", lambda _change, _before: host.taken_over)
+    monkeypatch.setattr(files_bridge_switch, "STATE", str(host.state))
+    monkeypatch.setattr(files_bridge_switch, "DELAY_S", 0)
+    monkeypatch.setattr(files_bridge_switch, "AFTER_RELOAD_S", 0.3)
+    monkeypatch.setattr(files_bridge_switch, "POLL_S", 0.01)
+    monkeypatch.setattr(files_bridge_switch, "GRACE_S", 0.05)
+    monkeypatch.setattr(files_bridge_switch, "RESTORE_S", 0.2)
+    monkeypatch.setattr(files_bridge_switch, "RESOLV_CONF", str(tmp_path / "resolv.conf"))
+    monkeypatch.setattr(files_bridge_switch, "run", host.run)
+    monkeypatch.setattr(files_bridge_switch, "has_taken_over", lambda _change, _before: host.taken_over)
     return host
 
 
 def confirm(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as somebody waits for it."""
-    monkeypatch.setattr(bridge_switch, "is_confirmed", host.trial.exists)
+    monkeypatch.setattr(files_bridge_switch, "is_confirmed", host.trial.exists)
 
 
 def test_a_bridge_that_is_confirmed_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +198,14 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
         if list(words) == ["up"]:
             host.held.clear()  # the configuration does not know it
         if " ".join(words) == command and fails:
-            raise bridge_switch.SwitchFailed("no")
+            raise files_bridge_switch.SwitchFailed("no")
         return ran(words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bridge_switch, "run", run)
+        patch.setattr(files_bridge_switch, "run", run)
         result = host.serve()
     assert result["ok"] is False
-    text = model.rolled_back(result)
+    text = model_bridge.rolled_back(result)
     if fails:
         assert result["differs"] == [f"address 192.0.2.6/24 is not on eth0 (`{command}`)"]
         assert "the host is not as before: address 192.0.2.6/24 is not on eth0" in text
@@ -229,8 +228,8 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
     ],
 )  # fmt: skip
 def test_routes_that_nobody_brings_again(shown: str, command: str) -> None:
-    found = [" ".join(words) for words in bridge_switch.route_of(shown.split(), "-4").values()]
-    assert found == ([f"ip -4 route add {command}".replace("eth0", bridge_switch.LINK)] if command else [])
+    found = [" ".join(words) for words in files_bridge_switch.route_of(shown.split(), "-4").values()]
+    assert found == ([f"ip -4 route add {command}".replace("eth0", files_bridge_switch.LINK)] if command else [])
 
 
 ONE, TWO = "nexthop via 192.0.2.1 dev eth0 weight 1", "nexthop via 192.0.2.2 dev eth0 weight 2"
@@ -263,28 +262,30 @@ def test_a_route_over_several_next_hops_moves_as_a_whole(
     """`ip route show dev` leaves it out. What is left of it on another link is replaced, not added to."""
     asked = "-6" if "::" in shown else "-4"
     printed = {("ip", "-o", asked, "route", "show", "table", "all"): f"{shown}\n"}
-    monkeypatch.setattr(bridge_switch, "run", lambda words: printed.get(tuple(words), ""))
-    monkeypatch.setattr(bridge_switch, "read", lambda _path: "")
-    found = bridge_switch.settings_of("eth0")
+    monkeypatch.setattr(files_bridge_switch, "run", lambda words: printed.get(tuple(words), ""))
+    monkeypatch.setattr(files_bridge_switch, "read", lambda _path: "")
+    found = files_bridge_switch.settings_of("eth0")
     commands = {f"route {what}": f"ip {asked} route replace {command}".replace("eth0", "br0")} if command else {}
-    assert {name: " ".join(bridge_switch.named(words, "br0")) for name, words in found.items()} == commands
+    assert {name: " ".join(files_bridge_switch.named(words, "br0")) for name, words in found.items()} == commands
 
 
 def test_rules_that_name_the_link() -> None:
     words = ["32765:", "from", "all", "iif", "eth0", "[detached]", "lookup", "100"]
-    found = bridge_switch.rule_of(words, "-4", "eth0")
+    found = files_bridge_switch.rule_of(words, "-4", "eth0")
     what, command = next(iter(found.items()))
     assert len(found) == 1 and what == "rule -4 from all iif it lookup 100"
-    assert " ".join(bridge_switch.named(command, "br0")) == "ip -4 rule add prio 32765 from all iif br0 lookup 100"
-    assert bridge_switch.rule_of(words, "-4", "eth") == {} == bridge_switch.rule_of([], "-4", "eth0")
+    assert (
+        " ".join(files_bridge_switch.named(command, "br0")) == "ip -4 rule add prio 32765 from all iif br0 lookup 100"
+    )
+    assert files_bridge_switch.rule_of(words, "-4", "eth") == {} == files_bridge_switch.rule_of([], "-4", "eth0")
 
 
 def test_an_address_comes_back_as_it_was() -> None:
     row = {"local": "192.0.2.6", "prefixlen": 24, "broadcast": "192.0.2.255", "label": "eth0:1"}
-    [command] = bridge_switch.address_of(row).values()
+    [command] = files_bridge_switch.address_of(row).values()
     told = "ip addr add 192.0.2.6/24 broadcast 192.0.2.255 label br0:1 dev br0"
-    assert " ".join(bridge_switch.named(command, "br0")) == told
-    [command] = bridge_switch.address_of({"local": "192.0.2.6", "prefixlen": 32, "address": "192.0.2.7"}).values()
+    assert " ".join(files_bridge_switch.named(command, "br0")) == told
+    [command] = files_bridge_switch.address_of({"local": "192.0.2.6", "prefixlen": 32, "address": "192.0.2.7"}).values()
     assert " ".join(command[:6]) == "ip addr add 192.0.2.6 peer 192.0.2.7/32"
 
 
@@ -297,15 +298,15 @@ ADDRESSES = [
 
 def test_addresses_that_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = json.dumps([{}, {"addr_info": ADDRESSES}])
-    monkeypatch.setattr(bridge_switch, "run", lambda _command: shown)
-    assert bridge_switch.addresses("eth0") == ADDRESSES
-    assert bridge_switch.static_addresses("eth0") == ["192.0.2.1"]
+    monkeypatch.setattr(files_bridge_switch, "run", lambda _command: shown)
+    assert files_bridge_switch.addresses("eth0") == ADDRESSES
+    assert files_bridge_switch.static_addresses("eth0") == ["192.0.2.1"]
 
     def fail(_command: t.Sequence[str]) -> str:
-        raise bridge_switch.SwitchFailed("no such link")
+        raise files_bridge_switch.SwitchFailed("no such link")
 
-    monkeypatch.setattr(bridge_switch, "run", fail)
-    assert bridge_switch.addresses("eth0") == []
+    monkeypatch.setattr(files_bridge_switch, "run", fail)
+    assert files_bridge_switch.addresses("eth0") == []
 
 
 @pytest.mark.parametrize(
@@ -328,25 +329,25 @@ def test_the_bridge_has_taken_over(
 ) -> None:
     monkeypatch.setattr(os.path, "realpath", lambda _path: f"/sys/devices/virtual/net/{master}")
     rows = [{"local": one} for one in held]
-    monkeypatch.setattr(bridge_switch, "addresses", lambda _link: rows)
-    assert bridge_switch.has_taken_over({"bridge": "br0", "port": "eth0"}, before) is expected
+    monkeypatch.setattr(files_bridge_switch, "addresses", lambda _link: rows)
+    assert files_bridge_switch.has_taken_over({"bridge": "br0", "port": "eth0"}, before) is expected
 
 
 def test_the_controller_says_that_it_came_back(host: Host) -> None:
-    assert not bridge_switch.is_confirmed()
+    assert not files_bridge_switch.is_confirmed()
     host.state.mkdir()
     (host.state / "confirmed").touch()
-    assert bridge_switch.is_confirmed()
+    assert files_bridge_switch.is_confirmed()
 
 
 def test_a_program_that_fails_says_why() -> None:
-    assert bridge_switch.run(["echo", "fine"]) == "fine\n"
+    assert files_bridge_switch.run(["echo", "fine"]) == "fine\n"
     for command, reason in (
         (["sh", "-c", "echo no >&2; exit 1"], "failed: no$"),
         (["corral-none"], "corral-none failed: .*No such file"),
     ):
-        with pytest.raises(bridge_switch.SwitchFailed, match=reason):
-            bridge_switch.run(command)
+        with pytest.raises(files_bridge_switch.SwitchFailed, match=reason):
+            files_bridge_switch.run(command)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +382,7 @@ def test_nobody_reads_passwords_while_they_are_written(
         path.write_text("old")
         path.chmod(mode)
     Path(f"{path}.corral-new").symlink_to(victim)
-    bridge_switch.write(str(path), "password: secret")
+    files_bridge_switch.write(str(path), "password: secret")
     assert (modes, path.stat().st_mode & 0o777) == ([expected, True], expected)
     assert (path.read_text(), victim.read_text()) == ("password: secret", "kept")
 
@@ -392,16 +393,16 @@ def test_links_to_files_are_followed_and_others_replaced(tmp_path: Path) -> None
     link.symlink_to(real)
     mask.symlink_to("/dev/null")
     for path in (link, mask):
-        bridge_switch.write(str(path), "new")
+        files_bridge_switch.write(str(path), "new")
     assert link.is_symlink() and real.read_text() == "new"
     assert not mask.is_symlink() and mask.read_text() == "new"
 
 
 def test_it_stands_alone() -> None:
     """It is copied to the host by itself."""
-    assert bridge_switch.__file__
-    assert (bridge_switch.STATE, "/run/corral-bridge") == (model.STATE, model.STATE)
-    tree = ast.parse(Path(bridge_switch.__file__).read_text())
+    assert files_bridge_switch.__file__
+    assert (files_bridge_switch.STATE, "/run/corral-bridge") == (model_bridge.STATE, model_bridge.STATE)
+    tree = ast.parse(Path(files_bridge_switch.__file__).read_text())
     found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     named = {node.module or "" for node in found if isinstance(node, ast.ImportFrom)}
     named |= {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity, check
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity, check
 
 
 @pytest.mark.parametrize(

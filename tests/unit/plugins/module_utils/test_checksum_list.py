@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import checksum_in, decoded
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, Source, Sums
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image_checks
+from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import checksum_in, decoded
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Source, Sums
 
 A, B, LONG, OTHER = "a" * 64, "b" * 64, "c" * 128, "d" * 128
 URL = "https://example.org/amd64/img.qcow2"
@@ -150,4 +150,4 @@ def test_a_metalink_tells_the_digest_of_the_whole_file(text: str) -> None:
 )
 def test_the_refusal_names_what_the_list_is(text: str, reason: str) -> None:
     with pytest.raises(Failed, match=re.escape(reason)):
-        image_checks.listed(text, Sums(None, SUMS), SOURCE)
+        plan_image_checks.listed(text, Sums(None, SUMS), SOURCE)

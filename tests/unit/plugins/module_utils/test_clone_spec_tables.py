@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec
 
 SILENT: dict[str, t.Any] = {
     "name": "web1.qcow2",
@@ -99,20 +99,20 @@ REFUSED: list[tuple[dict[str, t.Any], list[str]]] = [
 
 @pytest.mark.parametrize("said", TAKEN, ids=str)
 def test_what_goes_together_is_taken(said: dict[str, t.Any]) -> None:
-    clone_spec.size_bytes({**SILENT, **said})
+    plan_clone_spec.size_bytes({**SILENT, **said})
 
 
 @pytest.mark.parametrize(("said", "problems"), REFUSED, ids=str)
 def test_what_does_not_go_together_is_refused(said: dict[str, t.Any], problems: list[str]) -> None:
     with pytest.raises(BadInput, match=r"\w") as refused:
-        clone_spec.size_bytes({**SILENT, **said})
+        plan_clone_spec.size_bytes({**SILENT, **said})
     assert refused.value.problems == problems
 
 
 def test_all_problems_are_told_at_once() -> None:
     output = {"name": "a/b", "image": "c/d", "size": "much", "reserve": "more", "job_timeout": 0, "url": "http://x"}
     with pytest.raises(BadInput, match=r"\w") as refused:
-        clone_spec.size_bytes({**SILENT, **output})
+        plan_clone_spec.size_bytes({**SILENT, **output})
     result = refused.value.problems
     assert [problem.partition(":")[0] for problem in result[:4]] == ["name", "image", "reserve", "size"]
     assert [problem.partition(":")[0].partition(" ")[0] for problem in result[4:]] == ["url", "format", "job_timeout"]
@@ -123,7 +123,7 @@ def test_all_problems_are_told_at_once() -> None:
     [(None, None), ("1GiB", 1024**3), (2, 2 * 1024**3), ("512B", 512), ("513B", 1024), ("1B", 512)],
 )
 def test_a_size_is_rounded_up_to_sectors(size: object, wanted: int | None) -> None:
-    assert clone_spec.size_bytes({**SILENT, **MADE, "size": size}) == wanted
+    assert plan_clone_spec.size_bytes({**SILENT, **MADE, "size": size}) == wanted
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_size_is_rounded_up_to_sectors(size: object, wanted: int | None) -> No
     ids=str,
 )
 def test_whether_a_name_is_a_disk_or_an_image(said: dict[str, t.Any], is_disk: bool) -> None:
-    assert clone_spec.concerns({**SILENT, **said}) is is_disk
+    assert plan_clone_spec.concerns({**SILENT, **said}) is is_disk
 
 
 def test_the_format_is_what_is_said_or_what_the_name_ends_in() -> None:
@@ -151,4 +151,4 @@ def test_the_format_is_what_is_said_or_what_the_name_ends_in() -> None:
         ("a", None, ""),
         ("a.img", "", "raw"),
     ):
-        assert clone_spec.format_of({"name": name, "format": form}) == wanted
+        assert plan_clone_spec.format_of({"name": name, "format": form}) == wanted

@@ -6,13 +6,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import FreeSpace
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_stages as stages
-from ansible_collections.corral.virt.plugins.module_utils._plan.clone_stages import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_stages
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
+    BaseImage,
+    CloneSpec,
+    FoundDisk,
+    Use,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_stages import (
     BaseFacts,
     CloneFacts,
     DiskInfo,
@@ -29,6 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.clone_stages imp
     ReadInfo,
     UsesOf,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
 
 DISK, BASE, CONTENT = "/p/a.qcow2", "/p/b.qcow2", "/p/b.0123456789ab.qcow2"
@@ -94,12 +99,12 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
     ],
 )
 def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: BaseImage | str) -> None:
-    facts = told(stages.base, BaseFacts("b", path), dialogue)
+    facts = told(plan_clone_stages.base, BaseFacts("b", path), dialogue)
     if isinstance(expected, BaseImage):
-        assert stages.base(facts) == expected
+        assert plan_clone_stages.base(facts) == expected
         return
     with pytest.raises(Refused, match=expected):
-        stages.base(facts)
+        plan_clone_stages.base(facts)
 
 
 ALONE = BaseImage("b", BASE, "qcow2", 9, (BASE,))
@@ -147,7 +152,7 @@ def named(kind: str, left: str = "nothing") -> Dialogue:
     ],
 )
 def test_a_name_without_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
-    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
 
 
 def opened(header: Header = QCOW2, raw: t.Collection[str] = (), uses: tuple[Use, ...] = (USE,)) -> Dialogue:
@@ -221,7 +226,7 @@ def disk(**more: t.Any) -> FoundDisk:
     ],
 )
 def test_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
-    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
 
 
 NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
@@ -238,20 +243,22 @@ NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
 )
 def test_what_takes_no_room_needs_none(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
     dialogue = [(question, NO_ROOM) if question == ROOM[0] else (question, answer) for question, answer in dialogue]
-    assert stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
 
 
 @pytest.mark.parametrize(("wanted", "rest"), [(spec(), [INFO, CLOSED]), (spec(format="raw"), [OVERLAYS])])
 def test_what_a_run_left_is_told_beside_a_disk(wanted: CloneSpec, rest: Dialogue) -> None:
     dialogue = [*named("file", "file"), *opened()[3:], *rest]
-    found = stages.found(told(stages.found, CloneFacts(wanted, HIDDEN), dialogue))
+    found = plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue))
     assert isinstance(found, FoundDisk) and found.left == HIDDEN
 
 
 def test_a_disk_that_takes_less_flat_needs_no_room() -> None:
     dialogue = [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 5), (MeasureAllocated(DISK), 30)]
     dialogue[2] = (ROOM[0], TOO_FULL)
-    found = stages.found(told(stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue))
+    found = plan_clone_stages.found(
+        told(plan_clone_stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue)
+    )
     assert isinstance(found, FoundDisk) and found.lacks_room == TOO_FULL.problem(0, "/p") != ""
 
 
@@ -287,14 +294,17 @@ def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknow
     measured: Dialogue = [] if unknown else [(MeasureFlat(DISK), 0), (MeasureAllocated(DISK), 0)]
     dialogue = [*opened(header, uses=()), *below, INFO, CLOSED, *measured]
     expected = disk(uses=(), unknown_base=unknown)
-    assert stages.found(told(stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue)) == expected
+    assert (
+        plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue))
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
     ("origin", "form", "shares"), [(ALONE, "qcow2", True), (ALONE, "raw", False), (CHAINED, "qcow2", False)]
 )
 def test_what_a_copy_may_share(origin: BaseImage, form: str, shares: bool) -> None:
-    assert stages.may_share(origin, form) is shares
+    assert plan_clone_stages.may_share(origin, form) is shares
 
 
 @pytest.mark.parametrize(
@@ -314,5 +324,5 @@ def test_how_a_guest_has_a_file(
 ) -> None:
     live = "<domain/>" if state == "running" else None
     guest = FoundGuest("web1", "1", state, True, False, "<domain/>", live)
-    found = stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
+    found = plan_clone_stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
     assert found == expected

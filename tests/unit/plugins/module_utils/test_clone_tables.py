@@ -8,10 +8,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.clone import BaseImage, CloneSpec, FoundDisk, Use
-from ansible_collections.corral.virt.plugins.module_utils._plan.clone import plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.clone_steps import CloneStep, Copy, Grow, Shrink
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
+    BaseImage,
+    CloneSpec,
+    FoundDisk,
+    Use,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone import plan
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_steps import CloneStep, Copy, Grow, Shrink
 
 GIB = 1024**3
 BASE = "/images/debian.1a2b3c4d5e6f.qcow2"

@@ -9,8 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_cloned
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     Disk,
     FoundGuest,
     GuestSpec,
@@ -18,12 +19,11 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     OriginalDisk,
     Seed,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._plan import cloning, new_disk
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import DiskOrigin, Site, SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._xml import cloned
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_cloning, plan_new_disk
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import DiskOrigin, Site, SiteOf
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -61,7 +61,7 @@ XML = """<domain type='kvm'><name>web1</name><uuid>11111111-f6a4-8304-79aa-97f25
 @pytest.fixture(scope="module")
 def root() -> t.Any:
     """The definition of a copy of the above."""
-    return parse(cloned.document(XML, name="web3", uuid=UUID))
+    return parse(xml_cloned.document(XML, name="web3", uuid=UUID))
 
 
 def test_a_copy_is_a_guest_of_its_own(root: t.Any) -> None:
@@ -106,14 +106,14 @@ def test_files_of_devices_are_one_guest_s() -> None:
         "/srv/nvdimm",
         "/v/web1-code.fd",
     }
-    assert cloned.own_files(XML) >= mine and "/srv/all.sock" not in cloned.own_files(XML)
-    after = cloned.own_files(cloned.document(XML, name="web3", uuid=UUID))
+    assert xml_cloned.own_files(XML) >= mine and "/srv/all.sock" not in xml_cloned.own_files(XML)
+    after = xml_cloned.own_files(xml_cloned.document(XML, name="web3", uuid=UUID))
     assert after == mine, "what libvirt named after the guest, it names anew"
     with pytest.raises(
         Refused, match=r"a copy of web1: devices of both would use /log/web1, .*/srv/web1\.sock.*; set others for web3"
     ):
-        cloning.check_files(COPY, cloned.own_files(XML), after)
-    cloning.check_files(COPY, cloned.own_files(XML), {"/log/web3"})
+        plan_cloning.check_files(COPY, xml_cloned.own_files(XML), after)
+    plan_cloning.check_files(COPY, xml_cloned.own_files(XML), {"/log/web3"})
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,13 @@ def test_files_of_devices_are_one_guest_s() -> None:
 )
 def test_what_is_not_copied(original: FoundGuest | None, more: dict[str, t.Any], said: str) -> None:
     with pytest.raises(VirtError, match=f"^cannot create web3 as a copy of web1: {said}"):
-        cloning.checked(COPY, original, **{"managed_state": (), "recorded": {}, "seed": False, **more})
+        plan_cloning.checked(COPY, original, **{"managed_state": (), "recorded": {}, "seed": False, **more})
 
 
 def test_snapshots_of_the_original_stay_with_it() -> None:
-    assert cloning.checked(COPY, OFF, managed_state=["snapshots", "nvram"], recorded={"seed": "x"}, seed=True) is OFF
+    assert (
+        plan_cloning.checked(COPY, OFF, managed_state=["snapshots", "nvram"], recorded={"seed": "x"}, seed=True) is OFF
+    )
 
 
 SYSTEM = OriginalDisk("system", "vda", "/p/web1-system.qcow2", "qcow2", shared=False)
@@ -149,7 +151,7 @@ SYSTEM = OriginalDisk("system", "vda", "/p/web1-system.qcow2", "qcow2", shared=F
 
 def read(xml: str) -> OriginalDisk:
     """The one disk of a definition."""
-    [found] = cloned.disks(f"<domain><devices>{xml}</devices></domain>")
+    [found] = xml_cloned.disks(f"<domain><devices>{xml}</devices></domain>")
     return found
 
 
@@ -197,13 +199,13 @@ def test_what_a_disk_of_the_original_is(xml: str, wanted: tuple[str, bool, str])
 
 
 def test_the_seed_of_the_original_is_none_of_its_disks() -> None:
-    assert [one.name for one in cloned.disks(XML)] == ["system"]
+    assert [one.name for one in xml_cloned.disks(XML)] == ["system"]
 
 
 def test_which_disks_a_copy_gets_its_own_of() -> None:
     data = dataclasses.replace(SYSTEM, name="data", target="vdb", path="/p/b.img", format="raw")
     media = dataclasses.replace(SYSTEM, name="cd", target="sda", shared=True, obstacle="it is not a file")
-    system, more = cloning.described(COPY, [SYSTEM, data, media]).disks or ()
+    system, more = plan_cloning.described(COPY, [SYSTEM, data, media]).disks or ()
     assert system == Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", SYSTEM.path, "qcow2"))
     assert more == Disk("data", fields={"format": "raw"}, copy_of=Original("web1", data.path, "raw"))
 
@@ -213,13 +215,13 @@ def test_a_disk_that_cannot_be_copied_must_be_spoken_of() -> None:
     with pytest.raises(
         BadInput, match="cannot copy disk system of web1 for web3: it is encrypted; list a disk of that name for web3"
     ):
-        cloning.described(COPY, [found])
+        plan_cloning.described(COPY, [found])
     for name in ("system", "vda"):
         for item in (Disk(name, state="absent"), Disk(name, image="a.qcow2")):
-            assert cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
+            assert plan_cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
         for way in ("source", "volume", "url"):
             item = Disk(name, fields={way: "x"})
-            assert cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
+            assert plan_cloning.described(COPY.with_fields(disks=(item,)), [found]).disks == (item,)
 
 
 def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
@@ -227,11 +229,11 @@ def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
     more = Disk("more", size_bytes=GIB)
     for name in ("system", "vda"):
         output = Disk(name, fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")
-        first, last = cloning.described(COPY.with_fields(disks=(more, output)), [SYSTEM]).disks or ()
+        first, last = plan_cloning.described(COPY.with_fields(disks=(more, output)), [SYSTEM]).disks or ()
         assert last == more and first == dataclasses.replace(output, copy_of=Original("web1", SYSTEM.path, "qcow2"))
-        assert new_disk.site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
-    [silent] = cloning.described(COPY, [SYSTEM]).disks or ()
-    assert new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
+        assert plan_new_disk.site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
+    [silent] = plan_cloning.described(COPY, [SYSTEM]).disks or ()
+    assert plan_new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
 
 
 HALF = {"copy_of": "u1", "copying": ("/p/web3-data.qcow2",)}
@@ -240,7 +242,7 @@ BEGUN = {"system": "/p/web3-system.qcow2", "data": "/p/web3-data.qcow2", "vdb": 
 
 
 def test_an_interrupted_copy_goes_on_with_what_is_missing() -> None:
-    wanted = cloning.resumed(COPY, OFF, [SYSTEM, DATA], HALF, BEGUN)
+    wanted = plan_cloning.resumed(COPY, OFF, [SYSTEM, DATA], HALF, BEGUN)
     assert [disk.name for disk in wanted.disks or ()] == ["data"]
 
 
@@ -259,11 +261,11 @@ def test_half_a_copy_of_one_guest_is_not_completed_with_another(
     original: FoundGuest, disks: list[OriginalDisk], said: str
 ) -> None:
     with pytest.raises(Refused, match=f"cannot finish web3.*{said}"):
-        cloning.resumed(COPY, original, disks, HALF, BEGUN)
+        plan_cloning.resumed(COPY, original, disks, HALF, BEGUN)
     with pytest.raises(
         Refused, match=r"cannot change web3: an interrupted run was creating it as a copy.*set clone_of"
     ):
-        cloning.refuse_half(COPY)
+        plan_cloning.refuse_half(COPY)
 
 
 POOL = PoolDirectory("default", "dir", "/p", here=True)
@@ -284,7 +286,7 @@ ORIGIN = DiskOrigin(
 @pytest.mark.parametrize(("size", "wanted"), [(None, 8 * GIB), (8 * GIB, 8 * GIB), (9 * GIB, 9 * GIB)])
 def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, wanted: int) -> None:
     item = Disk("system", fields={"format": "qcow2"}, size_bytes=size, copy_of=Original("web1", ORIGIN.path, "qcow2"))
-    volume = new_disk.volume("web3", item, Site(POOL, origin=ORIGIN))
+    volume = plan_new_disk.volume("web3", item, Site(POOL, origin=ORIGIN))
     assert (volume.path, volume.capacity_bytes, volume.copy_of, volume.backing_path) == (
         "/p/web3-system.qcow2",
         wanted,
@@ -320,28 +322,28 @@ def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, 
 def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: DiskOrigin | None, said: str) -> None:
     wanted = Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", ORIGIN.path, "qcow2"), **item)
     with pytest.raises(VirtError, match=said):
-        new_disk.volume("web3", wanted, Site(POOL, origin=origin))
+        plan_new_disk.volume("web3", wanted, Site(POOL, origin=origin))
 
 
 def test_what_a_guest_wrote_into_a_raw_disk_is_not_believed() -> None:
     wanted = Disk("system", fields={"format": "raw"}, copy_of=Original("web1", ORIGIN.path, "raw"))
     with pytest.raises(Refused, match="web1 uses it as raw, and its first bytes say qcow2"):
-        new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
+        plan_new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
 
 
 def seed_of(
     said: dict[str, t.Any] | None, macs: t.Sequence[str] = ("52:54:00:00:00:09",), uuid: str = UUID, **more: t.Any
 ) -> Seed:
     """What is told to a copy."""
-    spec = COPY if said is None else dataclasses.replace(COPY, seed=seeds.seed(said, guest="web3"))
-    seed = cloning.seeded(spec, uuid=uuid, macs=macs, **more).seed
+    spec = COPY if said is None else dataclasses.replace(COPY, seed=plan_seed.seed(said, guest="web3"))
+    seed = plan_cloning.seeded(spec, uuid=uuid, macs=macs, **more).seed
     assert seed is not None
     return seed
 
 
 def seeded(said: dict[str, t.Any] | None, macs: t.Sequence[str] = ("52:54:00:00:00:09",)) -> dict[str, str]:
     """The files of a copy's seed."""
-    return seeds.files(seed_of(said, macs), guest="web3", host_key=("PRIVATE", "PUBLIC"))
+    return plan_seed.files(seed_of(said, macs), guest="web3", host_key=("PRIVATE", "PUBLIC"))
 
 
 def parts_of(files: dict[str, str]) -> list[email.message.Message]:
@@ -363,13 +365,13 @@ def test_a_copy_is_told_who_it_is() -> None:
 
 def test_a_copy_is_a_new_instance_whatever_its_disk_has_seen() -> None:
     """Another copy of the same name, told the same, may have been its original."""
-    ids = {seeds.instance_id(seed_of({}, uuid=uuid), "web3") for uuid in (UUID, "another")}
-    assert len(ids | {seeds.instance_id(seeds.seed({}, guest="web3"), "web3")}) == 3
+    ids = {plan_seed.instance_id(seed_of({}, uuid=uuid), "web3") for uuid in (UUID, "another")}
+    assert len(ids | {plan_seed.instance_id(plan_seed.seed({}, guest="web3"), "web3")}) == 3
     own = {"meta_data": {"instance-id": "i-7"}}
     with pytest.raises(BadInput, match="web1 has the instance-id i-7, so cloud-init would do nothing"):
         seed_of(own, original={"instance_id": "i-7"})
     for original in ({"instance_id": "i-8"}, {}, None):
-        assert seeds.instance_id(seed_of(own, original=original), "web3") == "i-7"
+        assert plan_seed.instance_id(seed_of(own, original=original), "web3") == "i-7"
     assert seed_of({}, original={"seed": "x"}).meta_data == {}, "a guest without an instance-id of its own"
 
 
@@ -400,7 +402,7 @@ def test_all_that_is_told_to_a_copy_reaches_it() -> None:
 
 def test_the_same_seed_is_told_to_be_the_same_later() -> None:
     """Whether or not `clone_of` is still said."""
-    assert seed_of({}).digest == seeds.seed({}, guest="web3").digest
+    assert seed_of({}).digest == plan_seed.seed({}, guest="web3").digest
 
 
 @pytest.mark.parametrize(

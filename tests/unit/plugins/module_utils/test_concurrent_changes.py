@@ -8,76 +8,85 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Image
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove
-from ansible_collections.corral.virt.plugins.module_utils._plan import concurrent_changes
-from ansible_collections.corral.virt.plugins.module_utils._plan import image as images
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import deletable, ways
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import check_all, check_local
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host, xml_host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import deletable, ways
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
 )
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings, host_xml
-from ansible_collections.corral.virt.plugins.module_utils._xml.directory import new_pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import (
+    check_all,
+    check_local,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import new_pool
 
 SEEN = {"modified_s": 5.0, "physical_bytes": 10, "allocation_bytes": 3}
 # A comparison, and what it tells; empty where it lets the move go on.
 CASES: list[tuple[t.Callable[[], object], str]] = [
-    (lambda: concurrent_changes.check_wanted("web1", interrupted=False), ""),
+    (lambda: plan_concurrent_changes.check_wanted("web1", interrupted=False), ""),
     (
-        lambda: concurrent_changes.check_wanted("web1", interrupted=True),
+        lambda: plan_concurrent_changes.check_wanted("web1", interrupted=True),
         "cannot migrate web1: interrupted, and the guest has not moved; run again to migrate it",
     ),
-    (lambda: concurrent_changes.check_begun("web1", interrupted=False), ""),
+    (lambda: plan_concurrent_changes.check_begun("web1", interrupted=False), ""),
     (
-        lambda: concurrent_changes.check_begun("web1", interrupted=True),
+        lambda: plan_concurrent_changes.check_begun("web1", interrupted=True),
         "cannot migrate web1: all migrations were interrupted before it began; run again to migrate it",
     ),
-    (lambda: concurrent_changes.check_there("/a", SEEN), ""),
-    (lambda: concurrent_changes.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
-    (lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
+    (lambda: plan_concurrent_changes.check_there("/a", SEEN), ""),
+    (lambda: plan_concurrent_changes.check_there("/a", None), "cannot copy /a: it is gone from its pool"),
+    (lambda: plan_concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "allocation_bytes": 4}), ""),
     (
-        lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}),
+        lambda: plan_concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "modified_s": 5.5}),
         "it was written to in the meantime",
     ),
     (
-        lambda: concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}),
+        lambda: plan_concurrent_changes.check_unchanged("/a", SEEN, {**SEEN, "physical_bytes": 9}),
         "it was written to in the meantime",
     ),
-    (lambda: concurrent_changes.check_path_free("/a", user=None, taken=False), ""),
+    (lambda: plan_concurrent_changes.check_path_free("/a", user=None, taken=False), ""),
     (
-        lambda: concurrent_changes.check_path_free("/a", user="db1", taken=False),
+        lambda: plan_concurrent_changes.check_path_free("/a", user="db1", taken=False),
         "guest db1 on the destination uses a file with this name",
     ),
     (
-        lambda: concurrent_changes.check_path_free("/a", user=None, taken=True),
+        lambda: plan_concurrent_changes.check_path_free("/a", user=None, taken=True),
         "no migration of this guest created; inspect it",
     ),
-    (lambda: concurrent_changes.check_definition("web1", "5eed", "5eed"), ""),
-    (lambda: concurrent_changes.check_definition("web1", "5eed", "0bad"), "somebody changed its definition"),
-    (lambda: concurrent_changes.check_definition("web1", "5eed", None), "it is gone after the migration was planned"),
-    (lambda: concurrent_changes.check_in_place("web1", {"/a": "", "/b": ""}), ""),
+    (lambda: plan_concurrent_changes.check_definition("web1", "5eed", "5eed"), ""),
+    (lambda: plan_concurrent_changes.check_definition("web1", "5eed", "0bad"), "somebody changed its definition"),
     (
-        lambda: concurrent_changes.check_in_place("web1", {"/a": "", "/b": "it was replaced"}),
+        lambda: plan_concurrent_changes.check_definition("web1", "5eed", None),
+        "it is gone after the migration was planned",
+    ),
+    (lambda: plan_concurrent_changes.check_in_place("web1", {"/a": "", "/b": ""}), ""),
+    (
+        lambda: plan_concurrent_changes.check_in_place("web1", {"/a": "", "/b": "it was replaced"}),
         "/b: it was replaced. Not",
     ),
-    (lambda: concurrent_changes.check_name_kept("/a", in_place=True), ""),
-    (lambda: concurrent_changes.check_name_kept("/a", in_place=False), "another file took this name"),
-    (lambda: concurrent_changes.check_reserved("web1", reserved=True), ""),
-    (lambda: concurrent_changes.check_reserved("web1", reserved=False), "undefine it there (virsh undefine web1)"),
-    (lambda: concurrent_changes.check_is_there("web1", there=True), ""),
-    (lambda: concurrent_changes.check_is_there("web1", there=False), "is no longer on the destination; they stay"),
-    (lambda: concurrent_changes.check_not_written("web1", []), ""),
-    (lambda: concurrent_changes.check_not_written("web1", ["/a", "/b"]), "a process has /a, /b open for writing"),
-    (lambda: concurrent_changes.check_same_content("web1", []), ""),
-    (lambda: concurrent_changes.check_same_content("web1", ["/a"]), "/a was written to after being copied"),
-    (lambda: concurrent_changes.check_off("web1", "shutdown"), ""),
-    (lambda: concurrent_changes.check_off("web1", "crashed"), ""),
-    (lambda: concurrent_changes.check_off("web1", "running"), "cannot migrate web1: it was started in the meantime"),
-    (lambda: concurrent_changes.check_off("web1", "paused"), "it was started in the meantime"),
+    (lambda: plan_concurrent_changes.check_name_kept("/a", in_place=True), ""),
+    (lambda: plan_concurrent_changes.check_name_kept("/a", in_place=False), "another file took this name"),
+    (lambda: plan_concurrent_changes.check_reserved("web1", reserved=True), ""),
+    (lambda: plan_concurrent_changes.check_reserved("web1", reserved=False), "undefine it there (virsh undefine web1)"),
+    (lambda: plan_concurrent_changes.check_is_there("web1", there=True), ""),
+    (lambda: plan_concurrent_changes.check_is_there("web1", there=False), "is no longer on the destination; they stay"),
+    (lambda: plan_concurrent_changes.check_not_written("web1", []), ""),
+    (lambda: plan_concurrent_changes.check_not_written("web1", ["/a", "/b"]), "a process has /a, /b open for writing"),
+    (lambda: plan_concurrent_changes.check_same_content("web1", []), ""),
+    (lambda: plan_concurrent_changes.check_same_content("web1", ["/a"]), "/a was written to after being copied"),
+    (lambda: plan_concurrent_changes.check_off("web1", "shutdown"), ""),
+    (lambda: plan_concurrent_changes.check_off("web1", "crashed"), ""),
+    (
+        lambda: plan_concurrent_changes.check_off("web1", "running"),
+        "cannot migrate web1: it was started in the meantime",
+    ),
+    (lambda: plan_concurrent_changes.check_off("web1", "paused"), "it was started in the meantime"),
     (lambda: check_local("web1", "qemu:///system"), ""),
     (lambda: check_local("web1", "qemu+tls://hyper1/system"), "uri: web1 can be migrated only by the host that has it"),
     (
@@ -154,21 +163,21 @@ def test_nothing_is_held_or_waited_for_but_by_who_does_it() -> None:
 
 def test_an_agent_is_there_when_its_channel_says_so() -> None:
     channel = "<domain><devices><channel type='unix'><target type='virtio' name='a'{}/></channel></devices></domain>"
-    assert host_bindings.has_agent(channel.format(" state='connected'"))
-    assert not host_bindings.has_agent(channel.format(" state='disconnected'"))
-    assert not host_bindings.has_agent(channel.format("")) and not host_bindings.has_agent("<domain/>")
+    assert xml_host_bindings.has_agent(channel.format(" state='connected'"))
+    assert not xml_host_bindings.has_agent(channel.format(" state='disconnected'"))
+    assert not xml_host_bindings.has_agent(channel.format("")) and not xml_host_bindings.has_agent("<domain/>")
 
 
 def test_a_directory_is_a_pool_of_a_name_that_is_no_ones() -> None:
     first, second = new_pool("/srv/a & b"), new_pool("/srv/b")
-    assert host_xml.pool(first) == {"type": "dir", "path": "/srv/a & b"}
+    assert xml_host.pool(first) == {"type": "dir", "path": "/srv/a & b"}
     assert "<name>corral-" in first and first.partition("</name>")[0] != second.partition("</name>")[0]
 
 
 def test_an_image_that_somebody_has_come_to_use_is_not_removed() -> None:
     image = Image("debian.qcow2", "/images", "qcow2")
-    images.check_unused(image, "debian.1a2b3c4d5e6f.qcow2", None)
+    plan_image.check_unused(image, "debian.1a2b3c4d5e6f.qcow2", None)
     with pytest.raises(
         Refused, match=r"cannot remove a\.qcow2 of image debian\.qcow2: guest web1 uses it by now; it is"
     ):
-        images.check_unused(image, "a.qcow2", "guest web1")
+        plan_image.check_unused(image, "a.qcow2", "guest web1")

@@ -6,20 +6,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front import options as arguments
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import (
-    constraints,
-    device,
-    disk,
-    domain,
-    interface,
-    network,
-    row,
-    validate,
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_device,
+    fields_disk,
+    fields_domain,
+    fields_interface,
+    xml_validate,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_graphics import GRAPHICS
+from ansible_collections.corral.virt.plugins.module_utils._network import fields_network
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, row, run_arguments
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
@@ -43,7 +41,7 @@ def among_options(options: t.Mapping[str, t.Any]) -> list[str]:
 def in_definition(options: t.Mapping[str, t.Any], devices: str = "", top: str = "") -> list[str]:
     """What is wrong with a guest once these options are written into it."""
     xml, spec = GUEST.format(devices=devices, top=top), option_samples.understood(options)
-    return validate.problems(xml, spec, domain.graft(xml, spec))
+    return xml_validate.problems(xml, spec, fields_domain.graft(xml, spec))
 
 
 def filtered(name: str, *parameters: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -261,17 +259,17 @@ def test_an_entry_that_is_new_or_was_edited(devices: str, options: dict[str, t.A
 @pytest.mark.parametrize(
     ("table", "option", "entry", "state"),
     [
-        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": ""}, "absent"),
-        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": "1"}, "present"),
-        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0}, "present"),
-        (domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "state": "absent"}, "absent"),
-        (domain.DOMAIN, "vcpus.iothread_pinning", {"iothread": 1, "cpuset": ""}, "absent"),
-        (domain.DOMAIN, "numa.nodes", {"cell": 0, "mode": "strict", "nodeset": ""}, "present"),
-        (domain.DOMAIN, "filesystems", {"name": "share", "source": ""}, "present"),
-        (interface.INTERFACE, "filterref.parameters", {"name": "IP", "value": ""}, "absent"),
-        (network.NETWORK, "dns.txts", {"name": "a", "value": ""}, "absent"),
-        (network.NETWORK, "dns.hosts", {"ip": "192.0.2.1", "hostnames": []}, "absent"),
-        (network.NETWORK, "dns.forwarders", {"address": "192.0.2.1", "domain": ""}, "present"),
+        (fields_domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": ""}, "absent"),
+        (fields_domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "cpuset": "1"}, "present"),
+        (fields_domain.DOMAIN, "vcpus.pinning", {"vcpu": 0}, "present"),
+        (fields_domain.DOMAIN, "vcpus.pinning", {"vcpu": 0, "state": "absent"}, "absent"),
+        (fields_domain.DOMAIN, "vcpus.iothread_pinning", {"iothread": 1, "cpuset": ""}, "absent"),
+        (fields_domain.DOMAIN, "numa.nodes", {"cell": 0, "mode": "strict", "nodeset": ""}, "present"),
+        (fields_domain.DOMAIN, "filesystems", {"name": "share", "source": ""}, "present"),
+        (fields_interface.INTERFACE, "filterref.parameters", {"name": "IP", "value": ""}, "absent"),
+        (fields_network.NETWORK, "dns.txts", {"name": "a", "value": ""}, "absent"),
+        (fields_network.NETWORK, "dns.hosts", {"ip": "192.0.2.1", "hostnames": []}, "absent"),
+        (fields_network.NETWORK, "dns.forwarders", {"address": "192.0.2.1", "domain": ""}, "present"),
     ],
 )
 def test_an_empty_value_removes_the_entry_that_is_nothing_else(
@@ -279,7 +277,7 @@ def test_an_empty_value_removes_the_entry_that_is_nothing_else(
 ) -> None:
     found = t.cast("row.Items", table[option])
     wrong: list[str] = []
-    (item,) = arguments.items_of(found, [entry], "web1", wrong, option)
+    (item,) = run_arguments.items_of(found, [entry], "web1", wrong, option)
     assert (item.state, wrong) == (state, [])
 
 
@@ -350,7 +348,7 @@ def test_the_entries_of_a_list_that_an_edit_touched(
     found: str, given: dict[str, t.Any], changed: set[str] | None, told: list[tuple[str, str]]
 ) -> None:
     root = parse(f"<domain><devices>{''.join(map(WITH_HOST.format, found))}</devices></domain>")
-    assert list(constraints.violations(device.PORTS, given, root, changed)) == told
+    assert list(constraints.violations(fields_device.PORTS, given, root, changed)) == told
 
 
 NO_CDROM, NO_USB = "it applies to device disk, not cdrom", "it applies to type pci, not usb"
@@ -380,7 +378,7 @@ NO_CDROM, NO_USB = "it applies to device disk, not cdrom", "it applies to type p
 def test_what_is_off_means_nothing_where_silence_says_the_same(
     field: str, xml: str, given: dict[str, t.Any], told: list[tuple[str, str]]
 ) -> None:
-    rows: row.Table = disk.DISK if field in disk.DISK else device.HOSTDEV
+    rows: row.Table = fields_disk.DISK if field in fields_disk.DISK else fields_device.HOSTDEV
     table = {one: rows[one] for one in ("type", "device", "source", "readonly", field) if one in rows}
     assert list(constraints.violations(table, given, parse(xml) if xml else None)) == told
 
@@ -419,19 +417,19 @@ def test_what_only_a_recent_libvirt_knows(
 ) -> None:
     """Of what an edit wrote; what was there is left alone."""
     xml, spec = GUEST.format(devices=devices, top=""), option_samples.understood(options)
-    assert validate.recent(spec, domain.graft(xml, spec)) == places
+    assert xml_validate.recent(spec, fields_domain.graft(xml, spec)) == places
 
 
 def test_what_is_taken_away_asks_for_no_libvirt() -> None:
     emptied = {"filesystems": (Item("share", fields={"binary": ""}),)}
-    assert not list(constraints.recent(domain.DOMAIN, emptied, {"filesystems[share].binary"}))
+    assert not list(constraints.recent(fields_domain.DOMAIN, emptied, {"filesystems[share].binary"}))
     more = {"filesystems": (Item("share", fields={"binary": "", "xattr": True}),)}
     written = {"filesystems[share].binary", "filesystems[share].xattr"}
-    assert list(constraints.recent(domain.DOMAIN, more, written)) == [("filesystems[share].xattr", (6, 2))]
+    assert list(constraints.recent(fields_domain.DOMAIN, more, written)) == [("filesystems[share].xattr", (6, 2))]
 
 
 def test_what_only_a_recent_libvirt_knows_of_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GRAPHICS, "password", row.Row("./@passwd", since=(9, 9)))  # there is none yet
     xml = GUEST.format(devices="", top="")
     spec = option_samples.understood({"graphics": {"type": "vnc", "password": "p"}})
-    assert validate.recent(spec, domain.graft(xml, spec)) == [("graphics.password", (9, 9))]
+    assert xml_validate.recent(spec, fields_domain.graft(xml, spec)) == [("graphics.password", (9, 9))]

@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import ConvergencePolicy, can_work
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import ConvergencePolicy, can_work
 
 
 def verbs(tuning: Tuning, remaining: list[int], *, seconds_each: float = 1) -> list[str]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.convergence import ConvergencePolicy, can_work
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Tuning
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import ConvergencePolicy, can_work
 
 NO_LIMIT = 10**6
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan import customize
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_customize, plan_seed
 
 SECRET = "hunter2"
 NETWORK = {
@@ -27,8 +26,8 @@ NETWORK = {
 
 
 def commands(**output: t.Any) -> dict[str, str]:
-    seed = seeds.seed({"method": "virt_customize", **output}, guest="web1")
-    return dict(customize.commands(seed, guest="web1", keys={"ed25519": "KEY"}))
+    seed = plan_seed.seed({"method": "virt_customize", **output}, guest="web1")
+    return dict(plan_customize.commands(seed, guest="web1", keys={"ed25519": "KEY"}))
 
 
 def test_commands() -> None:
@@ -262,9 +261,9 @@ def test_a_network_without_interfaces_replaces_what_the_image_has() -> None:
 
 
 def test_a_path_is_quoted_even_where_nobody_has_looked_at_it() -> None:
-    seed = seeds.seed({"method": "virt_customize"}, guest="web1")
+    seed = plan_seed.seed({"method": "virt_customize"}, guest="web1")
     seed = dataclasses.replace(seed, config={"write_files": [{"path": "/$(x) y"}]})
-    assert ">'/$(x) y')\nchmod 644 '/$(x) y'" in dict(customize.commands(seed, guest="web1", keys={}))["run"]
+    assert ">'/$(x) y')\nchmod 644 '/$(x) y'" in dict(plan_customize.commands(seed, guest="web1", keys={}))["run"]
 
 
 def test_all_that_can_be_done_without_cloud_init_is_taken() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import daemon
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import Trust
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_daemon
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import Trust
 
 # As virt-admin 9.0 and 11.3 print it.
 LIST = """ Id   Transport   Connected since
@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise Failed("client not found")
         return {"client-list": LIST, "client-info": INFO.format(words[-1], HOLDERS.get(words[-1]))}.get(words[0], "")
 
-    monkeypatch.setattr(daemon, "_admin", admin)
+    monkeypatch.setattr(files_daemon, "_admin", admin)
     return commands
 
 
@@ -61,29 +61,29 @@ def changes(commands: t.Iterable[str]) -> list[str]:
 
 
 def test_it_reads_its_files_and_parts_with_whom_was_revoked_since(told: list[str], root: str) -> None:
-    daemon.remember(root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1"}))
-    daemon.load("libvirtd", root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1", **GONE}))
+    files_daemon.remember(root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1"}))
+    files_daemon.load("libvirtd", root, Trust(revoked={"e1": "O=corral.virt,OU=libvirt,CN=hyper1", **GONE}))
     assert changes(told) == ["server-update-tls libvirtd", "client-disconnect libvirtd 84"], (
         "hyper1 has come back with another certificate"
     )
-    assert daemon.is_loaded(root)
+    assert files_daemon.is_loaded(root)
     told.clear()
-    daemon.load("libvirtd", root, Trust(revoked=GONE))
+    files_daemon.load("libvirtd", root, Trust(revoked=GONE))
     assert told == ["server-update-tls libvirtd"], "nobody was revoked since"
 
 
 def test_what_is_not_written_down_is_read_again(told: list[str], root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not daemon.is_loaded(root)
+    assert not files_daemon.is_loaded(root)
     with monkeypatch.context() as killed:
-        killed.setattr(daemon, "remember", lambda *_words: None)
-        daemon.load("libvirtd", root, Trust(revoked=GONE))
-    assert not daemon.is_loaded(root)
-    daemon.load("libvirtd", root, Trust(revoked=GONE))
+        killed.setattr(files_daemon, "remember", lambda *_words: None)
+        files_daemon.load("libvirtd", root, Trust(revoked=GONE))
+    assert not files_daemon.is_loaded(root)
+    files_daemon.load("libvirtd", root, Trust(revoked=GONE))
     assert changes(told) == ["server-update-tls libvirtd", "client-disconnect libvirtd 84"] * 2
     (Path(root) / "libvirt/corral/loaded").write_text("damaged")
-    assert not daemon.is_loaded(root)
+    assert not files_daemon.is_loaded(root)
     (Path(root) / "libvirt/corral/loaded").write_text(json.dumps({"set": "60"}))
-    assert not daemon.is_loaded(root)
+    assert not files_daemon.is_loaded(root)
 
 
 def test_a_daemon_that_cannot_is_named_with_the_command() -> None:
@@ -91,18 +91,18 @@ def test_a_daemon_that_cannot_is_named_with_the_command() -> None:
         r"cannot let no-such-daemon read its certificates: virt-admin -c no-such-daemon:///system [^\n]*[^;]; fix that"
     )
     with pytest.raises(Failed, match=told):
-        daemon.load("no-such-daemon", "/nowhere", Trust())
+        files_daemon.load("no-such-daemon", "/nowhere", Trust())
 
 
 def test_only_who_listens_has_read_something(monkeypatch: pytest.MonkeyPatch) -> None:
     listens = (
         "   1: 00000000:408A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0"
     )
-    monkeypatch.setattr(daemon, "_lines", lambda path: [listens] if path.endswith("tcp") else [])
-    assert daemon.serving("virtproxyd") is None
+    monkeypatch.setattr(files_daemon, "_lines", lambda path: [listens] if path.endswith("tcp") else [])
+    assert files_daemon.serving("virtproxyd") is None
     monkeypatch.setattr(
-        daemon, "_lines", lambda path: [listens.replace("408A", "4082")] if path.endswith("tcp6") else []
+        files_daemon, "_lines", lambda path: [listens.replace("408A", "4082")] if path.endswith("tcp6") else []
     )
-    assert daemon.serving("virtproxyd") == "virtproxyd"
-    monkeypatch.setattr(daemon, "_lines", lambda _path: [listens.replace("408A", "4082").replace(" 0A ", " 01 ")])
-    assert daemon.serving("virtproxyd") is None, "that is a connection to another host"
+    assert files_daemon.serving("virtproxyd") == "virtproxyd"
+    monkeypatch.setattr(files_daemon, "_lines", lambda _path: [listens.replace("408A", "4082").replace(" 0A ", " 01 ")])
+    assert files_daemon.serving("virtproxyd") is None, "that is a connection to another host"

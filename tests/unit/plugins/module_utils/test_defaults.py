@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model import defaults
+from ansible_collections.corral.virt.plugins.module_utils._core import defaults
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, validate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, xml_validate
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 GUEST = """<domain type='kvm'><name>web1</name><memory unit='KiB'>1048576</memory>
@@ -25,7 +25,7 @@ def guest(devices: str = "", *, top: str = "", boot: str = "", os: str = "") -> 
 def problems(xml: str, options: t.Mapping[str, t.Any]) -> list[str]:
     """What is wrong with the guest once these options of virt_domain are written into it."""
     spec = option_samples.understood(options)
-    return validate.problems(xml, spec, domain.graft(xml, spec))
+    return xml_validate.problems(xml, spec, fields_domain.graft(xml, spec))
 
 
 NATIVE = "<driver name='qemu' type='raw' io='native'/><alias name='ua-system'/>"
@@ -826,10 +826,10 @@ BROKEN: dict[str, tuple[str, dict[str, t.Any]]] = {
 }
 
 
-@pytest.mark.parametrize("rule", validate._RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", xml_validate._RULES, ids=lambda rule: rule.__name__)
 def test_every_rule_has_a_case_that_breaks_it(rule: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     xml, options = BROKEN[rule.__name__]
     every = problems(xml, options)
-    others = {one: fields for one, fields in validate._RULES.items() if one is not rule}
-    monkeypatch.setattr(validate, "_RULES", others)
+    others = {one: fields for one, fields in xml_validate._RULES.items() if one is not rule}
+    monkeypatch.setattr(xml_validate, "_RULES", others)
     assert every and problems(xml, options) == [], "nothing is said by this rule, or another says it, too"

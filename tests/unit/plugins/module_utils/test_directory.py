@@ -7,12 +7,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._front import directories
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query, storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.directory import Access
-from ansible_collections.corral.virt.plugins.module_utils._plan.directory import access_there
-from ansible_collections.corral.virt.plugins.module_utils._xml import directory
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    libvirt_storage,
+    libvirt_transfer,
+    run_directories,
+    xml_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_directory import Access
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_directory import access_there
 
 DEBIAN, FEDORA = (64055, 106), (107, 36)
 NVRAM = Access("0755", *DEBIAN)
@@ -43,14 +47,14 @@ MODEL = "<capabilities><host><secmodel><model>{}</model><baselabel type='kvm'>{}
     [("dac", "+64055:+106", (64055, 106)), ("selinux", "+1:+1", None), ("dac", "root:root", None), ("dac", "", None)],
 )
 def test_who_runs_qemu(model: str, label: str, user: tuple[int, int] | None) -> None:
-    assert directory.qemu_user(MODEL.format(model, label, "</capabilities>")) == user
-    assert directory.qemu_user("<capabilities><host/></capabilities>") is None
+    assert xml_directory.qemu_user(MODEL.format(model, label, "</capabilities>")) == user
+    assert xml_directory.qemu_user("<capabilities><host/></capabilities>") is None
 
 
 def test_access_to_the_directory_of_a_pool() -> None:
-    pool = directory.new_pool("/srv/vars", NVRAM)
-    assert "<mode>0755</mode>" in pool and directory.access(pool) == NVRAM
-    assert directory.access(directory.new_pool("/srv/vars")) is None
+    pool = xml_directory.new_pool("/srv/vars", NVRAM)
+    assert "<mode>0755</mode>" in pool and xml_directory.access(pool) == NVRAM
+    assert xml_directory.access(xml_directory.new_pool("/srv/vars")) is None
 
 
 def test_only_a_directory_that_is_missing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,20 +64,22 @@ def test_only_a_directory_that_is_missing_is_made(monkeypatch: pytest.MonkeyPatc
 
     @contextlib.contextmanager
     def opened(_connection: object, _directory: str, xml: str, *, build: bool) -> t.Iterator[str]:
-        asked.append((directory.access(xml), build))
+        asked.append((xml_directory.access(xml), build))
         if missing and not build:
             raise NotFound("cannot open directory: it does not exist")
         yield "pool"
 
-    monkeypatch.setattr(transfer, "opened", opened)
-    monkeypatch.setattr(transfer, "active_pools", lambda _connection: {})
-    monkeypatch.setattr(storage, "pool_xml", lambda _connection, _name: directory.new_pool("/srv/vars", NVRAM))
+    monkeypatch.setattr(libvirt_transfer, "opened", opened)
+    monkeypatch.setattr(libvirt_transfer, "active_pools", lambda _connection: {})
+    monkeypatch.setattr(
+        libvirt_storage, "pool_xml", lambda _connection, _name: xml_directory.new_pool("/srv/vars", NVRAM)
+    )
     labels = {"here": "+64055:+106", "there": "+107:+36"}
-    monkeypatch.setattr(query, "capabilities", lambda end: MODEL.format("dac", labels[end], "</capabilities>"))
-    with directories.pool_like("there", "/srv/vars", "here", "vars") as pool:
+    monkeypatch.setattr(libvirt_query, "capabilities", lambda end: MODEL.format("dac", labels[end], "</capabilities>"))
+    with run_directories.pool_like("there", "/srv/vars", "here", "vars") as pool:
         assert pool == "pool"
     assert asked == [(None, False), (Access("0755", 107, 36), True)]
     missing = False
     del asked[:]
-    with directories.pool_like("there", "/srv/vars", "here", "vars"):
+    with run_directories.pool_like("there", "/srv/vars", "here", "vars"):
         assert asked == [(None, False)]

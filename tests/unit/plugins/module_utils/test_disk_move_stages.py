@@ -7,10 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Manifest
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan import disk_move_stages as stages
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages import (
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Manifest
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_disk_move_stages
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_move_stages import (
     DigestThere,
     DiskMoveFacts,
     FindDataFilesHere,
@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_move_stages
     TakenBackFacts,
     VariablesFacts,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
 )
@@ -178,7 +178,7 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
     ],
 )
 def test_what_is_looked_at(looked: DiskMoveFacts, dialogue: Dialogue, expected: MigratingDisk) -> None:
-    assert stages.disk(told(stages.disk, looked, dialogue)) == SeenDisk(expected)
+    assert plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, dialogue)) == SeenDisk(expected)
 
 
 OTHER = "/images/b.qcow2"
@@ -206,7 +206,10 @@ VOLUME = {"type": "volume", "pool": "p", "volume": "v"}
     ],
 )
 def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
-    assert stages.taken_back(told(stages.taken_back, TakenBackFacts(tuple(disks)), dialogue)) == expected
+    assert (
+        plan_disk_move_stages.taken_back(told(plan_disk_move_stages.taken_back, TakenBackFacts(tuple(disks)), dialogue))
+        == expected
+    )
 
 
 LATER, OLDER = {"modified_s": 160.0}, {"modified_s": 39.0}
@@ -236,7 +239,7 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
     asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
-        seen = stages.disk(told(stages.disk, looked, asked))
+        seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, asked))
         assert isinstance(seen, SeenDisk) and (seen.disk.elsewhere is None) == (state in same.split())
 
 
@@ -263,22 +266,24 @@ OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (9
     ],
 )
 def test_variables_that_the_destination_may_use_stay_on_the_source(asked: Dialogue, kept: str) -> None:
-    found = stages.why_kept(told(stages.why_kept, VariablesFacts(STORE), asked))
+    found = plan_disk_move_stages.why_kept(told(plan_disk_move_stages.why_kept, VariablesFacts(STORE), asked))
     assert isinstance(found, str) and kept in found and bool(found) == bool(kept)
 
 
 def test_files_whose_time_nobody_tells_may_be_one() -> None:
     here, there = VolumeFile("raw", 1, 1), VolumeFile("raw", 1, 1)
     asked: Dialogue = [SHARED, (HERE, here), (THERE, there)]
-    seen = stages.disk(told(stages.disk, facts(raw=True), asked))
+    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(raw=True), asked))
     assert isinstance(seen, SeenDisk) and seen.disk.elsewhere is None
     assert here.modified_s == 0
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:
-    assert stages.as_defined(None, raw=True) is None
-    assert stages.as_defined(OVER, raw=False) == OVER
-    assert stages.as_defined(FILE, raw=True) == dataclasses.replace(FILE, format="raw"), "as far as it is known"
+    assert plan_disk_move_stages.as_defined(None, raw=True) is None
+    assert plan_disk_move_stages.as_defined(OVER, raw=False) == OVER
+    assert plan_disk_move_stages.as_defined(FILE, raw=True) == dataclasses.replace(FILE, format="raw"), (
+        "as far as it is known"
+    )
 
 
 MANIFEST = Manifest(NAME, "1" * 64, 40, "there", f"sha256:{'0' * 64}", "1970-01-01T00:01:40+00:00", changed_ns=7)
@@ -320,7 +325,7 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
         (FindFileHere(BASE), ON),
         (FindFileThere(BASE), None),
     ]
-    seen = stages.disk(told(stages.disk, facts(assumed=assumed), dialogue))
+    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(assumed=assumed), dialogue))
     expected = disk(
         pool=IMAGES,
         file=OVER,
@@ -334,7 +339,7 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
 
 def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
     dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
-    seen = stages.disk(told(stages.disk, facts(pools={"/images": IMAGES}), dialogue))
+    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(pools={"/images": IMAGES}), dialogue))
     assert seen == SeenDisk(disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True))
 
 
@@ -362,7 +367,7 @@ def member(path: str, *, taken: bool = False) -> list[tuple[t.Any, t.Any]]:
 
 def chained(looked: DiskMoveFacts, dialogue: Dialogue) -> MigratingDisk:
     """What is known of the disk after these answers."""
-    return t.cast(SeenDisk, stages.disk(told(stages.disk, looked, dialogue))).disk
+    return t.cast(SeenDisk, plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, dialogue))).disk
 
 
 def test_a_file_that_only_the_source_has_is_copied_with_the_disk() -> None:

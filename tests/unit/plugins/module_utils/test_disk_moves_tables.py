@@ -9,10 +9,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_moves import plan_move, plan_moves
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrating_disk import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove, Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import plan_move, plan_moves
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     ChainFile,
     MigratingDisk,
     VolumeFile,

@@ -7,10 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import PLACES
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
@@ -192,7 +192,7 @@ def test_an_empty_drive_of_a_running_guest_has_nothing_to_eject(policy: str) -> 
 )
 def test_what_is_in_a_drive(source: str, kind: str, medium: dict[str, t.Any] | None) -> None:
     root = parse(f"<domain><devices><disk type='{kind}'>{source}<target dev='vda'/></disk></devices></domain>")
-    found = disk.media(root)
+    found = fields_disk.media(root)
     assert bool(found) == bool(medium)
     for one in found:
         assert {**one, **(medium or {}), "type": kind, "target": "vda"} == one

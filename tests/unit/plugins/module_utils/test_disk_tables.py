@@ -10,12 +10,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._plan import disk, new_disk, pool_files, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_disk, plan_guest_steps, plan_new_disk
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool_files
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     DiskDevice,
     DiskOrigin,
@@ -25,8 +25,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     Size,
     SizeOf,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import NOBODY
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import NOBODY
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 GIB = 1024**3
 IMAGES = PoolDirectory("default", "dir", "/images", here=True)
@@ -70,9 +71,9 @@ def known(devices: t.Mapping[str, str] | None = None, **more: t.Any) -> Known:
 VOLUME = Known({"data": DiskDevice("", "vdb", ("fast", "a"))})
 
 
-def planned(item: Disk, of: Known, answer: Answer | None = None) -> disk.DiskPlan:
+def planned(item: Disk, of: Known, answer: Answer | None = None) -> plan_disk.DiskPlan:
     """The plan for that one disk."""
-    return disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of)
+    return plan_disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of)
 
 
 def told(item: Disk, of: Known, answer: Answer | None = None) -> str:
@@ -89,36 +90,36 @@ def told(item: Disk, of: Known, answer: Answer | None = None) -> str:
 
 # What there is, what the disk has and shall have -> what becomes of it.
 CASES = [
-    *((disk.GIVEN, asked, None, "keep") for asked in (None, 1)),
-    (disk.DEFINED, 2, 2, "keep"),
-    (disk.DEFINED, 3, 2, "grow"),
-    (disk.DEFINED, 1, 2, "shrinks"),
-    (disk.DEFINED, 1, None, "unreadable"),
-    *((disk.BEGUN, asked, has, "remake") for asked in (None, 1, 2, 3) for has in (None, 2)),
-    (disk.OURS, None, 2, "adopt"),
-    (disk.OURS, 2, 2, "adopt"),
-    (disk.OURS, 3, 2, "adopt and grow"),
-    (disk.OURS, 1, 2, "shrinks"),
-    *((disk.FOREIGN, asked, 2, "taken") for asked in (None, 1, 2, 3)),
-    *((disk.NOTHING, asked, None, "make") for asked in (None, 1)),
+    *((plan_disk.GIVEN, asked, None, "keep") for asked in (None, 1)),
+    (plan_disk.DEFINED, 2, 2, "keep"),
+    (plan_disk.DEFINED, 3, 2, "grow"),
+    (plan_disk.DEFINED, 1, 2, "shrinks"),
+    (plan_disk.DEFINED, 1, None, "unreadable"),
+    *((plan_disk.BEGUN, asked, has, "remake") for asked in (None, 1, 2, 3) for has in (None, 2)),
+    (plan_disk.OURS, None, 2, "adopt"),
+    (plan_disk.OURS, 2, 2, "adopt"),
+    (plan_disk.OURS, 3, 2, "adopt and grow"),
+    (plan_disk.OURS, 1, 2, "shrinks"),
+    *((plan_disk.FOREIGN, asked, 2, "taken") for asked in (None, 1, 2, 3)),
+    *((plan_disk.NOTHING, asked, None, "make") for asked in (None, 1)),
 ]
 
 
 @pytest.mark.parametrize(("there", "asked", "has", "case"), CASES)
 def test_a_disk_is_one_case(there: str, asked: int | None, has: int | None, case: str) -> None:
-    assert disk.case_of(there, asked, has) == case
+    assert plan_disk.case_of(there, asked, has) == case
 
 
 def test_every_case_is_reached_by_what_is_asked_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no other one: what `questions` asks decides which there are."""
     reached: set[tuple[str, str]] = set()
-    case_of, size = disk.case_of, disk._size
+    case_of, size = plan_disk.case_of, plan_disk._size
 
     def noted(there: str, asked: int | None, has: int | None) -> str:
         reached.add((there, size(asked, has)))
         return case_of(there, asked, has)
 
-    monkeypatch.setattr(disk, "case_of", noted)
+    monkeypatch.setattr(plan_disk, "case_of", noted)
     sizes = (None, GIB, 2 * GIB, 3 * GIB)
     hosts = (
         known(),
@@ -138,9 +139,9 @@ def test_every_case_is_reached_by_what_is_asked_and_answered(monkeypatch: pytest
         item = Disk("data", size_bytes=asked, **how)
         answers: dict[type, Answer] = {SizeOf: Size(has), SiteOf: Site(IMAGES, has)}
         with contextlib.suppress(VirtError):
-            question = disk.questions(wanted(item), of).get("data")
+            question = plan_disk.questions(wanted(item), of).get("data")
             planned(item, of, answers.get(type(question)))
-    assert reached == {(there, asked) for there, cases in disk._CASES.items() for asked in cases}
+    assert reached == {(there, asked) for there, cases in plan_disk._CASES.items() for asked in cases}
 
 
 DATA_2G = Disk("data", size_bytes=2 * GIB)
@@ -316,7 +317,7 @@ QUESTIONS: list[tuple[Disk, Known, object]] = [
 
 @pytest.mark.parametrize(("item", "of", "question"), QUESTIONS)
 def test_no_more_is_asked_than_is_needed(item: Disk, of: Known, question: object) -> None:
-    assert disk.questions(wanted(item), of).get("data") == question
+    assert plan_disk.questions(wanted(item), of).get("data") == question
 
 
 def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
@@ -332,16 +333,16 @@ def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
         (has_it, {"state": "running"}, {}),
         (VOLUME, {}, {}),
     ):
-        assert disk.questions(wanted(item, **more), of) == questions, (of, more)
+        assert plan_disk.questions(wanted(item, **more), of) == questions, (of, more)
     absent = dataclasses.replace(item, state="absent")
-    assert disk.questions(wanted(absent), has_it) == {}
-    [kept] = disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
+    assert plan_disk.questions(wanted(absent), has_it) == {}
+    [kept] = plan_disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
     assert kept == item
 
 
 def test_disks_that_nobody_speaks_of_stay() -> None:
-    assert disk.questions(wanted(), known({"data": DATA})) == {}
-    assert disk.plan(wanted(state="running"), known({"data": DATA}), {}, xml_of) == disk.DiskPlan()
+    assert plan_disk.questions(wanted(), known({"data": DATA})) == {}
+    assert plan_disk.plan(wanted(state="running"), known({"data": DATA}), {}, xml_of) == plan_disk.DiskPlan()
 
 
 ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
@@ -449,27 +450,27 @@ def test_what_a_disk_is_made_from(item: dict[str, t.Any], origin: dict[str, t.An
 
 def test_an_overlay_names_the_format_of_what_it_backing_file() -> None:
     site = Site(IMAGES, origin=dataclasses.replace(ORIGIN, content="/images/b.img", format="raw", header=Header("raw")))
-    volume = new_disk.volume("web1", Disk("system", image="b.img"), site)
+    volume = plan_new_disk.volume("web1", Disk("system", image="b.img"), site)
     assert (volume.backing_path, volume.backing_format, volume.copy_of) == ("/images/b.img", "raw", None)
-    copy = new_disk.volume("web1", Disk("system", image="b.img", clone="copy"), site)
+    copy = plan_new_disk.volume("web1", Disk("system", image="b.img", clone="copy"), site)
     assert (copy.backing_path, copy.backing_format, copy.copy_of) == (None, None, ORIGIN.path)
 
 
 def test_a_file_is_named_only_after_a_guest_whose_name_is_one() -> None:
     named = "a new file for disk system is named after its guest: 'a/b' is not a valid name"
     with pytest.raises(BadInput, match=named):
-        new_disk.file_name("a/b", Disk("system"))
+        plan_new_disk.file_name("a/b", Disk("system"))
 
 
 def test_steps_hold_all_that_their_doers_need() -> None:
     [made] = planned(
         Disk("data", pool="fast"), Known(), Site(PoolDirectory("fast", "netfs", "/images", here=True))
     ).steps
-    assert made == steps.CreateVolume(
+    assert made == plan_guest_steps.CreateVolume(
         "web1", Volume("fast", "web1-data.qcow2", DATA, 8 * GIB), "<volume name='web1-data.qcow2'/>"
     )
     [grown] = planned(DATA_2G, known({"data": DATA}, active=True), Size(GIB)).steps
-    assert grown == steps.GrowRunningDisk("web1", DATA, 2 * GIB, "vdb")
+    assert grown == plan_guest_steps.GrowRunningDisk("web1", DATA, 2 * GIB, "vdb")
 
 
 def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
@@ -499,16 +500,16 @@ PLACES = [
 def test_which_pool_is_a_directory_of_this_machine(kind: str, here: bool, serves: bool) -> None:
     pool = PoolDirectory("default", kind, "/images", here=here)
     if serves:
-        assert pool_files.directory(pool, "images") == "/images"
+        assert plan_pool_files.directory(pool, "images") == "/images"
     else:
         reason = "this user sees no directory /images" if kind == "dir" else "its type is gluster, .* use a dir, fs"
         with pytest.raises(Refused, match=f"cannot keep images in pool default: {reason}"):
-            pool_files.directory(pool, "images")
+            plan_pool_files.directory(pool, "images")
 
 
 @pytest.mark.parametrize("kind", ["dir", "fs", "netfs", "gluster"])
 def test_which_pools_keep_files(kind: str) -> None:
-    assert pool_files.file_in(PoolDirectory("default", kind, "/images", here=False), "a.img") == "/images/a.img"
+    assert plan_pool_files.file_in(PoolDirectory("default", kind, "/images", here=False), "a.img") == "/images/a.img"
 
 
 def test_several_disks_are_one_plan() -> None:
@@ -516,7 +517,7 @@ def test_several_disks_are_one_plan() -> None:
         Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"})
     )
     of = known({"data": DATA}, making=(SYSTEM, "/images/gone.qcow2", "/images/web1-seed.iso"))
-    plan = disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
+    plan = plan_disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
     assert [str(step).split(" (", maxsplit=1)[0] for step in plan.steps] == [
         f"create disk {SYSTEM}",
         f"grow disk {DATA} to 2 GiB",
@@ -528,15 +529,15 @@ def test_several_disks_are_one_plan() -> None:
 
 
 def test_only_news_is_remembered() -> None:
-    assert disk.DiskPlan().remember(known(owned=own(DATA))) == {}
-    assert disk.DiskPlan(making=(SYSTEM, DATA)).remember(known(owned=own(DATA))) == {"volumes": own(DATA, SYSTEM)}
-    assert disk.DiskPlan(making=(DATA,)).remember(known(owned=own(DATA), making=(DATA,))) == {"making": ()}
+    assert plan_disk.DiskPlan().remember(known(owned=own(DATA))) == {}
+    assert plan_disk.DiskPlan(making=(SYSTEM, DATA)).remember(known(owned=own(DATA))) == {"volumes": own(DATA, SYSTEM)}
+    assert plan_disk.DiskPlan(making=(DATA,)).remember(known(owned=own(DATA), making=(DATA,))) == {"making": ()}
 
 
 def test_a_seed_is_no_disk_that_keeps_a_guest_from_starting() -> None:
     seed = Disk("seed", fields={"source": "/images/web1-seed.iso"})
-    assert disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unfinished() == (seed,)
-    assert disk.DiskPlan().unfinished() == ()
+    assert plan_disk.DiskPlan(disks=(seed,), making=("/images/web1-seed.iso",)).unfinished() == (seed,)
+    assert plan_disk.DiskPlan().unfinished() == ()
 
 
 def test_what_is_known_comes_from_definition_and_record() -> None:
@@ -568,15 +569,17 @@ RESUMED: list[tuple[dict[str, t.Any], Known, bool]] = [
 
 @pytest.mark.parametrize(("fields", "of", "again"), RESUMED)
 def test_who_was_made_without_disks_is_finished_without(fields: dict[str, t.Any], of: Known, again: bool) -> None:
-    found = disk.resumed(GuestSpec("web1", fields=fields), of).disks
+    found = plan_disk.resumed(GuestSpec("web1", fields=fields), of).disks
     assert found == ((Disk("system"),) if again else None)
 
 
 def test_an_image_is_description_enough() -> None:
     of = known({"system": SYSTEM}, making=(SYSTEM,))
-    assert disk.resumed(GuestSpec("web1", image="debian.qcow2"), of).disks == (Disk("system", image="debian.qcow2"),)
+    assert plan_disk.resumed(GuestSpec("web1", image="debian.qcow2"), of).disks == (
+        Disk("system", image="debian.qcow2"),
+    )
     given = wanted(Disk("data"), image="debian.qcow2")
-    assert disk.resumed(given, of) is given
+    assert plan_disk.resumed(given, of) is given
 
 
 STARTS = [
@@ -597,12 +600,12 @@ def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
             f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; list its disks again"
         )
         with pytest.raises(Refused, match=expected):
-            disk.plan(wish, of, {}, xml_of)
+            plan_disk.plan(wish, of, {}, xml_of)
     else:
-        assert disk.plan(wish, of, {}, xml_of).left == (SYSTEM, DATA)
+        assert plan_disk.plan(wish, of, {}, xml_of).left == (SYSTEM, DATA)
     running = dataclasses.replace(of, active=True)
-    assert disk.plan(wish, running, {}, xml_of).left == (SYSTEM, DATA)
-    assert disk.plan(wish, known(), {}, xml_of).left == ()
+    assert plan_disk.plan(wish, running, {}, xml_of).left == (SYSTEM, DATA)
+    assert plan_disk.plan(wish, known(), {}, xml_of).left == ()
 
 
 def test_refusals_say_which_kind_they_are() -> None:
@@ -613,10 +616,10 @@ def test_refusals_say_which_kind_they_are() -> None:
 def test_before_the_steps_only_what_they_replace_is_ours() -> None:
     """One of the guest's images that is gone is made anew: until then, what has its name is somebody else's."""
     made = [
-        steps.CreateVolume("web1", Volume("default", path[8:], path, GIB, "qcow2"), "", replace)
+        plan_guest_steps.CreateVolume("web1", Volume("default", path[8:], path, GIB, "qcow2"), "", replace)
         for path, replace in ((DATA, False), (SYSTEM, True), (SYSTEM + ".unseeded", True))
     ]
-    plan = disk.DiskPlan(steps=tuple(made), making=(DATA, SYSTEM))
+    plan = plan_disk.DiskPlan(steps=tuple(made), making=(DATA, SYSTEM))
     assert plan.begun(known(owned=own(DATA, "/images/old.qcow2"))) == {
         "making": (DATA, SYSTEM),
         "volumes": own("/images/old.qcow2", SYSTEM),
@@ -644,7 +647,7 @@ def test_volumes_that_libvirt_opens_now(
     devices = {"data": DiskDevice("", "vdb", known["volume"])} if "volume" in known else {}
     asked = Disk(**{"name": "data", "fields": {"volume": "data/a/b"}, **item})
     assert (
-        disk._opened_volume(
+        plan_disk._opened_volume(
             GuestSpec("web1", **options), asked, Known(devices=devices, active=known.get("active", False))
         )
         == expected

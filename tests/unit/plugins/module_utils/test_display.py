@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import qemu
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments
-from ansible_collections.corral.virt.plugins.module_utils._model.display import Display, DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan.display import check
-from ansible_collections.corral.virt.plugins.module_utils._xml import graphics
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_graphics
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_display import check
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 OPEN = Display("vnc", ("0.0.0.0",), password=False, tls=False)
@@ -93,7 +93,9 @@ def test_a_display_that_the_task_does_not_mention_is_only_warned_about(said: dic
     ],
 )  # fmt: skip
 def test_what_a_definition_says_of_a_display(xml: str, display: Display) -> None:
-    assert graphics.displays(parse(f"<domain><devices>{xml}<graphics type='sdl'/></devices></domain>")) == [display]
+    assert fields_graphics.displays(parse(f"<domain><devices>{xml}<graphics type='sdl'/></devices></domain>")) == [
+        display
+    ]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_what_a_host_says_of_all_displays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: DisplayDefaults
 ) -> None:
     (tmp_path / "qemu.conf").write_text(text)
-    monkeypatch.setattr(qemu, "_CONF", str(tmp_path / "qemu.conf"))
-    assert qemu.displays() == told
+    monkeypatch.setattr(files_qemu, "_CONF", str(tmp_path / "qemu.conf"))
+    assert files_qemu.displays() == told
 
 
 @pytest.mark.parametrize(("address", "told"), [("127.0.0.1", True), ("0.0.0.0", False)])

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import wanted
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_new
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import wanted
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
-from ansible_collections.corral.virt.plugins.module_utils._xml import new
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
@@ -201,7 +201,7 @@ def test_a_new_device_that_xml_says_more_of_is_a_whole_one(
 ) -> None:
     """Without its driver, a qcow2 file would be a raw disk."""
     guest = option_samples.understood({**options, "xml": f"<domain><devices>{piece}</devices></domain>"})
-    base = new.domain(name="web1", uuid=option_samples.UUID, virt_type="kvm", arch="x86_64", machine="q35")
+    base = xml_new.domain(name="web1", uuid=option_samples.UUID, virt_type="kvm", arch="x86_64", machine="q35")
     after = option_samples.grafted(guest, base)
     [device] = parse(after.xml).xpath(f"devices/{parse(piece).tag}")
     assert {path: device.xpath(f"string({path})") for path in lacking} == lacking
@@ -309,7 +309,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_secrets_are_marked() -> None:
     marked = {".".join(path) for path in option_samples.PLACES if option_at(path).get("no_log")}
-    assert marked == {"xml", "graphics.password", *(f"cloud_init.{document}" for document in seeds.DOCUMENTS)}
+    assert marked == {"xml", "graphics.password", *(f"cloud_init.{document}" for document in plan_seed.DOCUMENTS)}
 
 
 def test_a_kind_that_has_a_form_says_it() -> None:

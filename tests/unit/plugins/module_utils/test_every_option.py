@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
 pytestmark = pytest.mark.skipif(

@@ -7,11 +7,10 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import power
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec, Power
-from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps as steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec, Power
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power_steps
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
 
 FAILED = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]
 RUNS = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_UNPAUSED]
@@ -36,23 +35,23 @@ class Guest:
         self.heard.append("destroy")
 
 
-def do(guest: Guest, step: steps.GuestStep) -> None:
+def do(guest: Guest, step: plan_power_steps.GuestStep) -> None:
     """Carry it out."""
-    power.DOERS[type(step)](guest, step)
+    libvirt_power.DOERS[type(step)](guest, step)
 
 
 def test_one_that_fails_again_is_not_resumed() -> None:
     with pytest.raises(
         Failed, match=r"cannot resume web1: .* paused it again; `virsh domblkerror web1` shows which; make"
     ):
-        do(Guest(FAILED, FAILED, RUNS, FAILED), steps.Resume("web1"))
-    do(guest := Guest(FAILED), steps.Resume("web1", to_shut_down=True))
+        do(Guest(FAILED, FAILED, RUNS, FAILED), plan_power_steps.Resume("web1"))
+    do(guest := Guest(FAILED), plan_power_steps.Resume("web1", to_shut_down=True))
     assert guest.heard == ["resume"]
 
 
 def test_one_with_room_again_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(power, "_AGAIN_S", 0.2)
-    do(guest := Guest(FAILED, FAILED, RUNS), steps.Resume("web1"))
+    monkeypatch.setattr(libvirt_power, "_AGAIN_S", 0.2)
+    do(guest := Guest(FAILED, FAILED, RUNS), plan_power_steps.Resume("web1"))
     assert guest.heard == ["resume"]
 
 
@@ -61,9 +60,9 @@ def test_one_that_hears_nothing_is_destroyed_only_when_told_to() -> None:
     with pytest.raises(
         Failed, match=r"cannot shut down web1: .* paused it; .*; make .* or set force: true to destroy it"
     ):
-        do(guest, steps.Shutdown("web1", timeout_s=1))
+        do(guest, plan_power_steps.Shutdown("web1", timeout_s=1))
     assert guest.heard == []
-    do(guest, steps.Shutdown("web1", timeout_s=1, force=True))
+    do(guest, plan_power_steps.Shutdown("web1", timeout_s=1, force=True))
     assert guest.heard == ["destroy"]
 
 
@@ -71,6 +70,6 @@ def test_one_that_is_to_be_off_need_not_run_first() -> None:
     found = Power("web1", "u", "paused", active=True, moving=False, stopped_itself=True)
     wish = GuestSpec("web1", state="shutdown", wait_timeout_s=7)
     assert power_off(wish, found) == [
-        steps.Resume("web1", to_shut_down=True),
-        steps.Shutdown("web1", timeout_s=7, force=wish.force),
+        plan_power_steps.Resume("web1", to_shut_down=True),
+        plan_power_steps.Shutdown("web1", timeout_s=7, force=wish.force),
     ]

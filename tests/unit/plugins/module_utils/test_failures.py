@@ -6,14 +6,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     BadInput,
     Failed,
     Refused,
     Unverified,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._front.module import failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import failures
 
 
 class Module:

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import firewall as files
-from ansible_collections.corral.virt.plugins.module_utils._model.firewall import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_firewall,
+    plan_firewall,
+    plan_host_steps,
+    plan_iptables,
+    plan_nftables,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall import (
     DROP_IN,
     Firewalld,
     FirewallSpec,
@@ -21,12 +27,6 @@ from ansible_collections.corral.virt.plugins.module_utils._model.firewall import
     Nftables,
     Services,
     Ufw,
-)
-from ansible_collections.corral.virt.plugins.module_utils._plan import (
-    firewall,
-    host_steps,
-    iptables,
-    nftables,
 )
 
 PORTS = ("16514/tcp", "49152-49215/tcp")
@@ -42,7 +42,7 @@ def spec(
     names: t.Mapping[str, t.Sequence[str]] | None = None,
     purge: bool = True,
 ) -> FirewallSpec:
-    return firewall.spec(ports, sources, names or {}, purge=purge)
+    return plan_firewall.spec(ports, sources, names or {}, purge=purge)
 
 
 def chain(**fields: str) -> dict[str, t.Any]:
@@ -127,7 +127,7 @@ def test_any_admits_everybody_and_nothing_else_does() -> None:
         everybody = spec(*sources, names={"hyper2": ["192.0.2.2"]})
         assert (everybody.everybody, everybody.sources) == (True, {4: (), 6: ()})
         assert everybody.admits(4) and everybody.admits(6)
-        assert not [line for line in nftables.rules(everybody, "inet") if "saddr" in line]
+        assert not [line for line in plan_nftables.rules(everybody, "inet") if "saddr" in line]
     whole = spec("0.0.0.0/0")
     assert (whole.everybody, whole.admits(4), whole.admits(6)) == (False, True, False)
 
@@ -136,7 +136,7 @@ def test_names_are_admitted_by_the_addresses_of_others() -> None:
     resolved = ["2001:db8::2", "127.0.1.1", "192.0.2.2", "fe80::1%eth0", "::1", "192.0.2.2"]
     wanted = spec("192.0.2.1", names={"hyper2": resolved, "hyper3": ["127.0.1.1"]})
     assert wanted.sources == {4: ("192.0.2.1", "192.0.2.2"), 6: ("2001:db8::2",)}
-    assert firewall.unknown({"hyper2": resolved, "hyper3": ["127.0.1.1"], "x": []}) == [
+    assert plan_firewall.unknown({"hyper2": resolved, "hyper3": ["127.0.1.1"], "x": []}) == [
         "hyper3",
         "x",
     ]
@@ -169,11 +169,11 @@ def test_a_comment_tells_rules_apart() -> None:
     ],
 )
 def test_the_firewall_that_rules(services: Services, expected: str | None) -> None:
-    assert firewall.manager(services) == expected
+    assert plan_firewall.manager(services) == expected
 
 
 def test_without_a_firewall_there_is_nothing_to_open() -> None:
-    assert firewall.decide(spec("any"), None) == ([], [])
+    assert plan_firewall.decide(spec("any"), None) == ([], [])
 
 
 # nftables
@@ -201,7 +201,7 @@ def test_without_a_firewall_there_is_nothing_to_open() -> None:
     ],
 )
 def test_only_chains_that_may_drop_are_opened(ruleset: list[dict[str, t.Any]], count: int) -> None:
-    assert len(nftables.closed_chains(ruleset)) == count
+    assert len(plan_nftables.closed_chains(ruleset)) == count
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_only_chains_that_may_drop_are_opened(ruleset: list[dict[str, t.Any]], c
     ],
 )
 def test_a_chain_that_drops_the_rest(ruleset: list[dict[str, t.Any]], expected: bool) -> None:
-    assert nftables.drops_the_rest(ruleset, ruleset[0]["chain"]) is expected
+    assert plan_nftables.drops_the_rest(ruleset, ruleset[0]["chain"]) is expected
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ def test_a_chain_that_drops_the_rest(ruleset: list[dict[str, t.Any]], expected: 
     ],
 )
 def test_a_table_is_ours_to_open_when_the_file_defines_it(text: str, expected: bool) -> None:
-    assert nftables.defines(text, "inet", "filter") is expected
+    assert plan_nftables.defines(text, "inet", "filter") is expected
 
 
 def test_a_table_without_a_family_is_ip() -> None:
-    assert nftables.defines("table filter {", "ip", "filter")
+    assert plan_nftables.defines("table filter {", "ip", "filter")
 
 
 def test_rules_of_nftables() -> None:
@@ -249,11 +249,11 @@ def test_rules_of_nftables() -> None:
     tail = f'tcp dport {{ 16514, 49152-49215 }} accept comment "{some.comment}"'
     four = f"ip saddr {{ 192.0.2.0/30, 192.0.2.7 }} {tail}"
     six = f"ip6 saddr {{ 2001:db8::/64 }} {tail}"
-    assert nftables.rules(some, "inet") == [four, six]
-    assert (nftables.rules(some, "ip"), nftables.rules(some, "ip6")) == ([four], [six])
+    assert plan_nftables.rules(some, "inet") == [four, six]
+    assert (plan_nftables.rules(some, "ip"), plan_nftables.rules(some, "ip6")) == ([four], [six])
     everybody = spec("any", ports=["16514/tcp", "53/udp"])
     mark = f'accept comment "{everybody.comment}"'
-    assert nftables.rules(everybody, "ip") == [
+    assert plan_nftables.rules(everybody, "ip") == [
         f"tcp dport {{ 16514 }} {mark}",
         f"udp dport {{ 53 }} {mark}",
     ]
@@ -261,13 +261,13 @@ def test_rules_of_nftables() -> None:
 
 def test_nftables_is_opened_now_and_at_boot() -> None:
     wanted = spec("192.0.2.7")
-    insert = f"insert rule inet filter input {nftables.rules(wanted, 'inet')[0]}"
-    steps, changes = nftables.decide(wanted, found(DROPPED))
+    insert = f"insert rule inet filter input {plan_nftables.rules(wanted, 'inet')[0]}"
+    steps, changes = plan_nftables.decide(wanted, found(DROPPED))
     include = f'include "{DROP_IN}"'
     assert steps == [
-        host_steps.ChangeNftables(OPEN, (insert,)),
-        host_steps.WriteFile(DROP_IN, f"{HEAD}{insert}\n"),
-        host_steps.WriteFile(CONFIG, f"{TABLE}{include}\n", f"include {DROP_IN}", checked_by="nft"),
+        plan_host_steps.ChangeNftables(OPEN, (insert,)),
+        plan_host_steps.WriteFile(DROP_IN, f"{HEAD}{insert}\n"),
+        plan_host_steps.WriteFile(CONFIG, f"{TABLE}{include}\n", f"include {DROP_IN}", checked_by="nft"),
     ]
     assert [str(step) for step in steps] == [
         f"open {OPEN} in the running nftables",
@@ -280,31 +280,31 @@ def test_nftables_is_opened_now_and_at_boot() -> None:
         Change(CONFIG, None, [include]),
     ]
     again = found(DROPPED, ours(wanted, 1), text=f"{TABLE}{include}\n", drop_in=f"{HEAD}{insert}\n")
-    assert nftables.decide(wanted, again) == ([], [])
+    assert plan_nftables.decide(wanted, again) == ([], [])
 
 
 @pytest.mark.parametrize("text", [TABLE, TABLE.rstrip("\n")])
 def test_the_include_is_a_line_of_its_own(text: str) -> None:
-    steps, _changes = nftables.decide(spec("any"), found(DROPPED, text=text))
-    (include,) = (one for one in steps if isinstance(one, host_steps.WriteFile) and one.path == CONFIG)
+    steps, _changes = plan_nftables.decide(spec("any"), found(DROPPED, text=text))
+    (include,) = (one for one in steps if isinstance(one, plan_host_steps.WriteFile) and one.path == CONFIG)
     assert include.content == f'{TABLE}include "{DROP_IN}"\n'
 
 
 def test_an_empty_configuration_is_only_the_include() -> None:
     facts = found(DROPPED, text="", all_text=TABLE)
-    steps, _changes = nftables.decide(spec("any"), facts)
-    (include,) = (one for one in steps if isinstance(one, host_steps.WriteFile) and one.path == CONFIG)
+    steps, _changes = plan_nftables.decide(spec("any"), facts)
+    (include,) = (one for one in steps if isinstance(one, plan_host_steps.WriteFile) and one.path == CONFIG)
     assert include.content == f'include "{DROP_IN}"\n'
 
 
 def test_rules_of_before_are_replaced_at_once() -> None:
     before, after = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1")
-    (insert,) = nftables.rules(after, "inet")
+    (insert,) = plan_nftables.rules(after, "inet")
     strangers = [rule("accept", comment=text, handle=9) for text in ("corral.virtual 1", "corral.virt by hand", "")]
     facts = found(DROPPED, ours(before, 4), *strangers, rule("accept"), drop_in=f"{HEAD}old\n")
-    steps, changes = nftables.decide(after, facts)
+    steps, changes = plan_nftables.decide(after, facts)
     delete = "delete rule inet filter input handle 4"
-    assert steps[0] == host_steps.ChangeNftables(OPEN, (delete, f"insert rule inet filter input {insert}"))
+    assert steps[0] == plan_host_steps.ChangeNftables(OPEN, (delete, f"insert rule inet filter input {insert}"))
     assert changes[0] == Change(
         "nftables.running",
         [f"inet filter input: {before.comment}"],
@@ -315,17 +315,17 @@ def test_rules_of_before_are_replaced_at_once() -> None:
 
 def test_a_rule_that_is_there_twice_is_made_anew() -> None:
     wanted = spec("192.0.2.1")
-    (step, *_others), _changes = nftables.decide(wanted, found(DROPPED, ours(wanted, 1), ours(wanted, 2)))
-    assert isinstance(step, host_steps.ChangeNftables)
+    (step, *_others), _changes = plan_nftables.decide(wanted, found(DROPPED, ours(wanted, 1), ours(wanted, 2)))
+    assert isinstance(step, plan_host_steps.ChangeNftables)
     assert [line.split(" ")[0] for line in step.commands] == ["delete", "delete", "insert"]
 
 
 def test_a_rule_in_a_chain_that_no_longer_drops_does_not_stand_for_the_one_that_does() -> None:
     wanted = spec("192.0.2.1")
-    (insert,) = nftables.rules(wanted, "inet")
+    (insert,) = plan_nftables.rules(wanted, "inet")
     facts = found(chain(), chain(name="strict", policy="drop"), ours(wanted, 4))
-    (step, *_others), changes = nftables.decide(wanted, facts)
-    assert isinstance(step, host_steps.ChangeNftables)
+    (step, *_others), changes = plan_nftables.decide(wanted, facts)
+    assert isinstance(step, plan_host_steps.ChangeNftables)
     assert step.commands == ("delete rule inet filter input handle 4", f"insert rule inet filter strict {insert}")
     assert changes[0].before == [f"inet filter input: {wanted.comment}"]
 
@@ -334,52 +334,52 @@ def test_rules_in_all_chains_that_drop_are_enough() -> None:
     wanted = spec("192.0.2.1", "2001:db8::1")
     strict = rule("accept", comment=wanted.comment, handle=2, chain="strict")
     chains = DROPPED, chain(name="strict", policy="drop")
-    steps, _changes = nftables.decide(wanted, found(*chains, strict, strict, ours(wanted, 1), ours(wanted, 1)))
-    assert not [step for step in steps if isinstance(step, host_steps.ChangeNftables)]
+    steps, _changes = plan_nftables.decide(wanted, found(*chains, strict, strict, ours(wanted, 1), ours(wanted, 1)))
+    assert not [step for step in steps if isinstance(step, plan_host_steps.ChangeNftables)]
 
 
 def test_nothing_is_removed_while_an_address_is_unknown() -> None:
     before, after = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1")
     unsure = spec("192.0.2.1", ports=["16514/tcp"], names={"hyper2": ["127.0.1.1"]})
-    lines = [f"insert rule inet filter input {line}" for line in nftables.rules(before, "inet")]
+    lines = [f"insert rule inet filter input {line}" for line in plan_nftables.rules(before, "inet")]
     elsewhere = "insert rule inet other input tcp dport 1 accept"
     facts = found(DROPPED, ours(before, 1), drop_in=HEAD + "\n".join([*lines, elsewhere]))
-    (running, drop_in, _include), changes = nftables.decide(unsure, facts)
-    (insert,) = nftables.rules(unsure, "inet")
-    assert isinstance(running, host_steps.ChangeNftables) and isinstance(drop_in, host_steps.WriteFile)
+    (running, drop_in, _include), changes = plan_nftables.decide(unsure, facts)
+    (insert,) = plan_nftables.rules(unsure, "inet")
+    assert isinstance(running, plan_host_steps.ChangeNftables) and isinstance(drop_in, plan_host_steps.WriteFile)
     assert running.commands == (f"insert rule inet filter input {insert}",)
     assert drop_in.content.splitlines()[1:] == [*running.commands, *lines], "at boot, too"
     assert changes[0].before is None
-    sure, _changes = nftables.decide(after, facts)
-    assert isinstance(sure[0], host_steps.ChangeNftables) and isinstance(sure[1], host_steps.WriteFile)
+    sure, _changes = plan_nftables.decide(after, facts)
+    assert isinstance(sure[0], plan_host_steps.ChangeNftables) and isinstance(sure[1], plan_host_steps.WriteFile)
     assert sure[0].commands[0].startswith("delete rule") and before.comment not in sure[1].content
 
 
 def test_what_is_kept_is_not_written_twice() -> None:
     wanted = spec("192.0.2.1", purge=False)
-    (insert,) = nftables.rules(wanted, "inet")
+    (insert,) = plan_nftables.rules(wanted, "inet")
     text = f"{HEAD}insert rule inet filter input {insert}\n"
     config = f'{TABLE}include "{DROP_IN}"\n'
     facts = found(DROPPED, ours(wanted, 1), text=config, drop_in=text)
-    assert nftables.decide(wanted, facts) == ([], [])
+    assert plan_nftables.decide(wanted, facts) == ([], [])
 
 
 @pytest.mark.parametrize("names", [{}, {"hyper2": []}])
 def test_no_source_admits_nobody(names: dict[str, list[str]]) -> None:
     """Whether none is named, or none is known."""
     nobody, before = spec(names=names), spec("any")
-    assert nftables.rules(nobody, "inet") == []
-    assert iptables.rules(nobody, 4) == iptables.rules(nobody, 6) == []
-    assert firewall.ufw(nobody, Ufw()) == firewall.firewalld(nobody, Firewalld("public")) == ([], [])
-    drop_in = f"{HEAD}insert rule inet filter input {nftables.rules(before, 'inet')[0]}\n"
-    steps, changes = nftables.decide(nobody, found(DROPPED, ours(before, 1), drop_in=drop_in))
+    assert plan_nftables.rules(nobody, "inet") == []
+    assert plan_iptables.rules(nobody, 4) == plan_iptables.rules(nobody, 6) == []
+    assert plan_firewall.ufw(nobody, Ufw()) == plan_firewall.firewalld(nobody, Firewalld("public")) == ([], [])
+    drop_in = f"{HEAD}insert rule inet filter input {plan_nftables.rules(before, 'inet')[0]}\n"
+    steps, changes = plan_nftables.decide(nobody, found(DROPPED, ours(before, 1), drop_in=drop_in))
     if names:
         assert (steps, changes) == ([], [])
     else:
         delete = ("delete rule inet filter input handle 1",)
         assert steps == [
-            host_steps.ChangeNftables("", delete),
-            host_steps.WriteFile(DROP_IN, HEAD),
+            plan_host_steps.ChangeNftables("", delete),
+            plan_host_steps.WriteFile(DROP_IN, HEAD),
         ]
         assert str(steps[0]) == "remove 1 rule of corral.virt from the running nftables"
         assert [change.after for change in changes] == [None, None]
@@ -392,37 +392,39 @@ def test_no_source_admits_nobody(names: dict[str, list[str]]) -> None:
 def test_a_chain_that_drops_and_is_in_no_file_is_refused(ruleset: list[dict[str, t.Any]]) -> None:
     facts = found(*ruleset, text="")
     with pytest.raises(Refused, match=f"inet filter input drops .*neither {CONFIG} nor .*firewall_ports"):
-        firewall.decide(spec("any"), facts)
+        plan_firewall.decide(spec("any"), facts)
     for nothing_to_open in (spec("any", ports=[]), spec(), spec(ports=[])):
-        assert firewall.decide(nothing_to_open, facts) == ([], [])
+        assert plan_firewall.decide(nothing_to_open, facts) == ([], [])
     for_the_other = found(chain(policy="drop", family="ip6"), text="")
-    assert firewall.decide(spec("192.0.2.7"), for_the_other) == ([], [])
+    assert plan_firewall.decide(spec("192.0.2.7"), for_the_other) == ([], [])
     with pytest.raises(Refused, match="ip6 filter input drops"):
-        firewall.decide(spec("2001:db8::1"), for_the_other)
+        plan_firewall.decide(spec("2001:db8::1"), for_the_other)
 
 
 def test_a_step_that_only_removes_rules_says_so() -> None:
     """Of several sources one goes: nothing is opened."""
     before, wanted = spec("192.0.2.1", "192.0.2.2", "192.0.2.3"), spec("192.0.2.1")
-    old = [tuple(shlex.split(rule)) for rule in iptables.rules(before, 4)]
-    assert str(host_steps.ChangeIptables("iptables", "", tuple(old), ())).startswith("remove 3 rules of corral.virt")
-    (kept,) = iptables.rules(wanted, 4)
-    gone = host_steps.ChangeIptables("ip6tables", "", (old[0],), ())
+    old = [tuple(shlex.split(rule)) for rule in plan_iptables.rules(before, 4)]
+    assert str(plan_host_steps.ChangeIptables("iptables", "", tuple(old), ())).startswith(
+        "remove 3 rules of corral.virt"
+    )
+    (kept,) = plan_iptables.rules(wanted, 4)
+    gone = plan_host_steps.ChangeIptables("ip6tables", "", (old[0],), ())
     assert str(gone) == "remove 1 rule of corral.virt from the running ip6tables"
-    facts = IptablesFamily(4, (f"-A INPUT {kept}", f"-A INPUT {iptables.rules(before, 4)[1]}"), None, "")
-    (step,), _changes = firewall.decide(wanted, Iptables((facts,)))
+    facts = IptablesFamily(4, (f"-A INPUT {kept}", f"-A INPUT {plan_iptables.rules(before, 4)[1]}"), None, "")
+    (step,), _changes = plan_firewall.decide(wanted, Iptables((facts,)))
     assert str(step) == "remove 1 rule of corral.virt from the running iptables"
 
 
 def test_a_chain_made_at_run_time_that_drops_only_some_is_passed_over() -> None:
     some = rule(expr=[{"match": {}}, {"reject": None}])
-    assert nftables.decide(spec("any"), found(chain(), some, jump(), text="")) == ([], [])
+    assert plan_nftables.decide(spec("any"), found(chain(), some, jump(), text="")) == ([], [])
 
 
 def test_only_chains_of_the_configuration_are_opened() -> None:
     guests = chain(table="libvirt"), rule(expr=[{"match": {}}, {"drop": None}], table="libvirt")
-    steps, _changes = nftables.decide(spec("any"), found(DROPPED, *guests))
-    assert isinstance(steps[0], host_steps.ChangeNftables)
+    steps, _changes = plan_nftables.decide(spec("any"), found(DROPPED, *guests))
+    assert isinstance(steps[0], plan_host_steps.ChangeNftables)
     assert [line.split(" ")[2:5] for line in steps[0].commands] == [["inet", "filter", "input"]]
 
 
@@ -440,11 +442,11 @@ def test_includes_are_followed(tmp_path: Path) -> None:
     (conf.parent / "near.nft").write_text("table ip near {\n}\n")
     (tmp_path / "path/near.nft").write_text("table ip elsewhere {\n}\n")
     (tmp_path / "path/far.nft").write_text("table ip6 far {\n}\n")
-    text = files.with_includes(str(conf), (str(tmp_path / "path"),))
+    text = files_firewall.with_includes(str(conf), (str(tmp_path / "path"),))
     for table in (("inet", "filter"), ("ip", "near"), ("ip6", "far")):
-        assert nftables.defines(text, *table)
+        assert plan_nftables.defines(text, *table)
     for table in (("inet", "not"), ("ip", "elsewhere")):
-        assert not nftables.defines(text, *table)
+        assert not plan_nftables.defines(text, *table)
 
 
 # The others
@@ -458,10 +460,10 @@ def test_firewalld_gets_what_its_zone_lacks_running_and_permanent() -> None:
     )
     udp = [rule.replace("16514", "5-6").replace("tcp", "udp") for rule in (four, six)]
     facts = Firewalld("work", running=frozenset((four, *udp)), permanent=frozenset((six, *udp)))
-    steps, changes = firewall.decide(wanted, facts)
+    steps, changes = plan_firewall.decide(wanted, facts)
     assert steps == [
-        host_steps.AddFirewalldRule("work", "rich-rule", six, permanent=False),
-        host_steps.AddFirewalldRule("work", "rich-rule", four, permanent=True),
+        plan_host_steps.AddFirewalldRule("work", "rich-rule", six, permanent=False),
+        plan_host_steps.AddFirewalldRule("work", "rich-rule", four, permanent=True),
     ]
     assert [str(step) for step in steps] == [
         f"add rich-rule {six} to the running zone work",
@@ -472,15 +474,15 @@ def test_firewalld_gets_what_its_zone_lacks_running_and_permanent() -> None:
         Change("firewalld.work.permanent", None, [four]),
     ]
     known = frozenset((four, six, *udp))
-    assert firewall.decide(wanted, Firewalld("work", known, known)) == ([], [])
+    assert plan_firewall.decide(wanted, Firewalld("work", known, known)) == ([], [])
 
 
 def test_firewalld_admits_everybody_by_ports() -> None:
-    steps, changes = firewall.decide(spec("any"), Firewalld("public", permanent=frozenset(["16514/tcp"])))
+    steps, changes = plan_firewall.decide(spec("any"), Firewalld("public", permanent=frozenset(["16514/tcp"])))
     assert steps == [
-        host_steps.AddFirewalldRule("public", "port", "16514/tcp", permanent=False),
-        host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=False),
-        host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=True),
+        plan_host_steps.AddFirewalldRule("public", "port", "16514/tcp", permanent=False),
+        plan_host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=False),
+        plan_host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=True),
     ]
     assert [change.after for change in changes] == [
         ["16514/tcp", "49152-49215/tcp"],
@@ -518,15 +520,15 @@ def added(*rules: str) -> Ufw:
     ],
 )
 def test_ufw(wanted: FirewallSpec, facts: Ufw, deleted: list[str], new: list[str]) -> None:
-    steps, changes = firewall.decide(wanted, facts)
-    assert steps == [*map(host_steps.AddUfwRule, new), *map(host_steps.DeleteUfwRule, deleted)]
+    steps, changes = plan_firewall.decide(wanted, facts)
+    assert steps == [*map(plan_host_steps.AddUfwRule, new), *map(plan_host_steps.DeleteUfwRule, deleted)]
     words = [f"add ufw rule: {one}" for one in new] + [f"delete ufw rule: {one}" for one in deleted]
     assert [str(step) for step in steps] == words
     assert changes == ([Change("ufw", deleted or None, new or None)] if steps else [])
 
 
 def test_ufw_opens_ipv6_and_each_protocol() -> None:
-    steps, _changes = firewall.decide(spec("2001:db8::1", ports=["2/udp", "1/tcp"]), Ufw())
+    steps, _changes = plan_firewall.decide(spec("2001:db8::1", ports=["2/udp", "1/tcp"]), Ufw())
     assert [str(step) for step in steps] == [
         f"add ufw rule: allow from 2001:db8::1 to any port {port} comment corral.virt"
         for port in ("1 proto tcp", "2 proto udp")
@@ -541,15 +543,15 @@ def accept(source: str, wanted: FirewallSpec) -> str:
 
 def test_rules_of_iptables() -> None:
     wanted = spec("192.0.2.7", "192.0.2.0/30", "2001:db8::1")
-    assert iptables.rules(wanted, 4) == [
+    assert plan_iptables.rules(wanted, 4) == [
         accept("192.0.2.0/30", wanted),
         accept("192.0.2.7/32", wanted),
     ]
-    assert iptables.rules(wanted, 6) == [accept("2001:db8::1/128", wanted)]
+    assert plan_iptables.rules(wanted, 6) == [accept("2001:db8::1/128", wanted)]
     everybody = spec("any", ports=["53/udp", "16514/tcp"])
     tail = f'-m comment --comment "{everybody.comment}" -j ACCEPT'
     both = [f"-p tcp -m multiport --dports 16514 {tail}", f"-p udp -m multiport --dports 53 {tail}"]
-    assert iptables.rules(everybody, 4) == iptables.rules(everybody, 6) == both
+    assert plan_iptables.rules(everybody, 4) == plan_iptables.rules(everybody, 6) == both
 
 
 BY_HAND = (
@@ -563,37 +565,37 @@ BY_HAND = (
 
 
 def test_an_iptables_file_holds_our_rules_first_and_once() -> None:
-    rules = iptables.rules(spec("192.0.2.7", "192.0.2.8"), 4)
-    once = iptables.with_rules(BY_HAND, rules)
+    rules = plan_iptables.rules(spec("192.0.2.7", "192.0.2.8"), 4)
+    once = plan_iptables.with_rules(BY_HAND, rules)
     lines = BY_HAND.splitlines()
     assert once.splitlines() == [*lines[:8], *(f"-A INPUT {rule}" for rule in rules), *lines[8:]]
-    assert iptables.with_rules(once, rules) == once
-    assert iptables.with_rules(once, []) == BY_HAND
-    less = iptables.with_rules(once, rules[:1])
+    assert plan_iptables.with_rules(once, rules) == once
+    assert plan_iptables.with_rules(once, []) == BY_HAND
+    less = plan_iptables.with_rules(once, rules[:1])
     assert [line for line in less.splitlines() if "-A INPUT -s" in line] == [f"-A INPUT {rules[0]}"]
 
 
 def test_an_iptables_file_without_our_rules_stays_as_it_is() -> None:
-    first = iptables.with_rules("*filter\n-A INPUT -j DROP\nCOMMIT\n", ["-j ACCEPT"])
+    first = plan_iptables.with_rules("*filter\n-A INPUT -j DROP\nCOMMIT\n", ["-j ACCEPT"])
     assert first == "*filter\n-A INPUT -j ACCEPT\n-A INPUT -j DROP\nCOMMIT\n"
     for text in ("", "*nat\nCOMMIT\n"):
-        assert iptables.with_rules(text, ["-j ACCEPT"]) == text
-    assert iptables.with_rules(BY_HAND.rstrip("\n"), []) == BY_HAND.rstrip("\n")
-    assert iptables.with_rules("*filter\n:INPUT", ["-j ACCEPT"]) == "*filter\n:INPUT\n-A INPUT -j ACCEPT\n"
+        assert plan_iptables.with_rules(text, ["-j ACCEPT"]) == text
+    assert plan_iptables.with_rules(BY_HAND.rstrip("\n"), []) == BY_HAND.rstrip("\n")
+    assert plan_iptables.with_rules("*filter\n:INPUT", ["-j ACCEPT"]) == "*filter\n:INPUT\n-A INPUT -j ACCEPT\n"
 
 
 def test_iptables_is_changed_running_and_for_the_boot() -> None:
     before, wanted = spec("192.0.2.1"), spec("192.0.2.2")
-    (old,), (new,) = iptables.rules(before, 4), iptables.rules(wanted, 4)
+    (old,), (new,) = plan_iptables.rules(before, 4), plan_iptables.rules(wanted, 4)
     path = "/etc/iptables/rules.v4"
-    text = iptables.with_rules(BY_HAND, [old])
+    text = plan_iptables.with_rules(BY_HAND, [old])
     four = IptablesFamily(4, ("-P INPUT DROP", f"-A INPUT {old}", "-A INPUT -j DROP"), path, text)
     six = IptablesFamily(6, ("-P INPUT DROP",), None, "")
-    steps, changes = firewall.decide(wanted, Iptables((four, six)))
+    steps, changes = plan_firewall.decide(wanted, Iptables((four, six)))
     delete, insert = (tuple(shlex.split(rule)) for rule in (old, new))
     assert steps == [
-        host_steps.ChangeIptables("iptables", OPEN, (delete,), (insert,)),
-        host_steps.WriteFile(path, iptables.with_rules(BY_HAND, [new]), checked_by="iptables"),
+        plan_host_steps.ChangeIptables("iptables", OPEN, (delete,), (insert,)),
+        plan_host_steps.WriteFile(path, plan_iptables.with_rules(BY_HAND, [new]), checked_by="iptables"),
     ]
     assert str(steps[0]) == f"open {OPEN} in the running iptables"
     quoted = [rule.replace('"', "'") for rule in (old, new)]
@@ -602,9 +604,9 @@ def test_iptables_is_changed_running_and_for_the_boot() -> None:
         Change(path, [f"-A INPUT {old}"], [f"-A INPUT {new}"]),
     ]
     lines = tuple(f"-A INPUT {rule}" for rule in (new, old))
-    now = IptablesFamily(4, lines[:1], path, iptables.with_rules(BY_HAND, [new]))
-    assert firewall.decide(wanted, Iptables((now, six))) == ([], [])
-    assert firewall.decide(spec(), Iptables((IptablesFamily(4, (), path, BY_HAND), six))) == (
+    now = IptablesFamily(4, lines[:1], path, plan_iptables.with_rules(BY_HAND, [new]))
+    assert plan_firewall.decide(wanted, Iptables((now, six))) == ([], [])
+    assert plan_firewall.decide(spec(), Iptables((IptablesFamily(4, (), path, BY_HAND), six))) == (
         [],
         [],
     )
@@ -613,23 +615,23 @@ def test_iptables_is_changed_running_and_for_the_boot() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        host_steps.WriteFile("/a", "secret"),
-        host_steps.ChangeNftables(OPEN, ("secret",)),
-        host_steps.ChangeIptables("iptables", OPEN, (("secret",),), (("secret",),)),
+        plan_host_steps.WriteFile("/a", "secret"),
+        plan_host_steps.ChangeNftables(OPEN, ("secret",)),
+        plan_host_steps.ChangeIptables("iptables", OPEN, (("secret",),), (("secret",),)),
     ],
 )
-def test_what_is_written_does_not_show(step: host_steps.HostStep) -> None:
+def test_what_is_written_does_not_show(step: plan_host_steps.HostStep) -> None:
     assert "secret" not in repr(step), "texts hold secrets, and are long"
 
 
 def test_iptables_rules_are_removed() -> None:
-    (old,) = iptables.rules(spec("192.0.2.1"), 4)
+    (old,) = plan_iptables.rules(spec("192.0.2.1"), 4)
     path, running = "/etc/iptables/rules.v4", (f"-A INPUT {old}",)
-    family = IptablesFamily(4, running, path, iptables.with_rules(BY_HAND, [old]))
-    steps, changes = firewall.decide(spec(), Iptables((family,)))
+    family = IptablesFamily(4, running, path, plan_iptables.with_rules(BY_HAND, [old]))
+    steps, changes = plan_firewall.decide(spec(), Iptables((family,)))
     assert steps == [
-        host_steps.ChangeIptables("iptables", "", (tuple(shlex.split(old)),), ()),
-        host_steps.WriteFile(path, BY_HAND, checked_by="iptables"),
+        plan_host_steps.ChangeIptables("iptables", "", (tuple(shlex.split(old)),), ()),
+        plan_host_steps.WriteFile(path, BY_HAND, checked_by="iptables"),
     ]
     assert str(steps[0]) == "remove 1 rule of corral.virt from the running iptables"
     assert [change.after for change in changes] == [None, None]
@@ -637,28 +639,28 @@ def test_iptables_rules_are_removed() -> None:
 
 def test_iptables_keeps_what_may_be_a_peers() -> None:
     before, unsure = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1", purge=False)
-    old, (new,) = iptables.rules(before, 4), iptables.rules(unsure, 4)
+    old, (new,) = plan_iptables.rules(before, 4), plan_iptables.rules(unsure, 4)
     path = "/etc/iptables/rules.v4"
-    text = iptables.with_rules(BY_HAND, old)
+    text = plan_iptables.with_rules(BY_HAND, old)
     running = tuple(f"-A INPUT {rule}" for rule in old)
     facts = Iptables((IptablesFamily(4, running, path, text),))
-    (change, write), _changes = firewall.decide(unsure, facts)
-    assert isinstance(change, host_steps.ChangeIptables) and isinstance(write, host_steps.WriteFile)
+    (change, write), _changes = plan_firewall.decide(unsure, facts)
+    assert isinstance(change, plan_host_steps.ChangeIptables) and isinstance(write, plan_host_steps.WriteFile)
     assert (change.delete, len(change.insert)) == ((), 1)
     kept = write.content
     assert set(text.splitlines()) | {f"-A INPUT {new}"} == set(kept.splitlines())
-    assert iptables.with_rules(kept, [new], purge=False) == kept
+    assert plan_iptables.with_rules(kept, [new], purge=False) == kept
 
 
 def test_ipv6_has_a_file_and_a_program_of_its_own() -> None:
     wanted, path = spec("2001:db8::1"), "/etc/iptables/rules.v6"
     facts = Iptables((IptablesFamily(4), IptablesFamily(6, (), path, "*filter\nCOMMIT\n")))
-    steps, changes = firewall.decide(wanted, facts)
+    steps, changes = plan_firewall.decide(wanted, facts)
     assert [(type(one).__name__, getattr(one, "tool", "ip6tables")) for one in steps] == [
         ("ChangeIptables", "ip6tables"),
         ("WriteFile", "ip6tables"),
     ]
-    assert isinstance(steps[1], host_steps.WriteFile) and steps[1].checked_by == "ip6tables"
+    assert isinstance(steps[1], plan_host_steps.WriteFile) and steps[1].checked_by == "ip6tables"
     assert [change.where for change in changes] == ["ip6tables.running", path]
     assert [change.before for change in changes] == [None, None]
 
@@ -667,7 +669,7 @@ def test_ipv6_has_a_file_and_a_program_of_its_own() -> None:
 
 
 def for_guests(*bridges: str, ports: t.Sequence[str] = (), sources: t.Sequence[str] = ()) -> FirewallSpec:
-    return firewall.spec(ports, sources, {}, bridges=bridges, purge=True)
+    return plan_firewall.spec(ports, sources, {}, bridges=bridges, purge=True)
 
 
 @pytest.mark.parametrize("name", ["virbr 1", "a-name-that-is-long", "", "*", "virbr*1", 'x" accept', "-j"])
@@ -679,8 +681,8 @@ def test_a_bridge_that_is_no_device_is_refused(name: str) -> None:
 def test_guests_are_admitted_in_each_chain_of_nftables_that_drops() -> None:
     wanted = for_guests("virbr*")
     passing = chain(name="forward", hook="forward", policy="drop")
-    (change, *_files), _changes = firewall.decide(wanted, found(DROPPED, passing))
-    assert isinstance(change, host_steps.ChangeNftables)
+    (change, *_files), _changes = plan_firewall.decide(wanted, found(DROPPED, passing))
+    assert isinstance(change, plan_host_steps.ChangeNftables)
     mark = f'accept comment "{wanted.comment}"'
     assert list(change.commands) == [
         f'insert rule inet filter input iifname "virbr*" tcp dport {{ 53 }} {mark}',
@@ -689,15 +691,15 @@ def test_guests_are_admitted_in_each_chain_of_nftables_that_drops() -> None:
         f'insert rule inet filter forward oifname "virbr*" ct state established,related {mark}',
     ]
     assert str(change) == "open DHCP and DNS for virbr* in the running nftables"
-    assert firewall.decide(wanted, found(chain(), chain(name="forward", hook="forward"))) == ([], [])
+    assert plan_firewall.decide(wanted, found(chain(), chain(name="forward", hook="forward"))) == ([], [])
 
 
 def test_a_chain_that_no_file_defines_refuses_ports_and_not_guests() -> None:
     """Such as Docker's: it works today without us."""
     undefined = found(chain(policy="drop"), text="")
-    assert firewall.decide(for_guests("virbr*"), undefined)[0] == []
+    assert plan_firewall.decide(for_guests("virbr*"), undefined)[0] == []
     with pytest.raises(Refused, match="the rules would be lost at the next boot"):
-        firewall.decide(for_guests("virbr*", ports=PORTS, sources=["any"]), undefined)
+        plan_firewall.decide(for_guests("virbr*", ports=PORTS, sources=["any"]), undefined)
 
 
 def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None:
@@ -710,8 +712,8 @@ def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None
     )
     text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j LIBVIRT_FWX\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
     family = IptablesFamily(4, (), path, text, libvirts)
-    (served, passed, stored), changes = firewall.decide(wanted, Iptables((family,)))
-    assert isinstance(served, host_steps.ChangeIptables) and isinstance(passed, host_steps.ChangeIptables)
+    (served, passed, stored), changes = plan_firewall.decide(wanted, Iptables((family,)))
+    assert isinstance(served, plan_host_steps.ChangeIptables) and isinstance(passed, plan_host_steps.ChangeIptables)
     mark = ("-m", "comment", "--comment", wanted.comment, "-j", "ACCEPT")
     assert (served.chain, served.at, passed.chain, passed.at) == ("INPUT", 1, "FORWARD", 3)
     assert ("-i", "virbr+", "-p", "udp", "-m", "multiport", "--dports", "53,67,547", *mark) in served.insert
@@ -721,20 +723,20 @@ def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None
     )
     assert str(passed).endswith("in the running iptables (FORWARD)")
     assert [change.where for change in changes] == ["iptables.running", "iptables.running.forward", path]
-    assert isinstance(stored, host_steps.WriteFile)
+    assert isinstance(stored, plan_host_steps.WriteFile)
     lines = stored.content.splitlines()
     assert lines[2] == "-A FORWARD -j LIBVIRT_FWX" and lines[-2:] == ["-A FORWARD -s 192.0.2.1/32 -j DROP", "COMMIT"]
     running = tuple(f"-A INPUT {shlex.join(rule)}" for rule in served.insert)
     forward = (*libvirts[:3], *(f"-A FORWARD {shlex.join(rule)}" for rule in passed.insert))
     again = IptablesFamily(4, running, path, stored.content, forward)
-    assert firewall.decide(wanted, Iptables((again,))) == ([], [])
-    gone, _changes = firewall.decide(for_guests(), Iptables((again,)))
-    assert [len(step.delete) for step in gone if isinstance(step, host_steps.ChangeIptables)] == [4, 4]
+    assert plan_firewall.decide(wanted, Iptables((again,))) == ([], [])
+    gone, _changes = plan_firewall.decide(for_guests(), Iptables((again,)))
+    assert [len(step.delete) for step in gone if isinstance(step, plan_host_steps.ChangeIptables)] == [4, 4]
 
 
 def test_guests_are_admitted_by_ufw() -> None:
-    steps, _changes = firewall.decide(for_guests("virbr*"), Ufw())
-    assert [step.rule for step in steps if isinstance(step, host_steps.AddUfwRule)] == [
+    steps, _changes = plan_firewall.decide(for_guests("virbr*"), Ufw())
+    assert [step.rule for step in steps if isinstance(step, plan_host_steps.AddUfwRule)] == [
         "allow in on virbr+ to any port 53 proto tcp comment corral.virt",
         "allow in on virbr+ to any port 53,67,547 proto udp comment corral.virt",
         "route allow in on virbr+ comment corral.virt",
@@ -758,13 +760,16 @@ def test_guests_are_admitted_by_ufw() -> None:
 )
 def test_firewalld_has_a_zone_for_guests(zones: dict[str, str], *, known: bool, steps: list[str]) -> None:
     facts = Firewalld("public", zones=zones, has_guest_zone=known)
-    assert [str(step) for step in firewall.decide(for_guests("virbr*"), facts)[0]] == steps
+    assert [str(step) for step in plan_firewall.decide(for_guests("virbr*"), facts)[0]] == steps
 
 
 def test_rules_without_bridges_keep_their_comments() -> None:
     """Else every host would change with an upgrade."""
     assert spec("192.0.2.7").comment == "corral.virt 608c23d8"
-    assert spec("192.0.2.7").comment != firewall.spec(PORTS, ["192.0.2.7"], {}, bridges=["virbr0"], purge=True).comment
+    assert (
+        spec("192.0.2.7").comment
+        != plan_firewall.spec(PORTS, ["192.0.2.7"], {}, bridges=["virbr0"], purge=True).comment
+    )
 
 
 # The host
@@ -773,37 +778,40 @@ def test_rules_without_bridges_keep_their_comments() -> None:
 def test_the_resolver_is_asked_for_names(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(2, 1, 6, "", (one, 0)) for one in ("192.0.2.2", "127.0.1.1")]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_more: rows)
-    assert files.addresses("hyper2") == ("192.0.2.2", "127.0.1.1")
+    assert files_firewall.addresses("hyper2") == ("192.0.2.2", "127.0.1.1")
     for error in (OSError(), UnicodeError()):
 
         def fail(*_args: object, error: Exception = error, **_more: object) -> None:
             raise error
 
         monkeypatch.setattr(socket, "getaddrinfo", fail)
-        assert files.addresses("hyper2") == ()
+        assert files_firewall.addresses("hyper2") == ()
 
 
 CALLS: list[tuple[t.Callable[[], None], list[str]]] = [
-    (lambda: files.nftables(["a", "b"]), ["nft -f - <a\nb"]),
+    (lambda: files_firewall.nftables(["a", "b"]), ["nft -f - <a\nb"]),
     (
-        lambda: files.firewalld("work", "port", "1/tcp", permanent=False),
+        lambda: files_firewall.firewalld("work", "port", "1/tcp", permanent=False),
         ["firewall-cmd --zone=work --add-port=1/tcp"],
     ),
     (
-        lambda: files.firewalld("work", "rich-rule", "rule x", permanent=True),
+        lambda: files_firewall.firewalld("work", "rich-rule", "rule x", permanent=True),
         ["firewall-cmd --permanent --zone=work --add-rich-rule=rule x"],
     ),
-    (lambda: files.ufw("allow 1/tcp"), ["ufw allow 1/tcp"]),
-    (lambda: files.delete_ufw("allow 1/tcp"), ["ufw delete allow 1/tcp"]),
-    (lambda: files.delete_ufw("route allow in on virbr+"), ["ufw route delete allow in on virbr+"]),
-    (files.reload_firewalld, ["firewall-cmd --reload"]),
-    (lambda: files.move_to_zone("libvirt", "virbr1"), ["firewall-cmd --zone=libvirt --change-interface=virbr1"]),
+    (lambda: files_firewall.ufw("allow 1/tcp"), ["ufw allow 1/tcp"]),
+    (lambda: files_firewall.delete_ufw("allow 1/tcp"), ["ufw delete allow 1/tcp"]),
+    (lambda: files_firewall.delete_ufw("route allow in on virbr+"), ["ufw route delete allow in on virbr+"]),
+    (files_firewall.reload_firewalld, ["firewall-cmd --reload"]),
     (
-        lambda: files.iptables("iptables", "FORWARD", 3, delete=[], insert=[["-j", "B"]]),
+        lambda: files_firewall.move_to_zone("libvirt", "virbr1"),
+        ["firewall-cmd --zone=libvirt --change-interface=virbr1"],
+    ),
+    (
+        lambda: files_firewall.iptables("iptables", "FORWARD", 3, delete=[], insert=[["-j", "B"]]),
         ["iptables -w -I FORWARD 3 -j B"],
     ),
     (
-        lambda: files.iptables("ip6tables", delete=[["-j", "A"]], insert=[["-j", "B"], ["-j", "C"]]),
+        lambda: files_firewall.iptables("ip6tables", delete=[["-j", "A"]], insert=[["-j", "B"], ["-j", "C"]]),
         [f"ip6tables -w {words}" for words in ("-I INPUT -j B", "-I INPUT -j C", "-D INPUT -j A")],
     ),
 ]
@@ -819,7 +827,7 @@ def test_each_verb_is_one_command(
         ran.append(" ".join(command) + (f" <{stdin}" if stdin else ""))
         return ""
 
-    monkeypatch.setattr(files, "run", run)
+    monkeypatch.setattr(files_firewall, "run", run)
     do()
     assert ran == expected
 
@@ -844,7 +852,7 @@ def test_the_program_that_reads_a_file_accepts_it_first(
         ran.append(" ".join(words) + (f" <{stdin}" if stdin else ""))
         return ""
 
-    monkeypatch.setattr(files, "run", run)
-    files.write(str(path), "text", program)
+    monkeypatch.setattr(files_firewall, "run", run)
+    files_firewall.write(str(path), "text", program)
     assert ran == ([command.format(path)] if command else [])
     assert path.read_text() == "text"

@@ -8,13 +8,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._noun import guest_clone
-from ansible_collections.corral.virt.plugins.module_utils._noun.host import GuestHost
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import Known
-from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import disk, record
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import GuestHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import look_alike, options
 
@@ -54,16 +54,16 @@ class Host:
 
 def created(host: Host, **more: t.Any) -> tuple[GuestSpec, str, FoundGuest]:
     spec = options({"name": "web3", "clone_of": "web1", **more})
-    return guest_clone.created(spec, UUID, t.cast(GuestHost, host))
+    return plan_guest_clone.created(spec, UUID, t.cast(GuestHost, host))
 
 
 def existing(kept: str, *guests: FoundGuest, **more: t.Any) -> tuple[GuestSpec, FoundGuest | None]:
     """Of a clone of which the collection keeps that."""
     found = look_alike(XML.format(name="web3", uuid=UUID, record=kept, devices=""))
-    recorded = record.read(found.xml)
-    known = Known.of(disk.by_name(found.xml), recorded, running=(), active=False)
+    recorded = fields_record.read(found.xml)
+    known = Known.of(fields_disk.by_name(found.xml), recorded, running=(), active=False)
     spec = options({"name": "web3", **more})
-    return guest_clone.existing(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
+    return plan_guest_clone.existing(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
 
 
 def macs(spec: GuestSpec) -> list[str]:
@@ -138,5 +138,5 @@ def test_half_a_clone_is_completed_with_its_original() -> None:
 def test_a_clone_shares_no_file_with_its_original() -> None:
     spec = options({"name": "web3", "clone_of": "web1"})
     with pytest.raises(Refused, match="cannot create web3 as a copy of web1: devices of both would use /log"):
-        guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml)
-    guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml.replace("/log", "/log3"))
+        plan_guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml)
+    plan_guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml.replace("/log", "/log3"))

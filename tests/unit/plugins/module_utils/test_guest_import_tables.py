@@ -8,9 +8,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
-from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_minimal import minimal
-from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import_withheld import withhold
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_minimal import minimal
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_withheld import withhold
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -126,7 +126,7 @@ def test_of_the_display_that_an_option_describes_it_is_said_which() -> None:
 def test_the_first_display(
     devices: str, withheld: dict[str, t.Any], shown: dict[str, t.Any], options: list[str | None]
 ) -> None:
-    given, first, notes = guest_import._withheld(document(devices))
+    given, first, notes = plan_import._withheld(document(devices))
     assert (given, first, [note.get("option") for note in notes]) == (withheld, shown, options)
 
 
@@ -140,7 +140,7 @@ def test_the_first_display(
     ],
 )
 def test_a_serial_port_is_told_once(given: dict[str, t.Any], left: dict[str, t.Any]) -> None:
-    guest_import._leave_one_of_serials(given)
+    plan_import._leave_one_of_serials(given)
     assert given == left
 
 
@@ -154,7 +154,7 @@ def test_a_serial_port_is_told_once(given: dict[str, t.Any], left: dict[str, t.A
     ],
 )
 def test_firmware_is_told_once(given: dict[str, t.Any], by_libvirt: bool, left: set[str]) -> None:
-    guest_import._leave_one_of_firmware(given, by_libvirt=by_libvirt)
+    plan_import._leave_one_of_firmware(given, by_libvirt=by_libvirt)
     assert set(given) == left and "template" not in given.get("nvram", {})
 
 

@@ -6,10 +6,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import guest_options, power
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._power import plan_power
 
 VCPUS, MEMORY = {"vcpus.current": 1}, {"memory.current_kib": 1024}
 CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 256}), Item("2"))
@@ -27,13 +28,13 @@ CELLS = (Item("0", fields={"memory_kib": 512}), Item("1", fields={"memory_kib": 
     ],
 )
 def test_what_runs_at_first_follows_the_maximum(said: dict[str, t.Any], follows: dict[str, t.Any]) -> None:
-    assert guest_options.described(GuestSpec("web1", fields=said)).fields == {**said, **follows}
+    assert plan_guest_options.described(GuestSpec("web1", fields=said)).fields == {**said, **follows}
 
 
 @pytest.mark.parametrize(("said", "lacks"), [(VCPUS, "memory"), (MEMORY, "vcpus"), ({}, "vcpus and memory")])
 def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
     with pytest.raises(BadInput, match=f"no such guest here, and creating it requires {lacks}"):
-        guest_options.described(GuestSpec("web1", fields=said))
+        plan_guest_options.described(GuestSpec("web1", fields=said))
 
 
 @pytest.mark.parametrize(
@@ -52,23 +53,23 @@ def test_its_size_must_be_said(said: dict[str, t.Any], lacks: str) -> None:
 def test_it_is_run_by_what_the_host_offers(asked: str, offered: dict[str, list[str]], taken: str | None) -> None:
     wanted = GuestSpec("web1", virt_type=asked)
     if taken:
-        assert guest_options.virt_type(wanted, offered, "x86_64") == taken
+        assert plan_guest_options.virt_type(wanted, offered, "x86_64") == taken
         return
     with pytest.raises(Refused, match="this host offers qemu, not kvm; set virt_type: auto"):
-        guest_options.virt_type(wanted, offered, "x86_64")
+        plan_guest_options.virt_type(wanted, offered, "x86_64")
 
 
 def test_its_machine() -> None:
-    assert guest_options.machine(GuestSpec("web1"), ["pc", "q35"]) == "q35"
-    assert guest_options.machine(GuestSpec("web1"), ["pc"]) == ""
-    assert guest_options.machine(GuestSpec("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
+    assert plan_guest_options.machine(GuestSpec("web1"), ["pc", "q35"]) == "q35"
+    assert plan_guest_options.machine(GuestSpec("web1"), ["pc"]) == ""
+    assert plan_guest_options.machine(GuestSpec("web1", fields={"machine": "pc"}), ["q35"]) == "pc"
 
 
 def test_its_disk_and_interface() -> None:
-    made = guest_options.equipped(GuestSpec("web1", image="debian-12.qcow2"))
+    made = plan_guest_options.equipped(GuestSpec("web1", image="debian-12.qcow2"))
     assert made.disks == (Disk("system", image="debian-12.qcow2"),)
     assert made.interfaces == (Item("eth0", fields={"type": "bridge", "bridge": "br0"}),)
-    bare = guest_options.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
+    bare = plan_guest_options.equipped(GuestSpec("web1").with_fields(disks=(), interfaces=()))
     assert (bare.disks, bare.interfaces) == ((), ())
 
 
@@ -89,15 +90,15 @@ def test_its_disk_and_interface() -> None:
 def test_what_it_is_plugged_into_is_there(bridges: set[str] | None, networks: set[str], lacks: str) -> None:
     nics = [Item("a", fields={"bridge": "br0"}), Item("b", fields={"network": "default"}), Item("c")]
     if not lacks:
-        guest_options.check_links("create web1", nics, bridges, networks)
+        plan_guest_options.check_links("create web1", nics, bridges, networks)
         return
     with pytest.raises(NotFound, match=f"^cannot create web1: this host has {lacks}"):
-        guest_options.check_links("create web1", nics, bridges, networks)
+        plan_guest_options.check_links("create web1", nics, bridges, networks)
 
 
 def test_the_kernel_does_not_know_bridges_of_open_vswitch() -> None:
     nic = Item("eth0", fields={"type": "bridge", "bridge": "ovs0", "virtualport": "openvswitch"})
-    guest_options.check_links("create web1", [nic], set(), set())
+    plan_guest_options.check_links("create web1", [nic], set(), set())
 
 
 IMAGE, OTHER = "debian-12.qcow2", "centos.qcow2"
@@ -118,7 +119,7 @@ GIVEN, DRIVE = Disk("given", fields={"source": "/srv/x"}), Disk("drive", fields=
 def test_image_is_short_for_that_of_the_first_disk(
     image: str | None, disks: tuple[Disk, ...], images: list[str | None] | None
 ) -> None:
-    made = guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
+    made = plan_guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks or None)).disks
     assert (made and [disk.image for disk in made]) == images
 
 
@@ -136,7 +137,7 @@ def test_image_is_short_for_that_of_the_first_disk(
 )
 def test_an_image_for_nothing_is_refused(image: str, disks: tuple[Disk, ...], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
-        guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks))
+        plan_guest_options.with_image(GuestSpec("web1", image=image).with_fields(disks=disks))
 
 
 @pytest.mark.parametrize("state", ["present", "running", "shutdown", "absent", "reset", "rebooted"])
@@ -145,17 +146,17 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
         FoundGuest("web1", "u", now, persistent=True, autostart=False, xml="<domain/>")
         for now in ("shutdown", "running")
     )
-    power.check_state(GuestSpec("web1", state=state), on, moving=True)
-    power.check_state(GuestSpec("web1", state=state), off, moving=False)
+    plan_power.check_state(GuestSpec("web1", state=state), on, moving=True)
+    plan_power.check_state(GuestSpec("web1", state=state), off, moving=False)
     if state not in ("reset", "rebooted"):
-        power.check_state(GuestSpec("web1", state=state), None, moving=True)
+        plan_power.check_state(GuestSpec("web1", state=state), None, moving=True)
     if state == "present":
-        power.check_state(GuestSpec("web1", state=state), off, moving=True)
+        plan_power.check_state(GuestSpec("web1", state=state), off, moving=True)
         return
     with pytest.raises(
         Refused, match=f"cannot bring web1 to state {state}: its migration is in progress or was interrupted"
     ):
-        power.check_state(GuestSpec("web1", state=state), off, moving=True)
+        plan_power.check_state(GuestSpec("web1", state=state), off, moving=True)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +164,7 @@ def test_a_guest_that_is_moved_is_left_alone(state: str) -> None:
 )
 def test_only_what_is_there_starts_anew(state: str, verb: str | None) -> None:
     if verb is None:
-        power.check_state(GuestSpec("web1", state=state), None, moving=False)
+        plan_power.check_state(GuestSpec("web1", state=state), None, moving=False)
         return
     with pytest.raises(NotFound, match=f"cannot {verb} web1: there is no such guest here"):
-        power.check_state(GuestSpec("web1", state=state), None, moving=False)
+        plan_power.check_state(GuestSpec("web1", state=state), None, moving=False)

@@ -6,12 +6,13 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import guest_options, power
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, control_characters
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, control_characters
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._power import plan_power
 
 MOST = 4096
 
@@ -20,25 +21,25 @@ Told = t.Callable[[], list[str]]
 
 
 def kin(**params: t.Any) -> Told:
-    return lambda: guest_options.origin_problems({"name": "web1", **params})
+    return lambda: plan_guest_options.origin_problems({"name": "web1", **params})
 
 
 def conflicts(stop_on_reboot: bool | None = None, **fields: t.Any) -> Told:
-    return lambda: list(guest_options.conflicts(dotted(fields), stop_on_reboot, "web1", most_vcpus=MOST))
+    return lambda: list(plan_guest_options.conflicts(dotted(fields), stop_on_reboot, "web1", most_vcpus=MOST))
 
 
 def limits(**fields: t.Any) -> Told:
-    return lambda: list(guest_options.limit_problems(dotted(fields), "web1"))
+    return lambda: list(plan_guest_options.limit_problems(dotted(fields), "web1"))
 
 
 def state(**params: t.Any) -> Told:
-    return lambda: power.state_problems({"state": "present", **params}, "web1")
+    return lambda: plan_power.state_problems({"state": "present", **params}, "web1")
 
 
 def disk(name: str = "a", fields: t.Mapping[str, t.Any] | None = None, **entry: t.Any) -> Told:
     def told() -> list[str]:
         problems = Problems()
-        guest_options.disks([Item(name, fields=dict(fields or {}))], [entry], "web1", problems)
+        plan_guest_options.disks([Item(name, fields=dict(fields or {}))], [entry], "web1", problems)
         return problems.found
 
     return told
@@ -264,7 +265,7 @@ TOPOLOGY = {"vcpus.topology.sockets": 1, "vcpus.topology.cores": 2, "vcpus.topol
 )
 def test_what_follows(fields: dict[str, t.Any], stop_on_reboot: bool | None, expected: dict[str, t.Any]) -> None:
     before = dict(fields)
-    assert guest_options.implied(fields, stop_on_reboot) == expected
+    assert plan_guest_options.implied(fields, stop_on_reboot) == expected
     assert fields == before
 
 
@@ -273,18 +274,18 @@ def test_what_follows(fields: dict[str, t.Any], stop_on_reboot: bool | None, exp
 )
 def test_the_type_of_an_interface_follows_from_its_place(place: str, kind: str) -> None:
     said = Item("eth0", fields={place: "x", "type": "user"}), Item("eth1", fields={place: "x"}), Item("eth2")
-    found = guest_options.implied({"interfaces": said}, None)["interfaces"]
+    found = plan_guest_options.implied({"interfaces": said}, None)["interfaces"]
     assert found == (said[0], said[1].with_fields(type=kind), said[2])
 
 
 @pytest.mark.parametrize(
     ("name", "derived"),
-    [("eth0", {"mac": _units.derived_mac("u", "eth0")}), ("52:54:00:12:34:56", {})],  # the other's name is its MAC
+    [("eth0", {"mac": units.derived_mac("u", "eth0")}), ("52:54:00:12:34:56", {})],  # the other's name is its MAC
 )
 def test_a_new_interface_has_the_mac_of_its_name(name: str, derived: dict[str, str]) -> None:
-    [item] = guest_options.with_macs(GuestSpec("web1", fields={"interfaces": (Item(name),)}), "u").interfaces or ()
+    [item] = plan_guest_options.with_macs(GuestSpec("web1", fields={"interfaces": (Item(name),)}), "u").interfaces or ()
     assert item == Item(name, initial=derived)
-    assert guest_options.with_macs(GuestSpec("web1"), "u").interfaces is None, "nothing is said of them"
+    assert plan_guest_options.with_macs(GuestSpec("web1"), "u").interfaces is None, "nothing is said of them"
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_a_new_interface_has_the_mac_of_its_name(name: str, derived: dict[str, s
     ],
 )
 def test_a_port_of_a_display_is_libvirts_choice_or_ours(said: t.Any, expected: t.Any) -> None:
-    assert guest_options.implied_graphics(said) == expected
+    assert plan_guest_options.implied_graphics(said) == expected
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ def test_a_port_of_a_display_is_libvirts_choice_or_ours(said: t.Any, expected: t
     ],
 )
 def test_default_devices_that_a_guest_must_not_have(fields: dict[str, t.Any], devices: set[str]) -> None:
-    assert guest_options.unwanted_devices(GuestSpec("web1", fields=fields)) == devices
+    assert plan_guest_options.unwanted_devices(GuestSpec("web1", fields=fields)) == devices
 
 
 @pytest.mark.parametrize(
@@ -331,4 +332,4 @@ def test_default_devices_that_a_guest_must_not_have(fields: dict[str, t.Any], de
 )
 def test_interfaces_that_are_plugged_in(place: str, found: list[str]) -> None:
     wanted = GuestSpec("web1", fields={"interfaces": (Item("eth0"), Item("eth1"))})
-    assert [item.name for item in guest_options.newly_connected(wanted, [Change(place, None, "x")])] == found
+    assert [item.name for item in plan_guest_options.newly_connected(wanted, [Change(place, None, "x")])] == found

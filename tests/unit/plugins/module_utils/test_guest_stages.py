@@ -9,16 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._model.display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._model.header import Header
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import Missing, Offer, Prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._noun import guest
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.capacity import Capacity
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import derived_mac
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import (
+    Missing,
+    Offer,
+    Prerequisites,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest, plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     DiskOrigin,
     Question,
@@ -27,11 +32,9 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts impor
     SiteOf,
     Size,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._plan.removed import DiskAside
-from ansible_collections.corral.virt.plugins.module_utils._units import derived_mac
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml, record
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options
 
@@ -71,7 +74,7 @@ class Host:
 
     def capabilities(self) -> dict[str, t.Any]:
         self.asked.add("capabilities")
-        return host_xml.host((GOLDEN / "capabilities.xml").read_text())
+        return xml_host.host((GOLDEN / "capabilities.xml").read_text())
 
     def links(self) -> tuple[set[str] | None, set[str]]:
         self.asked.add("links")
@@ -155,7 +158,7 @@ def there(**more: t.Any) -> FoundGuest:
 
 
 def planned(host: Host, **output: t.Any) -> GuestPlan:
-    return guest.plan(options({"name": "web1", **output}), host)
+    return plan_guest.plan(options({"name": "web1", **output}), host)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,12 @@ def test_a_new_guest() -> None:
     host = Host()
     plan = planned(host, vcpus=1, memory="512MiB", state="running")
     assert host.asked - ALWAYS == {"capabilities", "links", "new_uuid", "disk system", "missing"}
-    assert [type(step) for step in plan.steps] == [steps.Define, steps.CreateVolume, steps.Define, steps.Start]
+    assert [type(step) for step in plan.steps] == [
+        plan_guest_steps.Define,
+        plan_guest_steps.CreateVolume,
+        plan_guest_steps.Define,
+        plan_guest_steps.Start,
+    ]
     assert plan.uuid == UUID
 
 
@@ -194,7 +202,7 @@ def test_what_is_missing_is_asked_once(state: str, monkeypatch: pytest.MonkeyPat
     plan = planned(host, state=state, autostart=True, interfaces=[nic])
     assert [needed.networks for needed in host.needed] == [{"default"}]
     assert [note for note in plan.notes if "network default, which it needs, does not" in note]
-    monkeypatch.setattr(guest, "prerequisites", lambda _xml: pytest.fail("read in vain"))
+    monkeypatch.setattr(plan_guest, "prerequisites", lambda _xml: pytest.fail("read in vain"))
     assert not planned(Host(there(autostart=True)), autostart=True).steps
 
 
@@ -232,11 +240,11 @@ def test_what_is_missing_is_told_before_the_host_is_asked() -> None:
 
 def test_one_that_is_gone_may_have_left_files() -> None:
     host = Host()
-    plan = guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
+    plan = plan_guest.plan(options({"name": "web9", "state": "absent", "remove_storage": True}), host)
     assert host.asked == {"find", "volumes", "users", "unfinished_removals"} and not plan.steps
     assert "web9-system.qcow2 may be left over" in plan.notes[0]
     host = Host()
-    assert guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
+    assert plan_guest.plan(options({"name": "web9", "state": "absent"}), host) == GuestPlan() and host.asked == {"find"}
 
 
 def test_only_disks_that_are_to_be_removed_are_asked_about() -> None:
@@ -244,12 +252,12 @@ def test_only_disks_that_are_to_be_removed_are_asked_about() -> None:
     xml = (GOLDEN / "absent_with_storage/found.xml").read_text()
     there = FoundGuest("web1", UUID, "shutdown", persistent=True, autostart=False, xml=xml)
     host = Host(there, lost=[disk])
-    plan = guest.plan(options({"name": "web1", "state": "absent"}), host)
+    plan = plan_guest.plan(options({"name": "web1", "state": "absent"}), host)
     assert "owned_disks" not in host.asked and f"kept disk {disk}" in plan.notes[0]
     with pytest.raises(Refused, match=f"storage pool data of disk {disk} is not active"):
-        guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), host)
-    plan = guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), Host(there))
-    [step] = [step for step in plan.steps if isinstance(step, steps.DeleteVolume)]
+        plan_guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), host)
+    plan = plan_guest.plan(options({"name": "web1", "state": "absent", "remove_storage": True}), Host(there))
+    [step] = [step for step in plan.steps if isinstance(step, plan_guest_steps.DeleteVolume)]
     assert (step.path, step.others) == (disk, (disk,)) and step.expected and step.expected.inode == 131075
 
 
@@ -259,18 +267,18 @@ def test_a_disk_that_an_interrupted_run_was_seeding_goes_with_its_guest(*, remov
     xml = (GOLDEN / "absent_with_storage/found.xml").read_text()
     xml = xml.replace("</corral:guest>", f"<corral:making>{disk}</corral:making></corral:guest>")
     there = FoundGuest("web1", UUID, "shutdown", persistent=True, autostart=False, xml=xml)
-    plan = guest.plan(options({"name": "web1", "state": "absent", "remove_storage": remove}), Host(there))
+    plan = plan_guest.plan(options({"name": "web1", "state": "absent", "remove_storage": remove}), Host(there))
     told = plan.steps if remove else plan.notes
     assert f"{disk}.unseeded" in str(told[-1]) and len(plan.notes) == (0 if remove else 2)
 
 
 def test_a_guest_under_another_name_is_the_same() -> None:
     host = Host(there())
-    plan = guest.plan(options({"name": "db1", "renamed_from": "web1"}), host)
-    assert plan.steps == (steps.Rename("web1", "db1"),) and plan.uuid == UUID
+    plan = plan_guest.plan(options({"name": "db1", "renamed_from": "web1"}), host)
+    assert plan.steps == (plan_guest_steps.Rename("web1", "db1"),) and plan.uuid == UUID
     assert [str(change) for change in plan.changes] == ["name: web1 -> db1"]
     with pytest.raises(NotFound, match="there is no guest web7 here"):
-        guest.plan(options({"name": "db1", "renamed_from": "web7"}), host)
+        plan_guest.plan(options({"name": "db1", "renamed_from": "web7"}), host)
 
 
 def test_a_plan_is_not_changed_by_what_is_done_with_it() -> None:
@@ -298,7 +306,7 @@ def without_devices(xml: str, *names: str) -> t.Any:
 def attached(defined: str, live: t.Any, **said: t.Any) -> list[str]:
     """The devices that a running guest gets."""
     running = there(state="running", live_xml=text(live), xml=defined)
-    return [step.xml for step in planned(Host(running), **said).steps if isinstance(step, steps.Attach)]
+    return [step.xml for step in planned(Host(running), **said).steps if isinstance(step, plan_guest_steps.Attach)]
 
 
 def test_a_running_guest_gets_a_device_as_it_is_defined() -> None:
@@ -451,15 +459,15 @@ def test_a_filter_that_nobody_speaks_of_is_not_asked_about() -> None:
 def test_a_renamed_guest_is_changed_under_its_new_name() -> None:
     plan = planned(Host(there()), name="db1", renamed_from="web1", title="Another")
     [renamed, defined] = plan.steps
-    assert isinstance(defined, steps.Define) and isinstance(renamed, steps.Rename)
+    assert isinstance(defined, plan_guest_steps.Define) and isinstance(renamed, plan_guest_steps.Rename)
     assert parse(defined.xml).findtext("name") == "db1" and defined.guest == "db1"
 
 
 def test_what_is_made_is_claimed_beside_what_the_guest_has() -> None:
     new = [{"name": name, "size": "1GiB"} for name in ("more", "last")]
     plan = planned(Host(there()), disks=[{"name": "data", "size": "9GiB"}, *new])
-    assert any(isinstance(step, steps.GrowDisk) for step in plan.steps)
-    claims = [step.claim for step in plan.steps if isinstance(step, steps.CreateVolume)]
+    assert any(isinstance(step, plan_guest_steps.GrowDisk) for step in plan.steps)
+    claims = [step.claim for step in plan.steps if isinstance(step, plan_guest_steps.CreateVolume)]
     marks = [f">/var/lib/libvirt/images/web1-{name}.qcow2</volume>" for name in ("system", "more", "last")]
     found = [
         ([mark in one.without_file for mark in marks], [mark in one.with_file for mark in marks])
@@ -479,7 +487,7 @@ def test_what_an_interrupted_run_left_is_claimed_already() -> None:
     made = [
         (step.volume.name, step.replace, bool(step.claim))
         for step in plan.steps
-        if isinstance(step, steps.CreateVolume)
+        if isinstance(step, plan_guest_steps.CreateVolume)
     ]
     assert made == [("web1-data.qcow2", True, False), ("web1-more.qcow2", False, True)]
 
@@ -555,13 +563,13 @@ def test_a_balloon_that_did_not_follow_is_not_asked_again(said: str, asked: bool
     xml = recorded(said).xml.replace("524288</currentMemory>", "{}</currentMemory>")
     found = there(xml=xml.format(262144), live_xml=xml.format(524288), state="running")
     plan = planned(Host(found), memory={"current": "256MiB"})
-    told = [step.record for step in plan.steps if isinstance(step, steps.SetMemory)]
+    told = [step.record for step in plan.steps if isinstance(step, plan_guest_steps.SetMemory)]
     assert len(told) == asked and all("262144" in one for one in told)
 
 
 def made_of(plan: GuestPlan) -> t.Any:
     """The definition that is stored at last."""
-    return parse([step.xml for step in plan.steps if isinstance(step, steps.Define)][-1])
+    return parse([step.xml for step in plan.steps if isinstance(step, plan_guest_steps.Define)][-1])
 
 
 def test_a_new_guest_has_what_is_said_instead_of_what_others_have() -> None:
@@ -592,8 +600,8 @@ def test_a_clone_is_recorded_as_one_until_its_disks_are_copied() -> None:
         written=False,
     )
     plan = planned(Host(there(), origin=origin), name="web3", clone_of="web1", uuid=OTHER)
-    first, last = (step.xml for step in plan.steps if isinstance(step, steps.Define))
-    begun, whole = record.read(first), record.read(last)
+    first, last = (step.xml for step in plan.steps if isinstance(step, plan_guest_steps.Define))
+    begun, whole = fields_record.read(first), fields_record.read(last)
     assert plan.uuid == OTHER == parse(last).findtext("uuid") and (begun["copy_of"], whole["copy_of"]) == (UUID, UUID)
     images = {f"/var/lib/libvirt/images/web3-{name}.qcow2" for name in ("system", "data")}
     assert (
@@ -601,8 +609,10 @@ def test_a_clone_is_recorded_as_one_until_its_disks_are_copied() -> None:
     )
     half = FoundGuest("web3", OTHER, "shutdown", persistent=True, autostart=False, xml=first)
     plan = planned(Host(there(), half, origin=origin), name="web3", clone_of="web1")
-    assert [step.volume.path for step in plan.steps if isinstance(step, steps.CreateVolume)] == sorted(images)[::-1]
-    assert not record.read(text(made_of(plan))).get("copying")
+    assert [step.volume.path for step in plan.steps if isinstance(step, plan_guest_steps.CreateVolume)] == sorted(
+        images
+    )[::-1]
+    assert not fields_record.read(text(made_of(plan))).get("copying")
     with pytest.raises(Refused, match="set clone_of again to finish it"):
         planned(Host(there(), half), name="web3")
     assert planned(Host(there(), origin=origin), name="web3", clone_of="web1").uuid == UUID

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host_bindings
 
 SILENT: dict[str, t.Any] = {
     "memory_mib": 2048,
@@ -44,7 +44,7 @@ def tidy(xml: str) -> str:
     ],
 )
 def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[str, t.Any]) -> None:
-    assert host_bindings.needs(xml) == {**SILENT, **needs}
+    assert xml_host_bindings.needs(xml) == {**SILENT, **needs}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_memory_machine_and_processor_that_a_guest_needs(xml: str, needs: dict[s
     ],
 )
 def test_bridges_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.Any]) -> None:
-    assert host_bindings.needs(domain(devices=devices)) == {**SILENT, **needs}
+    assert xml_host_bindings.needs(domain(devices=devices)) == {**SILENT, **needs}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_bridges_that_a_guest_is_plugged_into(devices: str, needs: dict[str, t.A
     ],
 )
 def test_devices_that_tie_a_guest_to_its_host(devices: str, told: tuple[str, ...]) -> None:
-    assert host_bindings.needs(domain(devices=devices)) == {**SILENT, "devices": told}
+    assert xml_host_bindings.needs(domain(devices=devices)) == {**SILENT, "devices": told}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_devices_that_tie_a_guest_to_its_host(devices: str, told: tuple[str, ...
     ],
 )
 def test_the_processor_that_a_guest_was_given(inside: str, cpu: str | None) -> None:
-    found, machine, virt_type = host_bindings.cpu(domain(inside, machine=" machine='pc-q35-7.2'"))
+    found, machine, virt_type = xml_host_bindings.cpu(domain(inside, machine=" machine='pc-q35-7.2'"))
     assert (found and tidy(found)) == cpu
     assert (machine, virt_type) == ("pc-q35-7.2", "kvm")
 
@@ -145,7 +145,7 @@ def test_the_processor_that_a_guest_was_given(inside: str, cpu: str | None) -> N
     ],
 )
 def test_uefi_variables_are_the_only_file_beside_the_disks(xml: str, files: list[str]) -> None:
-    assert host_bindings.files(xml) == files
+    assert xml_host_bindings.files(xml) == files
 
 
 def with_disks(*found: str, kernel: str = "") -> str:
@@ -173,22 +173,22 @@ def test_a_definition_that_waits_cannot_be_started(
 ) -> None:
     before, after = with_disks(*found, kernel=kernel), with_disks(*waiting, kernel=no_kernel)
     name = re.findall("<name>(.*)</name>", before)[0]
-    assert tidy(host_bindings.reserved(before, name)) == tidy(after)
-    assert "<name>arriving-1</name>" in host_bindings.reserved(before, "arriving-1")
-    assert tidy(host_bindings.released(after)) == tidy(host_bindings.released(before)) == tidy(before)
-    assert host_bindings.is_reserved(after) and not host_bindings.is_reserved(before)
+    assert tidy(xml_host_bindings.reserved(before, name)) == tidy(after)
+    assert "<name>arriving-1</name>" in xml_host_bindings.reserved(before, "arriving-1")
+    assert tidy(xml_host_bindings.released(after)) == tidy(xml_host_bindings.released(before)) == tidy(before)
+    assert xml_host_bindings.is_reserved(after) and not xml_host_bindings.is_reserved(before)
 
 
 def test_a_definition_with_an_empty_kernel_does_not_wait() -> None:
     xml = domain().replace("</os>", "<kernel/></os>")
-    assert not host_bindings.is_reserved(xml)
-    assert tidy(host_bindings.released(xml)) == xml.replace("<kernel/>", "<kernel></kernel>").replace(
+    assert not xml_host_bindings.is_reserved(xml)
+    assert tidy(xml_host_bindings.released(xml)) == xml.replace("<kernel/>", "<kernel></kernel>").replace(
         "<devices></devices>", "<devices/>"
     )
 
 
 def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
-    assert not host_bindings.is_reserved(with_disks("file='/a.arriving'"))
+    assert not xml_host_bindings.is_reserved(with_disks("file='/a.arriving'"))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_disk_whose_name_ends_as_if_it_waited_does_not() -> None:
     ],
 )
 def test_what_a_guest_keeps_beside_its_disks(xml: str, paths: list[str]) -> None:
-    assert host_bindings.local_state(xml) == paths
+    assert xml_host_bindings.local_state(xml) == paths
 
 
 def _disks(vda: str, kind: str = "qcow2", more: str = "") -> str:
@@ -251,8 +251,8 @@ def _disks(vda: str, kind: str = "qcow2", more: str = "") -> str:
 def test_a_guest_whose_owner_merged_a_snapshot_since_it_arrived_is_stored_with_what_it_writes_to(
     live: str, wanted: str
 ) -> None:
-    waiting = host_bindings.reserved(_disks("/a.s1", more="<backingStore/>"), "a")
-    assert tidy(host_bindings.released(waiting, live)) == tidy(wanted)
+    waiting = xml_host_bindings.reserved(_disks("/a.s1", more="<backingStore/>"), "a")
+    assert tidy(xml_host_bindings.released(waiting, live)) == tidy(wanted)
 
 
 UEFI = "<os><type arch='x86_64' machine='q35'>hvm</type><loader>{}</loader><nvram template='{}'>/v</nvram></os>"
@@ -260,10 +260,10 @@ UEFI = "<os><type arch='x86_64' machine='q35'>hvm</type><loader>{}</loader><nvra
 
 def test_no_other_path_changes_with_the_firmware() -> None:
     xml = f"<domain>{UEFI.format('/a/code', '/a/vars')}</domain>"
-    assert host_bindings.firmware(xml) == ("/a/code", "/a/vars", "x86_64", "q35")
-    assert host_bindings.with_firmware(xml, {}) == xml
-    there = host_bindings.with_firmware(xml, {"/a/code": "/b/code", "/a/vars": "/b/vars", "/v": "/w"})
+    assert xml_host_bindings.firmware(xml) == ("/a/code", "/a/vars", "x86_64", "q35")
+    assert xml_host_bindings.with_firmware(xml, {}) == xml
+    there = xml_host_bindings.with_firmware(xml, {"/a/code": "/b/code", "/a/vars": "/b/vars", "/v": "/w"})
     assert tidy(there) == f"<domain>{UEFI.format('/b/code', '/b/vars')}</domain>"
     plain = "<domain><os><type>hvm</type></os></domain>"
-    assert host_bindings.firmware(plain) == ("", "", "", "")
-    assert tidy(host_bindings.with_firmware(plain, {"": "/b"})) == plain
+    assert xml_host_bindings.firmware(plain) == ("", "", "", "")
+    assert tidy(xml_host_bindings.with_firmware(plain, {"": "/b"})) == plain

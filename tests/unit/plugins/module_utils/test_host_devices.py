@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_devices
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host_devices
 
 BOUND = """<domain><os firmware="efi"><type arch="x86_64" machine="pc-q35-7.2">hvm</type>
   <firmware><feature enabled="yes" name="secure-boot"/></firmware></os><devices>
@@ -23,7 +23,7 @@ BOUND = """<domain><os firmware="efi"><type arch="x86_64" machine="pc-q35-7.2">h
 
 def test_what_ties_a_guest_to_hosts() -> None:
     root = ElementTree.fromstring(BOUND)
-    assert host_devices.bound(root) == {
+    assert xml_host_devices.bound(root) == {
         "arch": "x86_64",
         "machine": "pc-q35-7.2",
         "devices": [
@@ -38,7 +38,7 @@ def test_what_ties_a_guest_to_hosts() -> None:
         "platform": ["efi", "secure_boot", "tpm"],
     }
     bare = ElementTree.fromstring("<domain><devices/></domain>")
-    assert host_devices.bound(bare) == {"arch": None, "machine": None, "devices": [], "platform": []}
+    assert xml_host_devices.bound(bare) == {"arch": None, "machine": None, "devices": [], "platform": []}
 
 
 def test_devices_of_a_host_have_the_names_that_guests_call_them_by() -> None:
@@ -46,10 +46,10 @@ def test_devices_of_a_host_have_the_names_that_guests_call_them_by() -> None:
     <vendor id="0x1d6b"/></capability></device>"""
     listed = [("usb_1_4", usb), ("usb_1_5", "<device/>"), ("pci_0000_06_1f_7", ""), ("pci_x", ""), ("net_eth0", "")]
     listed += [("mdev_4b20d080_1b54_4048_85b3_a6a62d165c01_0000_00_02_0", ""), ("mdev_4b20d080", "")]
-    assert host_devices.offered(listed) == [
+    assert xml_host_devices.offered(listed) == [
         "mdev 4b20d080-1b54-4048-85b3-a6a62d165c01",
         "pci 0000:06:1f.7",
         "usb 0x1d6b:0x0003",
         "usb 1.12",
     ]
-    assert host_devices.offered(None) is None and host_devices.offered([]) == []
+    assert xml_host_devices.offered(None) is None and xml_host_devices.offered([]) == []

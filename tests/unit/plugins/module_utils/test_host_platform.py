@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml import host_xml
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
 
 
 def enum(name: str, values: str) -> str:
@@ -34,4 +34,4 @@ def test_what_libvirt_does_not_tell_is_not_denied(
         f"<domainCapabilities><arch>{arch}</arch><os>{enum('firmware', firmware)}<loader>{enum('secure', secure)}"
         f"</loader></os><devices><tpm supported='yes'>{enum('backendModel', tpm)}</tpm></devices></domainCapabilities>"
     )
-    assert host_xml.domain_capabilities(xml)["platform"] == platform.split()
+    assert xml_host.domain_capabilities(xml)["platform"] == platform.split()

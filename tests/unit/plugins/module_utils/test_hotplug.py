@@ -6,13 +6,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.hotplug import EXPRESS, PCI, Buses, Plug
-from ansible_collections.corral.virt.plugins.module_utils._plan import domain, live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan import hotplug as plans
-from ansible_collections.corral.virt.plugins.module_utils._xml import hotplug
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_domain,
+    plan_guest_steps,
+    plan_hotplug,
+    plan_live,
+)
 
 GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"
 ROOT = "<controller type='pci' index='0' model='{}'/>"
@@ -24,7 +28,7 @@ CARD = "<interface type='user'>{}</interface>"
 def q35(*devices: str) -> Buses:
     """The buses of a guest with two ports, and these devices."""
     ports = (PORT.format(1, "", AT.format(0, 1, 0)), PORT.format(2, "", AT.format(0, 1, 1)))
-    found = hotplug.buses(GUEST.format("pc-q35-7.2", "".join((ROOT.format("pcie-root"), *ports, *devices))))
+    found = xml_hotplug.buses(GUEST.format("pc-q35-7.2", "".join((ROOT.format("pcie-root"), *ports, *devices))))
     assert found is not None
     return found
 
@@ -55,13 +59,13 @@ def test_a_bridge_of_conventional_slots() -> None:
 @pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2"])
 def test_the_slots_of_a_pc(machine: str) -> None:
     """The first one is that of a bridge without an element."""
-    buses = hotplug.buses(GUEST.format(machine, ROOT.format("pci-root") + CARD.format(AT.format(0, 31, 0))))
+    buses = xml_hotplug.buses(GUEST.format(machine, ROOT.format("pci-root") + CARD.format(AT.format(0, 31, 0))))
     assert buses is not None and not buses.express
     assert free(buses) == [(0, slot) for slot in range(2, 31)]
 
 
 def test_a_machine_with_another_bridge_has_all_slots() -> None:
-    buses = hotplug.buses(GUEST.format("pseries-7.2", ROOT.format("pci-root")))
+    buses = xml_hotplug.buses(GUEST.format("pseries-7.2", ROOT.format("pci-root")))
     assert buses is not None and free(buses) == [(0, slot) for slot in range(1, 32)]
 
 
@@ -69,7 +73,7 @@ def test_a_machine_with_another_bridge_has_all_slots() -> None:
     "devices", ["", ROOT.format("pci-root") + CARD.format("<address type='ccw' cssid='0xfe' ssid='0x0' devno='0x1'/>")]
 )
 def test_nothing_is_known_of_devices_elsewhere(devices: str) -> None:
-    assert hotplug.buses(GUEST.format("s390-ccw-virtio-7.2", devices)) is None
+    assert xml_hotplug.buses(GUEST.format("s390-ccw-virtio-7.2", devices)) is None
 
 
 DISK = "<disk type='file' device='{}'>{}<target dev='x' bus='{}'/></disk>"
@@ -91,7 +95,7 @@ SOURCE = "<source file='/a'/>"
     ],
 )
 def test_a_device_as_it_is_read(xml: str, plug: Plug) -> None:
-    assert hotplug.plug(xml) == plug
+    assert xml_hotplug.plug(xml) == plug
 
 
 NO_EXPRESS = "the running guest has no free PCI Express slot"
@@ -134,7 +138,7 @@ FULL_PC = Buses({(0, 2): PCI}, {(0, 2): 1}, scsi=True)
 )
 def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: str, pc: str) -> None:
     for buses, reason in ((FULL, q35), (WITH_BRIDGE, with_bridge), (FULL_PC, pc), (None, "")):
-        assert plans.obstacles([("one", True)], {"one": plug}, buses).get("one", "") == reason
+        assert plan_hotplug.obstacles([("one", True)], {"one": plug}, buses).get("one", "") == reason
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: st
 def test_what_comes_and_goes_only_with_a_boot(plug: Plug, plugged: str, unplugged: str) -> None:
     for comes, what in ((True, plugged), (False, unplugged)):
         reason = f"{what} cannot be {'attached to' if comes else 'detached from'} a running guest" if what else ""
-        assert plans.obstacles([("one", comes)], {"one": plug}, None).get("one", "") == reason
+        assert plan_hotplug.obstacles([("one", comes)], {"one": plug}, None).get("one", "") == reason
 
 
 def test_each_device_takes_a_slot_and_leaves_it() -> None:
@@ -165,8 +169,10 @@ def test_each_device_takes_a_slot_and_leaves_it() -> None:
     there = Plug("interface", "bridge", "virtio", slot=(1, 0))
     plugs = {"a": card, "b": card, "c": card, "there": there}
     buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
-    assert plans.obstacles([("a", True), ("b", True)], plugs, buses) == {"b": NO_EXPRESS}
-    assert plans.obstacles([("there", False), ("a", True), ("b", True), ("c", True)], plugs, buses) == {"c": NO_EXPRESS}
+    assert plan_hotplug.obstacles([("a", True), ("b", True)], plugs, buses) == {"b": NO_EXPRESS}
+    assert plan_hotplug.obstacles([("there", False), ("a", True), ("b", True), ("c", True)], plugs, buses) == {
+        "c": NO_EXPRESS
+    }
 
 
 @pytest.mark.parametrize(
@@ -181,18 +187,18 @@ def test_each_device_takes_a_slot_and_leaves_it() -> None:
 def test_a_slot_that_is_named(slot: tuple[int, int], reason: str) -> None:
     buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
     card = Plug("interface", "bridge", "virtio", slot=slot)
-    assert plans.obstacles([("one", True)], {"one": card}, buses).get("one", "") == reason
-    assert plans.obstacles([("one", True)], {"one": card}, None) == {}
+    assert plan_hotplug.obstacles([("one", True)], {"one": card}, buses).get("one", "") == reason
+    assert plan_hotplug.obstacles([("one", True)], {"one": card}, None) == {}
 
 
 def test_a_scsi_disk_needs_its_controller() -> None:
     wanted, none = [("scsi", True), ("disk", True)], {"disk": "the running guest has no SCSI controller"}
     plugs = {"scsi": Plug("controller", "scsi", "virtio-scsi"), "disk": Plug("disk", "scsi", drive="disk")}
     one = Buses({(1, 0): EXPRESS}, {}, express=True)
-    assert plans.obstacles(wanted, plugs, one) == {}
-    assert plans.obstacles(wanted[1:], plugs, one) == none
+    assert plan_hotplug.obstacles(wanted, plugs, one) == {}
+    assert plan_hotplug.obstacles(wanted[1:], plugs, one) == none
     full = Buses({(1, 0): EXPRESS}, {(1, 0): 1}, express=True)
-    assert plans.obstacles(wanted, plugs, full) == {"scsi": NO_EXPRESS, "disk": NO_EXPRESS}
+    assert plan_hotplug.obstacles(wanted, plugs, full) == {"scsi": NO_EXPRESS, "disk": NO_EXPRESS}
 
 
 def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
@@ -203,16 +209,16 @@ def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
         Change("disks[new]", None, "/b"),
     )
     grafted = Grafted("", changes, {change.where: "<device/>" for change in changes})
-    made, _pending = live.live_steps(live.Now(GuestSpec("web1"), grafted, grafted, {}), record_changed=False)
+    made, _pending = plan_live.live_steps(plan_live.Now(GuestSpec("web1"), grafted, grafted, {}), record_changed=False)
     assert [(type(step), t.cast(t.Any, step).what) for step in made] == [
-        (steps.Detach, "disks[old]"),
-        (steps.Detach, "controllers[scsi-0]"),
-        (steps.Attach, "controllers[scsi-1]"),
-        (steps.Attach, "disks[new]"),
+        (plan_guest_steps.Detach, "disks[old]"),
+        (plan_guest_steps.Detach, "controllers[scsi-0]"),
+        (plan_guest_steps.Attach, "controllers[scsi-1]"),
+        (plan_guest_steps.Attach, "disks[new]"),
     ]
 
 
-def planned(**options: t.Any) -> domain.GuestPlan:
+def planned(**options: t.Any) -> plan_domain.GuestPlan:
     """A running guest that is to get two cards, and has no slot."""
     wanted = GuestSpec("web1", **options)
     cards = [f"interfaces[eth{number}]" for number in (1, 2)]
@@ -220,13 +226,13 @@ def planned(**options: t.Any) -> domain.GuestPlan:
     grafted = Grafted("<domain/>", changes, dict.fromkeys(cards, "<interface/>"))
     plugs = dict.fromkeys(cards, Plug("interface", "bridge", "virtio"))
     found = FoundGuest("web1", "u", "running", True, False, "<domain/>", "<domain/>")
-    now = live.Now(wanted, grafted, grafted, {}, plugs=plugs, buses=FULL)
-    return domain.plan(wanted, found, grafted, now)
+    now = plan_live.Now(wanted, grafted, grafted, {}, plugs=plugs, buses=FULL)
+    return plan_domain.plan(wanted, found, grafted, now)
 
 
 def test_what_has_no_slot_waits_and_the_reason_is_told_once() -> None:
     answer = planned()
-    assert [type(step) for step in answer.steps] == [steps.Define] and len(answer.pending) == 2
+    assert [type(step) for step in answer.steps] == [plan_guest_steps.Define] and len(answer.pending) == 2
     remedy = "the change takes effect at its next start (shut it down and start it, or set allow_restart: true)"
     assert answer.notes == (f"interfaces[eth1], interfaces[eth2] of web1: {NO_EXPRESS}; {remedy}",)
 
@@ -243,7 +249,11 @@ def test_who_asks_for_now_is_refused_with_the_reason() -> None:
 
 def test_a_restart_brings_what_has_no_slot() -> None:
     answer = planned(allow_restart=True)
-    assert [type(step) for step in answer.steps] == [steps.Define, steps.Shutdown, steps.Start]
+    assert [type(step) for step in answer.steps] == [
+        plan_guest_steps.Define,
+        plan_guest_steps.Shutdown,
+        plan_guest_steps.Start,
+    ]
     assert not answer.pending and not answer.notes
 
 
@@ -274,7 +284,7 @@ def test_the_ports_of_usb(devices: str, free: int | None, *, none: bool) -> None
 def test_a_usb_device_needs_a_port(plug: Plug) -> None:
     def reasons(buses: Buses, *wanted: bool) -> list[tuple[str, str]]:
         names = [(f"{number}", plugged) for number, plugged in enumerate(wanted)]
-        return list(plans.obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
+        return list(plan_hotplug.obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
 
     two, full, unknown = (Buses({}, {}, usb=free) for free in (2, 0, None))
     none = Buses({}, {}, usb=0, no_usb=True)
@@ -282,7 +292,7 @@ def test_a_usb_device_needs_a_port(plug: Plug) -> None:
     assert reasons(two, True, True, True) == [("2", "the running guest has no free USB port")]
     assert not reasons(full, False, True)
     assert reasons(none, True) == [("0", "the running guest has no USB controller")]
-    assert not plans.obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)
+    assert not plan_hotplug.obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)
 
 
 SCSI, CARD_OF_USB = Plug("controller", "scsi", "virtio-scsi"), Plug("interface", "usb", "usb-net")
@@ -316,5 +326,5 @@ def test_what_each_device_leaves_to_the_next(buses: Buses, wanted: list[str], re
         "usb card": CARD_OF_USB,
         "another": Plug("hostdev", "scsi"),
     }
-    found = plans.obstacles([(name[1:], name[0] == "+") for name in wanted], plugs, buses)
+    found = plan_hotplug.obstacles([(name[1:], name[0] == "+") for name in wanted], plugs, buses)
     assert found == reasons

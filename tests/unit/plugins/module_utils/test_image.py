@@ -6,9 +6,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.checksum_list import checksum_in
-from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import checksum_in
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
     Image,
     Present,
@@ -16,7 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Sums,
     parse_checksum,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
 
 HEX, LONG = "0123456789abcdef" * 4, "0123456789abcdef" * 8
 URL = "https://example.org/images/debian-12.qcow2"
@@ -142,13 +142,13 @@ def image(checksum: Checksum | None = CHECKSUM, source: Source | None = SOURCE) 
     ],
 )
 def test_present(wanted: Image, found: Present, expected: list[str]) -> None:
-    steps = [str(step) for step in plans.present(wanted, found)]
+    steps = [str(step) for step in plan_image.present(wanted, found)]
     assert len(steps) == len(expected) and all(step.startswith(start) for step, start in zip(steps, expected))
 
 
 def test_what_is_not_verified_says_so() -> None:
-    assert str(plans.Fetch(image(None))).endswith(", NOT verified")
-    assert str(plans.Fetch(image())).endswith(f", verified by sha256 {HEX[:12]}")
+    assert str(plan_image.Fetch(image(None))).endswith(", NOT verified")
+    assert str(plan_image.Fetch(image())).endswith(f", verified by sha256 {HEX[:12]}")
 
 
 @pytest.mark.parametrize(
@@ -161,22 +161,24 @@ def test_what_is_not_verified_says_so() -> None:
     ],
 )
 def test_absent(found: Present, expected: list[str]) -> None:
-    assert [str(step) for step in plans.absent(image(), found, users={})] == expected
+    assert [str(step) for step in plan_image.absent(image(), found, users={})] == expected
 
 
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
         (
-            lambda: plans.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)),
+            lambda: plan_image.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)),
             "regular file .* move it away",
         ),
         (
-            lambda: plans.absent(image(), Present(None, frozenset(), foreign=True), users={}),
+            lambda: plan_image.absent(image(), Present(None, frozenset(), foreign=True), users={}),
             "as a disk, .* remove_storage: true",
         ),
         (
-            lambda: plans.absent(image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}),
+            lambda: plan_image.absent(
+                image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}
+            ),
             f"web1-system.qcow2 uses {CONTENT}; remove or flatten that first",
         ),
     ],
@@ -188,7 +190,7 @@ def test_refused(ask: t.Callable[[], object], message: str) -> None:
 
 def test_an_image_must_come_from_somewhere() -> None:
     with pytest.raises(BadInput, match="set its source with url, src or origin"):
-        plans.present(image(None, None), Present(None, frozenset()))
+        plan_image.present(image(None, None), Present(None, frozenset()))
 
 
 @pytest.mark.parametrize(
@@ -203,16 +205,18 @@ def test_content_names(name: str, expected: str) -> None:
     [
         ({}, [], [OLD], []),
         ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 uses it"]),
-        ({}, [plans.Symlink(image(), OLD)], [CONTENT], []),
+        ({}, [plan_image.Symlink(image(), OLD)], [CONTENT], []),
         ({CONTENT: "web1"}, [], [OLD], []),
     ],
 )
-def test_superseded(users: dict[str, str], steps: list[plans.ImageStep], removed: list[str], kept: list[str]) -> None:
+def test_superseded(
+    users: dict[str, str], steps: list[plan_image.ImageStep], removed: list[str], kept: list[str]
+) -> None:
     found = Present(
         CONTENT,
         frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]),
     )
-    more, notes = plans.superseded(image(), plans.old(image(), found, steps), users)
+    more, notes = plan_image.superseded(image(), plan_image.old(image(), found, steps), users)
     assert ([str(step) for step in more], notes) == ([f"remove {file}" for file in removed], kept)
 
 
@@ -234,19 +238,19 @@ def test_whose_content_it_is(name: str, file: str, expected: bool) -> None:
 
 def test_a_content_that_was_changed_is_fetched_anew_only_where_nobody_uses_it() -> None:
     content = image().content_name(CHECKSUM.hex)
-    assert [type(step).__name__ for step in plans.replaced(image(), {"other": "web1"})] == ["Fetch"]
+    assert [type(step).__name__ for step in plan_image.replaced(image(), {"other": "web1"})] == ["Fetch"]
     with pytest.raises(Refused, match="web1 uses it"):
-        plans.replaced(image(), {content: "web1"})
+        plan_image.replaced(image(), {content: "web1"})
     with pytest.raises(Refused, match="set its source with url"):
-        plans.replaced(image(source=None), {})
+        plan_image.replaced(image(source=None), {})
 
 
 def test_a_file_that_only_its_name_makes_a_content_stays() -> None:
     """Pruned and removed is what a manifest calls a content."""
     found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD]), strangers=frozenset([OLD]))
-    assert plans.old(image(), found, []) == []
-    assert [str(step) for step in plans.absent(image(), found, users={})] == [
+    assert plan_image.old(image(), found, []) == []
+    assert [str(step) for step in plan_image.absent(image(), found, users={})] == [
         "remove debian-12.qcow2",
         f"remove {CONTENT}",
     ]
-    assert plans.strangers(found) == [f"kept {OLD}: no manifest says that this collection imported it"]
+    assert plan_image.strangers(found) == [f"kept {OLD}: no manifest says that this collection imported it"]

@@ -6,16 +6,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds
-from ansible_collections.corral.virt.plugins.module_utils._model.image import Checksum, ImageSpec, Source, Sums
-from ansible_collections.corral.virt.plugins.module_utils._plan.image_checksum import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, ImageSpec, Source, Sums
+from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_checksum import (
     ChecksumFacts,
     Downloaded,
     ReadUrl,
     VerifySignature,
     requested,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
 
 GOOD, BAD = Checksum("sha256", "a" * 64), Checksum("sha256", "b" * 64)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import disk
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
 
 
 def keep_unwritten(path: str) -> bool:
     """Until the end of the test's look."""
     with contextlib.ExitStack() as stack:
-        return disk.keep_unwritten(path, stack)
+        return files_disk.keep_unwritten(path, stack)
 
 
-@pytest.mark.parametrize(("ask", "what"), [(disk.locked, "find out who has"), (keep_unwritten, "protect")])
+@pytest.mark.parametrize(("ask", "what"), [(files_disk.locked, "find out who has"), (keep_unwritten, "protect")])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOLCK])
 def test_a_filesystem_that_fails_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: t.Callable[[str], bool], what: str, code: int

@@ -6,11 +6,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._front.image import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.free_space import Bounds, FreeSpace
-from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    Refused,
+    VirtError,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image, plan_image_checks
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
     Image,
     Manifest,
@@ -18,10 +24,13 @@ from ansible_collections.corral.virt.plugins.module_utils._model.image import (
     Source,
     Sums,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import image as plans
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
-from ansible_collections.corral.virt.plugins.module_utils._plan.image_spec import is_same_server, refuse_bypass, spec
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_spec import (
+    is_same_server,
+    refuse_bypass,
+    spec,
+)
+from ansible_collections.corral.virt.plugins.module_utils._image.run_image import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds, FreeSpace
 
 HEX = "ab" * 32
 DIGEST = f"sha256:{HEX}"
@@ -156,21 +165,21 @@ def manifest(**more: t.Any) -> Manifest:
 
 
 def test_another_hypervisor_is_asked_before_something_is_fetched_from_it() -> None:
-    assert plans.needs_origin(IMAGE, [plans.Fetch(IMAGE)])
-    assert not plans.needs_origin(IMAGE, [])
-    assert not plans.needs_origin(IMAGE, [plans.Symlink(IMAGE, CONTENT)])
-    assert not plans.needs_origin(image(source=Source("url", "x")), [plans.Fetch(IMAGE)])
-    assert not plans.needs_origin(image(source=None), [plans.Fetch(IMAGE)])
+    assert plan_image.needs_origin(IMAGE, [plan_image.Fetch(IMAGE)])
+    assert not plan_image.needs_origin(IMAGE, [])
+    assert not plan_image.needs_origin(IMAGE, [plan_image.Symlink(IMAGE, CONTENT)])
+    assert not plan_image.needs_origin(image(source=Source("url", "x")), [plan_image.Fetch(IMAGE)])
+    assert not plan_image.needs_origin(image(source=None), [plan_image.Fetch(IMAGE)])
 
 
 def test_strangers() -> None:
     there = Present(None, frozenset({CONTENT}), strangers=frozenset({CONTENT}))
-    assert plans.stranger(IMAGE, there) == CONTENT
-    assert plans.stranger(IMAGE, Present(None, frozenset({CONTENT}))) is None
-    assert plans.stranger(image(checksum=None), there) is None
-    plans.refuse_stranger(IMAGE, CONTENT, same=True)
+    assert plan_image.stranger(IMAGE, there) == CONTENT
+    assert plan_image.stranger(IMAGE, Present(None, frozenset({CONTENT}))) is None
+    assert plan_image.stranger(image(checksum=None), there) is None
+    plan_image.refuse_stranger(IMAGE, CONTENT, same=True)
     with pytest.raises(Refused, match="has other content"):
-        plans.refuse_stranger(IMAGE, CONTENT, same=False)
+        plan_image.refuse_stranger(IMAGE, CONTENT, same=False)
 
 
 KEPT = Present(None, frozenset({CONTENT}))
@@ -187,7 +196,7 @@ KEPT = Present(None, frozenset({CONTENT}))
     ],
 )
 def test_what_is_compared_again(wanted: Image, found: Present, expected: bool) -> None:
-    assert plans.was_compared(wanted, found) is expected
+    assert plan_image.was_compared(wanted, found) is expected
 
 
 @pytest.mark.parametrize(
@@ -202,8 +211,8 @@ def test_what_is_compared_again(wanted: Image, found: Present, expected: bool) -
     ],
 )
 def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool) -> None:
-    assert plans.is_verified(wanted, known) is expected
-    [*warnings] = plans.warnings(wanted)
+    assert plan_image.is_verified(wanted, known) is expected
+    [*warnings] = plan_image.warnings(wanted)
     assert warnings == [
         f"image {IMAGE.name} is NOT verified: {doubt}; set checksum to the digest itself, or to a list that is fetched "
         "over https or signed (signature, keyring)"
@@ -215,23 +224,29 @@ def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool)
     ("wanted", "steps", "said", "content", "changes"),
     [
         (image(), [], {"before": CONTENT}, CONTENT, []),
-        (image(), [plans.Symlink(IMAGE, CONTENT)], {"before": OLD}, CONTENT, [Change("image", OLD, CONTENT)]),
-        (image(), [plans.Symlink(IMAGE, None)], {}, None, [Change("image", None, "(fetched)")]),
-        (image(), [plans.Symlink(IMAGE, None)], {"fetched": OLD}, OLD, [Change("image", None, OLD)]),
+        (image(), [plan_image.Symlink(IMAGE, CONTENT)], {"before": OLD}, CONTENT, [Change("image", OLD, CONTENT)]),
+        (image(), [plan_image.Symlink(IMAGE, None)], {}, None, [Change("image", None, "(fetched)")]),
+        (image(), [plan_image.Symlink(IMAGE, None)], {"fetched": OLD}, OLD, [Change("image", None, OLD)]),
         (image(current=False), [], {"before": OLD}, CONTENT, []),
-        (image(current=False), [plans.Fetch(IMAGE)], {}, CONTENT, [Change(f"content {CONTENT}", "absent", "present")]),
+        (
+            image(current=False),
+            [plan_image.Fetch(IMAGE)],
+            {},
+            CONTENT,
+            [Change(f"content {CONTENT}", "absent", "present")],
+        ),
         (image(checksum=None), [], {"before": OLD}, OLD, []),
         (image(checksum=None, current=False), [], {"before": OLD}, OLD, []),
         (
             image(),
-            [plans.Remove(IMAGE, IMAGE.name), plans.Remove(IMAGE, CONTENT), plans.Remove(IMAGE, OLD)],
+            [plan_image.Remove(IMAGE, IMAGE.name), plan_image.Remove(IMAGE, CONTENT), plan_image.Remove(IMAGE, OLD)],
             {"before": CONTENT, "absent": True},
             None,
             [Change("image", CONTENT, None), Change(f"content {OLD}", "present", "absent")],
         ),
         (
             image(current=False),
-            [plans.Remove(IMAGE, OLD)],
+            [plan_image.Remove(IMAGE, OLD)],
             {"absent": True},
             None,
             [Change(f"content {OLD}", "present", "absent")],
@@ -239,9 +254,9 @@ def test_what_is_verified(wanted: Image, known: Manifest | None, expected: bool)
     ],
 )
 def test_outcome(
-    wanted: Image, steps: list[plans.ImageStep], said: dict[str, t.Any], content: str | None, changes: list[Change]
+    wanted: Image, steps: list[plan_image.ImageStep], said: dict[str, t.Any], content: str | None, changes: list[Change]
 ) -> None:
-    found = plans.outcome(wanted, steps, **{"before": None, "absent": False, "fetched": None, **said})
+    found = plan_image.outcome(wanted, steps, **{"before": None, "absent": False, "fetched": None, **said})
     assert (found.content, list(found.changes)) == (content, changes)
 
 
@@ -270,7 +285,7 @@ def test_what_is_taken_of_another_hypervisor(
 ) -> None:
     found: Manifest | str
     try:
-        found = image_checks.chosen(wanted, SOURCE, "default", offers)
+        found = plan_image_checks.chosen(wanted, SOURCE, "default", offers)
     except VirtError as error:
         kind, _space, words = str(expected).partition(" ")
         assert words in str(error)
@@ -281,11 +296,11 @@ def test_what_is_taken_of_another_hypervisor(
 
 def test_a_list_must_have_the_file() -> None:
     source = Source("url", "https://there/x.raw")
-    assert image_checks.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
+    assert plan_image_checks.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
     with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of x\.raw; check that it is"):
-        image_checks.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
+        plan_image_checks.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
     with pytest.raises(Failed, match=r"contains no sha512 of x\.raw"):
-        image_checks.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
+        plan_image_checks.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
 
 
 OTHER = Checksum("sha256", "cd" * 32)
@@ -294,22 +309,22 @@ OTHER = Checksum("sha256", "cd" * 32)
 @pytest.mark.parametrize(
     ("check", "refusal"),
     [
-        (lambda: image_checks.refuse_other_bytes(IMAGE, SOURCE, CHECKSUM), None),
-        (lambda: image_checks.refuse_other_bytes(image(checksum=None), SOURCE, OTHER), None),
-        (lambda: image_checks.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
-        (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
-        (lambda: image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
-        (lambda: image_checks.refuse_other_copy(image(checksum=None), SOURCE, manifest(), OTHER), None),
-        (lambda: image_checks.refuse_namesake(IMAGE, None), None),
-        (lambda: image_checks.refuse_namesake(IMAGE, manifest()), None),
-        (lambda: image_checks.refuse_namesake(image(checksum=None), manifest()), None),
-        (lambda: image_checks.refuse_namesake(IMAGE, manifest(checksum=str(OTHER))), Refused),
-        (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=1), None),
-        (lambda: image_checks.refuse_unsent(SOURCE, size_bytes=0), Failed),
-        (lambda: image_checks.refuse_other_format(IMAGE, "qcow2"), None),
-        (lambda: image_checks.refuse_other_format(IMAGE, "raw"), Refused),
-        (lambda: image_checks.refuse_more_files(IMAGE, []), None),
-        (lambda: image_checks.refuse_more_files(IMAGE, ["/etc/shadow"]), Refused),
+        (lambda: plan_image_checks.refuse_other_bytes(IMAGE, SOURCE, CHECKSUM), None),
+        (lambda: plan_image_checks.refuse_other_bytes(image(checksum=None), SOURCE, OTHER), None),
+        (lambda: plan_image_checks.refuse_other_bytes(IMAGE, SOURCE, OTHER), Failed),
+        (lambda: plan_image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), CHECKSUM), None),
+        (lambda: plan_image_checks.refuse_other_copy(IMAGE, SOURCE, manifest(), OTHER), Failed),
+        (lambda: plan_image_checks.refuse_other_copy(image(checksum=None), SOURCE, manifest(), OTHER), None),
+        (lambda: plan_image_checks.refuse_namesake(IMAGE, None), None),
+        (lambda: plan_image_checks.refuse_namesake(IMAGE, manifest()), None),
+        (lambda: plan_image_checks.refuse_namesake(image(checksum=None), manifest()), None),
+        (lambda: plan_image_checks.refuse_namesake(IMAGE, manifest(checksum=str(OTHER))), Refused),
+        (lambda: plan_image_checks.refuse_unsent(SOURCE, size_bytes=1), None),
+        (lambda: plan_image_checks.refuse_unsent(SOURCE, size_bytes=0), Failed),
+        (lambda: plan_image_checks.refuse_other_format(IMAGE, "qcow2"), None),
+        (lambda: plan_image_checks.refuse_other_format(IMAGE, "raw"), Refused),
+        (lambda: plan_image_checks.refuse_more_files(IMAGE, []), None),
+        (lambda: plan_image_checks.refuse_more_files(IMAGE, ["/etc/shadow"]), Refused),
     ],
 )
 def test_what_arrived(check: t.Callable[[], None], refusal: type[VirtError] | None) -> None:
@@ -321,9 +336,9 @@ def test_what_arrived(check: t.Callable[[], None], refusal: type[VirtError] | No
 
 
 def test_an_address_that_cannot_be_read_keeps_its_secret() -> None:
-    assert str(image_checks.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
-    assert "secret" not in str(image_checks.unread("https://me:secret@there/x", "404"))
-    assert not isinstance(image_checks.unread("x", ""), NotFound)
+    assert str(plan_image_checks.unread("https://me:secret@there/x", "404")).startswith("cannot fetch https://")
+    assert "secret" not in str(plan_image_checks.unread("https://me:secret@there/x", "404"))
+    assert not isinstance(plan_image_checks.unread("x", ""), NotFound)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +383,7 @@ def test_what_an_earlier_run_left_of_something_else_is_fetched_anew(
 ) -> None:
     source = Source(kind, "https://there/debian-12.qcow2")
     image = Image("debian-12.qcow2", "/p", "qcow2", source, checksum)
-    assert image_checks.starts_over(image, source, digest) is anew
+    assert plan_image_checks.starts_over(image, source, digest) is anew
 
 
 FOREIGN = Present(None, frozenset({IMAGE.name}), foreign=True)
@@ -378,16 +393,18 @@ FOREIGN = Present(None, frozenset({IMAGE.name}), foreign=True)
     ("wanted", "found", "expected"),
     [
         (image(), FOREIGN, f"cannot manage image {IMAGE.name}: /images/{IMAGE.name} is a regular file"),
-        (image(current=False), FOREIGN, [plans.Fetch(image(current=False))]),
+        (image(current=False), FOREIGN, [plan_image.Fetch(image(current=False))]),
         (image(source=None), FOREIGN, "cannot manage image"),
         (image(source=None), Present(None, frozenset()), f"image {IMAGE.name} is not in the pool as {CONTENT}; set"),
         (image(source=None, checksum=None), Present(None, frozenset()), f"image {IMAGE.name} is not in the pool; set"),
-        (image(source=None), KEPT, [plans.Symlink(image(source=None), CONTENT)]),
+        (image(source=None), KEPT, [plan_image.Symlink(image(source=None), CONTENT)]),
     ],
 )
-def test_what_stands_where_an_image_goes(wanted: Image, found: Present, expected: list[plans.ImageStep] | str) -> None:
+def test_what_stands_where_an_image_goes(
+    wanted: Image, found: Present, expected: list[plan_image.ImageStep] | str
+) -> None:
     if isinstance(expected, list):
-        assert plans.present(wanted, found) == expected
+        assert plan_image.present(wanted, found) == expected
         return
     with pytest.raises(VirtError, match=expected):
-        plans.present(wanted, found)
+        plan_image.present(wanted, found)

@@ -7,18 +7,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.image import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, asks
+from ansible_collections.corral.virt.plugins.module_utils._image import plan_image_checks, plan_image_stages
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
     Image,
     Manifest,
     Present,
     Source,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_checks
-from ansible_collections.corral.virt.plugins.module_utils._plan import image_stages as stages
-from ansible_collections.corral.virt.plugins.module_utils._plan.image import Fetch, Remove, Symlink, Vouch
-from ansible_collections.corral.virt.plugins.module_utils._plan.image_stages import (
+from ansible_collections.corral.virt.plugins.module_utils._image.plan_image import Fetch, Remove, Symlink, Vouch
+from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_stages import (
     AskOrigin,
     Bringing,
     ClaimContents,
@@ -32,7 +32,6 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.image_stages imp
     UsersInside,
     UsersOfName,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.questions import Answers, asks
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
 
 HEX = "ab" * 32
@@ -93,8 +92,8 @@ KEPT_OF_PEER = image(current=False, source=PEER)
     ],
 )
 def test_what_brings_an_image(wanted: Image, dialogue: Dialogue, steps: list[t.Any]) -> None:
-    facts = told(stages.bringing, ImageFacts(wanted), dialogue)
-    assert stages.bringing(facts) == Bringing(tuple(steps), dialogue[0][1].target)
+    facts = told(plan_image_stages.bringing, ImageFacts(wanted), dialogue)
+    assert plan_image_stages.bringing(facts) == Bringing(tuple(steps), dialogue[0][1].target)
 
 
 VOUCH = (Vouch(image(), MANIFEST),)
@@ -169,17 +168,17 @@ VOUCH = (Vouch(image(), MANIFEST),)
     ],
 )
 def test_what_is_compared(wanted: Image, dialogue: Dialogue, expected: Bringing | str) -> None:
-    facts = told(stages.bringing, ImageFacts(wanted), dialogue)
+    facts = told(plan_image_stages.bringing, ImageFacts(wanted), dialogue)
     if isinstance(expected, Bringing):
-        assert stages.bringing(facts) == expected
+        assert plan_image_stages.bringing(facts) == expected
         return
     with pytest.raises((BadInput, Refused), match=expected):
-        stages.bringing(facts)
+        plan_image_stages.bringing(facts)
 
 
 def test_the_name_of_what_goes_is_all_that_is_looked_for() -> None:
-    facts = told(stages.bringing, ImageFacts(image(), absent=True), [(LOOK, ASIDE)])
-    assert stages.bringing(facts) == Bringing(before=OLD)
+    facts = told(plan_image_stages.bringing, ImageFacts(image(), absent=True), [(LOOK, ASIDE)])
+    assert plan_image_stages.bringing(facts) == Bringing(before=OLD)
 
 
 def gone(*files: str) -> tuple[Remove, ...]:
@@ -237,17 +236,17 @@ def gone(*files: str) -> tuple[Remove, ...]:
     ],
 )
 def test_what_removes_an_image(said: dict[str, t.Any], dialogue: Dialogue, expected: Removing | str) -> None:
-    facts = told(stages.removing, ImageFacts(image(), **said), dialogue)
+    facts = told(plan_image_stages.removing, ImageFacts(image(), **said), dialogue)
     if isinstance(expected, Removing):
-        assert stages.removing(facts) == expected
+        assert plan_image_stages.removing(facts) == expected
         return
     with pytest.raises(Refused, match=expected):
-        stages.removing(facts)
+        plan_image_stages.removing(facts)
 
 
 def test_what_another_hypervisor_tells_of_an_image() -> None:
-    assert image_checks.offered(SILENT, PEER, MANIFEST) == HEARD
-    assert image_checks.offered(image(doubt="plain http"), PEER, NAMESAKE) == image(doubt="plain http")
+    assert plan_image_checks.offered(SILENT, PEER, MANIFEST) == HEARD
+    assert plan_image_checks.offered(image(doubt="plain http"), PEER, NAMESAKE) == image(doubt="plain http")
 
 
 def test_a_question_is_asked_until_it_has_an_answer() -> None:

@@ -10,18 +10,17 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._front import arguments
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import imported
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._noun import guest_import
-from ansible_collections.corral.virt.plugins.module_utils._noun.guest_import import Import, OptionCheck, less
-from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed, suited
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, new, overlay
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, libvirt_query, xml_new
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import, run_guest_arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed, suited
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import import Import, OptionCheck, less
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.modules import virt_domain_info
 
-CHECK = OptionCheck(arguments._accepts, arguments._spec)
+CHECK = OptionCheck(run_guest_arguments._accepts, run_guest_arguments._spec)
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 MAC = "52:54:00:00:00:01"
 QEMU = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
@@ -43,16 +42,18 @@ def made(said: t.Mapping[str, t.Any]) -> t.Any:
     assert not result.error_messages
     kinds = {"virt_type": said["virt_type"], "arch": "x86_64", "machine": said["machine"]}
     ports = not any(one["type"] == "pci" for one in said.get("controllers", ()))
-    bare = new.domain(name=said["name"], uuid=UUID, without=new.brought(said.get("xml")), ports=ports, **kinds)
+    bare = xml_new.domain(name=said["name"], uuid=UUID, without=xml_new.brought(said.get("xml")), ports=ports, **kinds)
     return parse(
-        domain.graft(bare, completed(suited(wanted(result.validated_parameters), new.said(said.get("xml"))), {})).xml
+        fields_domain.graft(
+            bare, completed(suited(wanted(result.validated_parameters), xml_new.said(said.get("xml"))), {})
+        ).xml
     )
 
 
 def changes(xml: str, said: t.Mapping[str, t.Any]) -> list[str]:
     """What the arguments change of the guest itself."""
     result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(said))
-    return [str(change) for change in domain.graft(xml, wanted(result.validated_parameters)).changes]
+    return [str(change) for change in fields_domain.graft(xml, wanted(result.validated_parameters)).changes]
 
 
 DISK = "<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='/a.qcow2'/><target dev='vda' bus='virtio'/>"
@@ -582,10 +583,10 @@ def test_a_new_guest_need_not_have_the_uuid_of_the_old_one(beside: str) -> None:
 def test_a_piece_is_added_beside_its_like_once(there: str, xml: str, due: int) -> None:
     piece = f"<domain><devices>{xml}</devices></domain>"
     root = parse(document(there))
-    assert len(overlay.merge(root, piece, domain.SHAPE)) == due
+    assert len(overlay.merge(root, piece, fields_domain.SHAPE)) == due
     for mac in root.findall("devices/interface/mac"):
         mac.set("address", mac.get("address").lower())
-    assert overlay.merge(root, piece, domain.SHAPE) == []
+    assert overlay.merge(root, piece, fields_domain.SHAPE) == []
     assert len(root.findall("devices/*")) == len(parse(document(there)).findall("devices/*")) + due
 
 
@@ -647,7 +648,7 @@ def test_an_option_that_is_refused_is_left_out_alone(option: str, least: bool) -
     xml = document(f"{DISK}</disk>{NIC}</interface>", "<title>x</title>")
     plain = imported(xml, autostart=True, least=least)
     check = dataclasses.replace(CHECK, accepts=lambda given: option not in given and given["name"] == "web1")
-    result = guest_import.imported(xml, check, autostart=True, least=least)
+    result = plan_import.imported(xml, check, autostart=True, least=least)
     assert set(plain.arguments) - set(result.arguments) - {"controllers"} == {option}
     assert set(result.arguments) - set(plain.arguments) == {"xml"} and not result.not_imported
 
@@ -750,8 +751,8 @@ def test_how_a_guest_runs_is_told_and_what_that_brings_is_not() -> None:
     xml = document(beside="<cpu mode='maximum'/>").replace("type='kvm'", "type='qemu'")
     assert imported(xml, autostart=False).arguments["cpu"] == {"mode": "maximum"}
     assert "cpu" not in least(xml) and least(xml)["virt_type"] == "qemu"
-    assert "uuid" not in guest_import.imported(xml, CHECK, autostart=False).arguments
-    assert "cpu" in guest_import.imported(xml, CHECK, autostart=False).arguments
+    assert "uuid" not in plan_import.imported(xml, CHECK, autostart=False).arguments
+    assert "cpu" in plan_import.imported(xml, CHECK, autostart=False).arguments
 
 
 def test_the_seed_disk_is_none_of_its_disks() -> None:
@@ -762,9 +763,9 @@ def test_the_seed_disk_is_none_of_its_disks() -> None:
 
 
 def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "by_uuid", lambda _connection, uuid: uuid)
+    monkeypatch.setattr(libvirt_query, "by_uuid", lambda _connection, uuid: uuid)
     texts = {"1": "<domain", "2": document()}
-    monkeypatch.setattr(query, "definition", lambda uuid, secrets: texts[uuid] if secrets else "")
+    monkeypatch.setattr(libvirt_query, "definition", lambda uuid, secrets: texts[uuid] if secrets else "")
     params = {"arguments": "true", "uuid": False}
     broken, whole = (
         virt_domain_info.described(None, {"uuid": uuid, "autostart": False}, params) for uuid in ("1", "2")

@@ -13,17 +13,17 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import (
-    configuration,
-    other_runs,
-    private,
-    systemd,
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_other_runs,
+    files_systemd,
+    libvirt_daemon,
+    plan_daemon,
+    run_daemon,
 )
-from ansible_collections.corral.virt.plugins.module_utils._front import daemon as front
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import daemon
-from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
+from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
     MODULAR,
     MONOLITHIC,
     QEMU_CONF,
@@ -33,10 +33,9 @@ from ansible_collections.corral.virt.plugins.module_utils._model.daemon import (
     DueRestart,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import daemon as plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.daemon_steps import EnableSockets, RestartDaemons
-from ansible_collections.corral.virt.plugins.module_utils._plan.host_steps import WriteFile
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration, private
 
 CONF = "/etc/libvirt/libvirtd.conf"
 DAEMON, SOCKET, TLS = "libvirtd.service", "libvirtd.socket", "libvirtd-tls.socket"
@@ -59,12 +58,12 @@ def facts(text: str = "", changed: t.Mapping[str, float] | None = None, **units:
 
 
 def params(**given: t.Any) -> dict[str, t.Any]:
-    return {name: option.get("default") for name, option in front.OPTIONS.items()} | given
+    return {name: option.get("default") for name, option in run_daemon.OPTIONS.items()} | given
 
 
 def said(*refused: str, **given: t.Any) -> None:
     with pytest.raises(BadInput, match=":") as caught:
-        plan.spec(params(**given))
+        plan_daemon.spec(params(**given))
     assert [problem.partition(":")[0] for problem in caught.value.problems] == list(refused)
 
 
@@ -89,15 +88,15 @@ BLOCKS = [
 
 @pytest.mark.parametrize(("text", "lines", "after"), BLOCKS)
 def test_a_block_is_at_the_beginning_or_where_it_was(text: str, lines: str, after: str) -> None:
-    assert plan.with_block(text, "mine", lines) == after
-    assert plan.with_block(after, "mine", lines) == after
-    assert plan.block(after, "mine") == (lines or None)
+    assert plan_daemon.with_block(text, "mine", lines) == after
+    assert plan_daemon.with_block(after, "mine", lines) == after
+    assert plan_daemon.block(after, "mine") == (lines or None)
 
 
 @pytest.mark.parametrize("text", [BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}a = 1\n"])
 def test_half_a_block_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="one of the lines"):
-        plan.with_block(text, "mine", LINES)
+        plan_daemon.with_block(text, "mine", LINES)
 
 
 SETTINGS: list[tuple[t.Any, str]] = [
@@ -113,8 +112,8 @@ SETTINGS: list[tuple[t.Any, str]] = [
 
 @pytest.mark.parametrize(("value", "written"), SETTINGS)
 def test_settings_are_written_as_libvirt_reads_them(value: t.Any, written: str) -> None:
-    wanted = plan.spec(params(block="mine", daemon_settings={"b": value, "a": 1}))
-    (step,), restart, (change,) = plan.decide(wanted, MONOLITHIC, facts("c = 3\n"))
+    wanted = plan_daemon.spec(params(block="mine", daemon_settings={"b": value, "a": 1}))
+    (step,), restart, (change,) = plan_daemon.decide(wanted, MONOLITHIC, facts("c = 3\n"))
     assert isinstance(step, WriteFile) and (step.path, step.mode) == (CONF, 0o644)
     assert step.content == f"{BEGIN}a = 1\nb = {written}\n{END}c = 3\n"
     assert (change.where, change.before, change.after) == (CONF, None, f"a = 1\nb = {written}\n")
@@ -135,19 +134,19 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_clients_may_be_a_setting_and_the_kind_of_daemons_is_what_is_said() -> None:
-    wanted = plan.spec(params(daemon_settings={"tls_allowed_dn_list": ["O=x"]}, modular=True))
+    wanted = plan_daemon.spec(params(daemon_settings={"tls_allowed_dn_list": ["O=x"]}, modular=True))
     assert wanted.clients is None and wanted.modular
-    assert not plan.spec(params(modular=False)).modular
+    assert not plan_daemon.spec(params(modular=False)).modular
 
 
 def test_passwords_are_known_as_such() -> None:
     settings = {"vnc_password": "one", "spice_passwd": "two", "user": "three", "x509_password_count": 4}
-    assert [*plan.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == [
+    assert [*plan_daemon.passwords({"daemon_settings": {"a_password": "zero"}, "qemu_settings": settings})] == [
         "zero",
         "one",
         "two",
     ]
-    assert [*plan.passwords({"qemu_settings": "vnc_password=x"})] == []
+    assert [*plan_daemon.passwords({"qemu_settings": "vnc_password=x"})] == []
 
 
 def test_no_password_is_in_the_diff() -> None:
@@ -158,8 +157,8 @@ def test_no_password_is_in_the_diff() -> None:
         ({"a": 1, "vnc_password": "new"}, "a = 1\nvnc_password = (not shown)\n# another password\n"),
         ({}, None),
     ):
-        steps, _restart, (change,) = plan.decide(
-            plan.spec(params(block="mine", qemu_settings=settings)), MONOLITHIC, found
+        steps, _restart, (change,) = plan_daemon.decide(
+            plan_daemon.spec(params(block="mine", qemu_settings=settings)), MONOLITHIC, found
         )
         assert (change.before, change.after) == ("a = 1\nvnc_password = (not shown)\n", after)
         assert "new" not in "".join(map(str, [*steps, change])) and "former" not in "".join(map(str, [*steps, change]))
@@ -170,13 +169,15 @@ def test_a_masked_socket_is_refused() -> None:
     with pytest.raises(
         Refused, match=r"libvirtd-admin\.socket: masked on this host; run systemctl unmask libvirtd-admin\.socket"
     ):
-        plan.decide(plan.spec(params(sockets=True)), MONOLITHIC, there)
+        plan_daemon.decide(plan_daemon.spec(params(sockets=True)), MONOLITHIC, there)
 
 
 def test_silence_leaves_everything_and_an_empty_block_goes() -> None:
     text = f"{BEGIN}a = 1\n{END}"
-    assert plan.decide(plan.spec(params(block="mine")), MONOLITHIC, facts(text)) == ([], None, [])
-    steps, _restart, changes = plan.decide(plan.spec(params(block="mine", qemu_settings={})), MONOLITHIC, facts(text))
+    assert plan_daemon.decide(plan_daemon.spec(params(block="mine")), MONOLITHIC, facts(text)) == ([], None, [])
+    steps, _restart, changes = plan_daemon.decide(
+        plan_daemon.spec(params(block="mine", qemu_settings={})), MONOLITHIC, facts(text)
+    )
     assert steps == [WriteFile(QEMU_CONF, "", why="settings of mine", mode=0o600)]
     assert [(each.before, each.after) for each in changes] == [("a = 1\n", None)]
 
@@ -194,15 +195,15 @@ def test_silence_leaves_everything_and_an_empty_block_goes() -> None:
 )
 def test_clients_are_added_to_those_of_the_block_or_replace_them(found: str, purge: bool, listed: list[str]) -> None:
     other = 'tls_allowed_dn_list = ["other"]\n'
-    wanted = plan.spec(params(block="mine", clients=["c", "b", "c"], purge_clients=purge))
-    steps, _restart, _changes = plan.decide(wanted, MONOLITHIC, facts(f"{other}{BEGIN}{found}{END}{other}"))
+    wanted = plan_daemon.spec(params(block="mine", clients=["c", "b", "c"], purge_clients=purge))
+    steps, _restart, _changes = plan_daemon.decide(wanted, MONOLITHIC, facts(f"{other}{BEGIN}{found}{END}{other}"))
     after = f"{other}{BEGIN}tls_allowed_dn_list = {listed}\n{END}{other}".replace("'", '"')
     assert [step.content for step in steps if isinstance(step, WriteFile)] == [after]
 
 
 def test_clients_where_there_is_no_block_yet() -> None:
-    wanted = plan.spec(params(block="mine", clients=["b"], purge_clients=False))
-    (step,), _restart, _changes = plan.decide(wanted, MONOLITHIC, facts())
+    wanted = plan_daemon.spec(params(block="mine", clients=["b"], purge_clients=False))
+    (step,), _restart, _changes = plan_daemon.decide(wanted, MONOLITHIC, facts())
     assert isinstance(step, WriteFile) and step.content == f'{BEGIN}tls_allowed_dn_list = ["b"]\n{END}'
 
 
@@ -226,14 +227,14 @@ def test_the_daemons_are_those_that_are_enabled(
     units: dict[str, dict[str, t.Any]], modular: bool, kind: t.Any, installed: bool
 ) -> None:
     there = dict.fromkeys(UNITS, Unit()) | {name: Unit(**flags) for name, flags in units.items()}
-    assert plan.daemons(there, modular=modular) is kind
-    assert plan.installed(there) is installed
+    assert plan_daemon.daemons(there, modular=modular) is kind
+    assert plan_daemon.installed(there) is installed
 
 
 def test_modular_daemons_have_files_of_their_own() -> None:
     there = DaemonFacts(dict.fromkeys(UNITS, RUNS), dict.fromkeys(MODULAR.files, ""), {})
-    wanted = plan.spec(params(block="mine", daemon_settings={"a": 1}, clients=["O=x"], qemu_settings={"q": 1}))
-    steps, restart, _changes = plan.decide(wanted, MODULAR, there)
+    wanted = plan_daemon.spec(params(block="mine", daemon_settings={"a": 1}, clients=["O=x"], qemu_settings={"q": 1}))
+    steps, restart, _changes = plan_daemon.decide(wanted, MODULAR, there)
     written = {step.path: step.content.splitlines()[1:-1] for step in steps if isinstance(step, WriteFile)}
     proxy = ["a = 1", 'tls_allowed_dn_list = ["O=x"]']
     assert written == {
@@ -256,55 +257,59 @@ def test_each_socket_is_of_a_daemon_that_systemd_is_asked_for(kind: t.Any) -> No
 
 @pytest.mark.parametrize(("later_s", "due"), [(-1, False), (0, False), (1, True), (3600, True)])
 def test_a_daemon_is_due_when_it_started_before_its_file_changed(later_s: float, due: bool) -> None:
-    found = plan.due(MONOLITHIC, facts(changed={CONF: NOW + later_s}))
+    found = plan_daemon.due(MONOLITHIC, facts(changed={CONF: NOW + later_s}))
     assert [each.reason for each in found] == [f"runs with the former content of {CONF}"] * due
 
 
 def test_a_daemon_that_does_not_run_is_not_due_unless_it_failed() -> None:
     changed = {CONF: NOW + 1}
-    assert not plan.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="inactive")))
-    (due,) = plan.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="failed")))
+    assert not plan_daemon.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="inactive")))
+    (due,) = plan_daemon.due(MONOLITHIC, facts(changed=changed, libvirtd=Unit(exists=True, active="failed")))
     assert str(due) == f"{DAEMON}, which failed" and not due.runs
 
 
 def test_a_host_without_libvirt_has_nothing_due() -> None:
     bare = DaemonFacts(dict.fromkeys(UNITS, Unit()), {CONF: "", QEMU_CONF: ""}, {})
-    wanted = plan.spec(params(daemon_settings={"a": 1}, sockets=True, tls_port=True))
-    steps, restart, _changes = plan.decide(wanted, MONOLITHIC, bare)
+    wanted = plan_daemon.spec(params(daemon_settings={"a": 1}, sockets=True, tls_port=True))
+    steps, restart, _changes = plan_daemon.decide(wanted, MONOLITHIC, bare)
     assert [type(step) for step in steps] == [WriteFile] and restart is None
 
 
 def test_sockets_are_enabled_and_those_that_do_not_listen_are_started() -> None:
     there = facts(libvirtd_ro=Unit(exists=True, active="active"), libvirtd_admin=Unit())
-    steps, restart, changes = plan.decide(plan.spec(params(sockets=True, tls_port=True)), MONOLITHIC, there)
+    steps, restart, changes = plan_daemon.decide(
+        plan_daemon.spec(params(sockets=True, tls_port=True)), MONOLITHIC, there
+    )
     assert steps == [EnableSockets(("libvirtd-ro.socket", TLS))]
     assert changes == [Change("libvirtd-ro.socket.enabled", False, True), Change(f"{TLS}.enabled", False, True)]
     assert restart and restart.due == (DueRestart(DAEMON, f"has no {TLS}", "active", MONOLITHIC.reads[DAEMON], (TLS,)),)
-    assert plan.decide(plan.spec(params()), MONOLITHIC, there) == ([], None, [])
+    assert plan_daemon.decide(plan_daemon.spec(params()), MONOLITHIC, there) == ([], None, [])
 
 
 def test_sockets_are_enabled_with_what_is_written() -> None:
-    wanted = plan.spec(params(block="mine", daemon_settings={"a": 1}, sockets=True))
-    _steps, _restart, changes = plan.decide(wanted, MONOLITHIC, facts(libvirtd_ro=Unit(exists=True, active="active")))
+    wanted = plan_daemon.spec(params(block="mine", daemon_settings={"a": 1}, sockets=True))
+    _steps, _restart, changes = plan_daemon.decide(
+        wanted, MONOLITHIC, facts(libvirtd_ro=Unit(exists=True, active="active"))
+    )
     assert [each.where for each in changes] == [CONF, "libvirtd-ro.socket.enabled"]
 
 
 def test_only_the_daemon_of_a_socket_that_does_not_listen_is_due() -> None:
     units = dict.fromkeys(UNITS, RUNS) | {"virtqemud-admin.socket": Unit(exists=True, enabled=True)}
     there = DaemonFacts(units, dict.fromkeys(MODULAR.files, ""), {})
-    found = plan.due(MODULAR, there, sockets=list(MODULAR.sockets))
+    found = plan_daemon.due(MODULAR, there, sockets=list(MODULAR.sockets))
     assert [str(each) for each in found] == ["virtqemud.service, which has no virtqemud-admin.socket"]
 
 
 def test_a_file_that_is_not_there_has_not_changed() -> None:
-    assert plan.due(MONOLITHIC, facts(libvirtd=Unit(exists=True, active="active", started=0))) == []
+    assert plan_daemon.due(MONOLITHIC, facts(libvirtd=Unit(exists=True, active="active", started=0))) == []
 
 
 def test_what_a_check_run_was_promised_is_due_where_it_is_missing() -> None:
     program = "/usr/sbin/apparmor_parser"
-    wanted = plan.spec(params(promised=[program, "/other"]))
-    assert plan.decide(wanted, MONOLITHIC, facts(changed={program: NOW - 1}))[1] is None
-    restart = plan.decide(wanted, MONOLITHIC, facts())[1]
+    wanted = plan_daemon.spec(params(promised=[program, "/other"]))
+    assert plan_daemon.decide(wanted, MONOLITHIC, facts(changed={program: NOW - 1}))[1] is None
+    restart = plan_daemon.decide(wanted, MONOLITHIC, facts())[1]
     assert restart and program in restart.what and "/other" not in restart.what
 
 
@@ -338,8 +343,8 @@ class Systemd:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Systemd:
     found = Systemd()
-    monkeypatch.setattr(systemd, "run", found)
-    monkeypatch.setattr(systemd, "answer", lambda *_command: "")
+    monkeypatch.setattr(files_systemd, "run", found)
+    monkeypatch.setattr(files_systemd, "answer", lambda *_command: "")
     return found
 
 
@@ -357,7 +362,7 @@ def test_units_are_what_systemd_shows(asked: Systemd) -> None:
         TLS: {"LoadState": "loaded", "UnitFileState": "static"},
         "libvirtd-ro.socket": {"LoadState": "masked", "UnitFileState": "masked"},
     }
-    found = systemd.units([*asked.shown])
+    found = files_systemd.units([*asked.shown])
     assert found[TLS].enabled and not found[TLS].masked
     assert found["libvirtd-ro.socket"].masked and not found["libvirtd-ro.socket"].enabled
     assert found[DAEMON].runs and not found[DAEMON].enabled and abs(time.time() - 100 - found[DAEMON].started) < 5
@@ -375,17 +380,17 @@ STARTS = [
 
 @pytest.mark.parametrize(("due", "calls"), STARTS)
 def test_a_daemon_starts_again(asked: Systemd, due: DueRestart, calls: list[str]) -> None:
-    systemd.restart(due)
+    files_systemd.restart(due)
     assert asked.calls == calls
 
 
 def test_somebody_who_connects_while_the_socket_starts_starts_the_daemon(asked: Systemd) -> None:
     asked.busy = 2
-    systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
+    files_systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
     assert asked.calls == [f"stop {DAEMON}", f"start {TLS}"] * 3 + [f"start {DAEMON}"]
     asked.busy = 5
     with pytest.raises(Failed, match="already active"):
-        systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
+        files_systemd.restart(DueRestart(DAEMON, "", "active", (), (TLS,)))
 
 
 def test_a_clock_that_was_set_back_costs_one_restart(
@@ -395,9 +400,9 @@ def test_a_clock_that_was_set_back_costs_one_restart(
     conf.write_text("")
     times = iter([time.time() + 3600, None])
     chmods: list[str] = []
-    monkeypatch.setattr(systemd, "changed", lambda _path: next(times))
+    monkeypatch.setattr(files_systemd, "changed", lambda _path: next(times))
     monkeypatch.setattr(os, "chmod", lambda path, _mode: chmods.append(path))
-    systemd.restart(DueRestart(DAEMON, "", "active", (str(conf),)))
+    files_systemd.restart(DueRestart(DAEMON, "", "active", (str(conf),)))
     assert chmods == [str(conf)] and asked.calls == [f"restart {DAEMON}"]
 
 
@@ -410,7 +415,7 @@ def test_a_start_that_fails_says_what_the_daemon_said(tmp_path: Path, monkeypatc
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(Failed, match="Job failed") as caught:
-        systemd.restart(DueRestart(DAEMON, "", "active"))
+        files_systemd.restart(DueRestart(DAEMON, "", "active"))
     text = str(caught.value)
     assert "Job failed." in text and f"--unit={DAEMON}" in text and text.endswith("\n  port 16514 is taken")
 
@@ -456,7 +461,7 @@ class Libvirt:
         return self.capabilities
 
     def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(self))
+        monkeypatch.setattr(libvirt_daemon, "opened", lambda _uri, **_flags: contextlib.nullcontext(self))
 
 
 BUSY: list[tuple[dict[str, t.Any], list[str]]] = [
@@ -481,7 +486,7 @@ BUSY: list[tuple[dict[str, t.Any], list[str]]] = [
 @pytest.mark.parametrize(("told", "jobs"), BUSY)
 def test_jobs_are_what_libvirt_tells(told: dict[str, t.Any], jobs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Libvirt([Domain(**told)]).connect(monkeypatch)
-    assert daemon.jobs() == [f"web: {job}" for job in jobs]
+    assert libvirt_daemon.jobs() == [f"web: {job}" for job in jobs]
 
 
 def test_constants_are_those_of_libvirt() -> None:
@@ -493,20 +498,20 @@ def test_constants_are_those_of_libvirt() -> None:
         11: "STARTING_UP",
         12: "POSTCOPY",
     }.items():
-        assert getattr(libvirt, f"VIR_DOMAIN_PAUSED_{name}") == number and number in daemon._PAUSED_FOR
+        assert getattr(libvirt, f"VIR_DOMAIN_PAUSED_{name}") == number and number in libvirt_daemon._PAUSED_FOR
     for number, name in {1: "START", 4: "MIGRATION_IN", 5: "MIGRATION_OUT", 7: "SNAPSHOT_REVERT", 9: "BACKUP"}.items():
-        assert getattr(libvirt, f"VIR_DOMAIN_JOB_OPERATION_{name}") == number and number in daemon._OPERATIONS
+        assert getattr(libvirt, f"VIR_DOMAIN_JOB_OPERATION_{name}") == number and number in libvirt_daemon._OPERATIONS
 
 
 def test_a_libvirt_that_cannot_be_asked_may_be_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_uri: str, **_flags: bool) -> t.NoReturn:
         raise OSError("no socket")
 
-    monkeypatch.setattr(daemon, "opened", refuse)
-    assert daemon.jobs() == ["cannot query libvirt for jobs: no socket"]
-    monkeypatch.setattr(daemon, "opened", lambda _uri, **_flags: time.sleep(1))
-    monkeypatch.setattr(daemon, "_ANSWER_S", 0.05)
-    assert "did not report its jobs" in daemon.jobs()[0]
+    monkeypatch.setattr(libvirt_daemon, "opened", refuse)
+    assert libvirt_daemon.jobs() == ["cannot query libvirt for jobs: no socket"]
+    monkeypatch.setattr(libvirt_daemon, "opened", lambda _uri, **_flags: time.sleep(1))
+    monkeypatch.setattr(libvirt_daemon, "_ANSWER_S", 0.05)
+    assert "did not report its jobs" in libvirt_daemon.jobs()[0]
 
 
 MODELS = [
@@ -524,9 +529,9 @@ def test_security_drivers_are_those_that_confine(
 ) -> None:
     text = "".join(f"<secmodel><model>{model}</model></secmodel>" for model in models)
     Libvirt(capabilities=f"<capabilities><host>{text}</host></capabilities>").connect(monkeypatch)
-    assert daemon.security_drivers() == drivers
-    monkeypatch.setattr(daemon, "libvirt", None)
-    assert daemon.security_drivers() is None
+    assert libvirt_daemon.security_drivers() == drivers
+    monkeypatch.setattr(libvirt_daemon, "libvirt", None)
+    assert libvirt_daemon.security_drivers() is None
 
 
 # From options to a result --------------------------------------------------------------------------------------------
@@ -542,11 +547,11 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Systemd:
         calls.calls.append("start again")
         started[:] = [Unit(exists=True, active="active", started=NOW + 60)]
 
-    monkeypatch.setattr(systemd, "units", lambda _names: {**THERE, DAEMON: started[0]})
-    monkeypatch.setattr(systemd, "changed", lambda _path: NOW + 30)
-    monkeypatch.setattr(systemd, "restart", restart)
+    monkeypatch.setattr(files_systemd, "units", lambda _names: {**THERE, DAEMON: started[0]})
+    monkeypatch.setattr(files_systemd, "changed", lambda _path: NOW + 30)
+    monkeypatch.setattr(files_systemd, "restart", restart)
     monkeypatch.setattr(configuration, "read", lambda _path: "")
-    monkeypatch.setattr(front, "_POLL_S", 0.01)
+    monkeypatch.setattr(run_daemon, "_POLL_S", 0.01)
     monkeypatch.setattr(private, "_SYSTEM", str(tmp_path / "run"))
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
     Libvirt().connect(monkeypatch)
@@ -554,7 +559,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Systemd:
 
 
 def converge(*, check_mode: bool = False, **given: t.Any) -> dict[str, t.Any]:
-    return front.converge(params(**given), Gate(check_mode=check_mode))
+    return run_daemon.converge(params(**given), Gate(check_mode=check_mode))
 
 
 def test_it_is_restarted_once(host: Systemd) -> None:
@@ -571,7 +576,7 @@ def test_a_restart_that_fails_lists_what_was_written(host: Systemd, monkeypatch:
     def fail(_each: DueRestart) -> t.NoReturn:
         raise Failed("it does not start")
 
-    monkeypatch.setattr(systemd, "restart", fail)
+    monkeypatch.setattr(files_systemd, "restart", fail)
     monkeypatch.setattr(configuration, "write", lambda *_arguments, **_more: None)
     with pytest.raises(Failed, match=r"^it does not start \(already done: write .*\)$") as caught:
         converge(daemon_settings={"max_clients": 10})
@@ -613,13 +618,13 @@ def test_runs_of_virt_migrate_are_waited_for_and_held_off(
     with (tmp_path / "run/gone.lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         assert converge(restart_timeout=0)["jobs"] == ["gone: a run of virt_migrate"]
-    restart = systemd.restart
+    restart = files_systemd.restart
 
     def look_and_start(each: DueRestart) -> None:
         taken.extend([free("web"), free("gone")])
         restart(each)
 
-    monkeypatch.setattr(systemd, "restart", look_and_start)
+    monkeypatch.setattr(files_systemd, "restart", look_and_start)
     assert converge()["changed"]
     assert taken == [False, False] and free("web") and free("gone")
 
@@ -629,7 +634,7 @@ def test_a_lock_that_nobody_can_take_is_not_waited_for(tmp_path: Path, monkeypat
     (tmp_path / "run/link.lock").symlink_to("/etc/passwd")
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
     with contextlib.ExitStack() as locks:
-        assert other_runs.held_by_others(["a/b", "x" * 300], locks) == []
+        assert files_other_runs.held_by_others(["a/b", "x" * 300], locks) == []
 
 
 def test_a_folder_of_others_is_refused(host: Systemd, tmp_path: Path) -> None:
@@ -645,8 +650,8 @@ def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: p
         raise Failed("no daemon")
 
     failed = {**THERE, DAEMON: Unit(exists=True, active="failed")}
-    monkeypatch.setattr(systemd, "units", lambda _names: failed)
-    monkeypatch.setattr(daemon, "opened", refuse)
+    monkeypatch.setattr(files_systemd, "units", lambda _names: failed)
+    monkeypatch.setattr(libvirt_daemon, "opened", refuse)
     assert converge(check_mode=True)["jobs"] == []
     with pytest.raises(Failed, match="no daemon"):  # it has started, and does not answer
         converge()
@@ -667,15 +672,15 @@ def test_a_daemon_that_does_not_run_breaks_nothing(host: Systemd, monkeypatch: p
     ],
 )
 def test_what_comes_next_on_the_way_to_a_restart(
-    state: str, jobs: list[str], locked: bool, left_s: float, following: plan.Ahead
+    state: str, jobs: list[str], locked: bool, left_s: float, following: plan_daemon.Ahead
 ) -> None:
     restart = RestartDaemons((DueRestart(DAEMON, "x", state),))
-    assert plan.ahead(restart, jobs, locked=locked, left_s=left_s) == following
+    assert plan_daemon.ahead(restart, jobs, locked=locked, left_s=left_s) == following
 
 
 def test_runs_and_jobs_are_told_together() -> None:
-    assert plan.work(["web"], ["db: backup"]) == ["web: a run of virt_migrate", "db: backup"]
-    assert plan.work([], []) == []
+    assert plan_daemon.work(["web"], ["db: backup"]) == ["web: a run of virt_migrate", "db: backup"]
+    assert plan_daemon.work([], []) == []
 
 
 def test_steps_of_the_plan_have_a_text() -> None:

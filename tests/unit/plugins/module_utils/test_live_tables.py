@@ -7,10 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
 
 CD = {"name": "cd", "device": "cdrom", "target": "sda"}
 SYSTEM = {"name": "system", "device": "disk", "target": "vda", "iotune.read_iops": 100, "iotune.total_bytes": 7}
@@ -36,11 +36,11 @@ def now(
     updated: t.Mapping[str, str] | None = None,
     asked: str = "",
     **fields: t.Any,
-) -> live.Now:
+) -> plan_live.Now:
     """A guest that lacks these changes; `fields` are what is wanted of it."""
     running = Grafted("", tuple(Change(*change) for change in changes), DEVICES, "<record/>")
     named = {key.replace("__", "."): value for key, value in fields.items()}
-    return live.Now(
+    return plan_live.Now(
         GuestSpec("web1", fields=named),
         running,
         Grafted("", (), UPDATED if updated is None else updated),
@@ -49,30 +49,30 @@ def now(
     )
 
 
-def parameters(kind: str, values: dict[str, t.Any], target: str = "") -> steps.SetParameters:
-    return steps.SetParameters("web1", kind, values, target=target)
+def parameters(kind: str, values: dict[str, t.Any], target: str = "") -> plan_guest_steps.SetParameters:
+    return plan_guest_steps.SetParameters("web1", kind, values, target=target)
 
 
-WRITTEN = steps.SetMetadata("web1", "Web", None, "<record/>")
-CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
+WRITTEN = plan_guest_steps.SetMetadata("web1", "Web", None, "<record/>")
+CASES: dict[str, tuple[plan_live.Now, list[plan_guest_steps.GuestStep] | None]] = {
     "a title": (now(("title", "a", "Web"), title="Web"), [WRITTEN]),
     "a title and tags, in one step": (now(("title", "a", "Web"), ("tags", (), ("x",)), title="Web"), [WRITTEN]),
     "a description": (
         now(("description", "a", "b"), description="b"),
-        [steps.SetMetadata("web1", None, "b", "<record/>")],
+        [plan_guest_steps.SetMetadata("web1", None, "b", "<record/>")],
     ),
-    "more vCPUs": (now(("vcpus.current", 2, 3), vcpus__current=3), [steps.SetVcpus("web1", 3)]),
-    "all vCPUs": (now(("vcpus.current", 2, 4), vcpus__current=4), [steps.SetVcpus("web1", 4)]),
+    "more vCPUs": (now(("vcpus.current", 2, 3), vcpus__current=3), [plan_guest_steps.SetVcpus("web1", 3)]),
+    "all vCPUs": (now(("vcpus.current", 2, 4), vcpus__current=4), [plan_guest_steps.SetVcpus("web1", 4)]),
     "as many vCPUs as run": (now(("vcpus.current", 1, 2), vcpus__current=2), None),
     "fewer vCPUs": (now(("vcpus.current", 2, 1), vcpus__current=1), None),
     "more vCPUs than its maximum": (now(("vcpus.current", 2, 5), vcpus__current=5), None),
     "less memory": (
         now(("memory.current_kib", 4096, 2048), memory__current_kib=2048, asked="<asked/>"),
-        [steps.SetMemory("web1", 2048, "<asked/>")],
+        [plan_guest_steps.SetMemory("web1", 2048, "<asked/>")],
     ),
     "all its memory": (
         now(("memory.current_kib", 2048, 4096), memory__current_kib=4096),
-        [steps.SetMemory("web1", 4096)],
+        [plan_guest_steps.SetMemory("web1", 4096)],
     ),
     "more memory than its maximum": (now(("memory.current_kib", 4096, 4097), memory__current_kib=4097), None),
     "memory, without a balloon": (
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
     ),
     "memory, with a balloon that says its model": (
         now(("memory.current_kib", 4096, 2048), memory__current_kib=2048, limits={"balloon.model": "virtio"}),
-        [steps.SetMemory("web1", 2048)],
+        [plan_guest_steps.SetMemory("web1", 2048)],
     ),
     "memory that it was asked for in vain": (
         now(("memory.current_kib", 4096, 2048), memory__current_kib=2048, limits={"asked_kib": 2048}),
@@ -89,19 +89,19 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
     ),
     "memory, after it was asked for another amount": (
         now(("memory.current_kib", 4096, 2048), memory__current_kib=2048, limits={"asked_kib": 1024}),
-        [steps.SetMemory("web1", 2048)],
+        [plan_guest_steps.SetMemory("web1", 2048)],
     ),
     "a disk that comes": (
         now(("disks[system]", None, "8GiB")),
-        [steps.Attach("web1", "disks[system]", "<system/>")],
+        [plan_guest_steps.Attach("web1", "disks[system]", "<system/>")],
     ),
     "a disk that goes": (
         now(("disks[system]", "8GiB", None)),
-        [steps.Detach("web1", "disks[system]", "<system/>")],
+        [plan_guest_steps.Detach("web1", "disks[system]", "<system/>")],
     ),
     "a medium": (
         now(("disks[cd].source", "/a", "/b")),
-        [steps.UpdateDevice("web1", "disks[cd]", "<u><cd/></u>", "source")],
+        [plan_guest_steps.UpdateDevice("web1", "disks[cd]", "<u><cd/></u>", "source")],
     ),
     "a medium in a floppy drive, by its volume and policy": (
         now(
@@ -109,22 +109,22 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
             ("disks[fd].startup_policy", None, "optional"),
             limits={"disks": [{"name": "fd", "device": "floppy"}]},
         ),
-        [steps.UpdateDevice("web1", "disks[fd]", "<u><fd/></u>", "volume, startup_policy")],
+        [plan_guest_steps.UpdateDevice("web1", "disks[fd]", "<u><fd/></u>", "volume, startup_policy")],
     ),
     "the source of a disk": (now(("disks[system].source", "/a", "/b")), None),
     "a medium that no update carries": (now(("disks[cd].source", "/a", "/b"), updated={}), None),
     "the bridge and cable of an interface": (
         now(("interfaces[eth0].bridge", "br0", "br1"), ("interfaces[eth0].link", "up", "down")),
-        [steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "bridge, link")],
+        [plan_guest_steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "bridge, link")],
     ),
     "an address of a filter": (
         now(("interfaces[eth0].filterref.parameters[IP]", "1", "2")),
-        [steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "filterref.parameters[IP]")],
+        [plan_guest_steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "filterref.parameters[IP]")],
     ),
     "another model of an interface": (now(("interfaces[eth0].model", "e1000", "virtio")), None),
     "another password": (
         now(("graphics.password", "set", "another")),
-        [steps.UpdateDevice("web1", "graphics", "<u><graphics/></u>", "password")],
+        [plan_guest_steps.UpdateDevice("web1", "graphics", "<u><graphics/></u>", "password")],
     ),
     "a first password": (now(("graphics.password", None, "set")), None),
     "limits of the scheduler, in one step": (
@@ -155,9 +155,9 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
             ("vcpus.iothread_pinning[2].cpuset", None, "4"),
         ),
         [
-            steps.Pin("web1", "vcpu", 3, "1"),
-            steps.Pin("web1", "emulator", 0, "2-3"),
-            steps.Pin("web1", "iothread", 2, "4"),
+            plan_guest_steps.Pin("web1", "vcpu", 3, "1"),
+            plan_guest_steps.Pin("web1", "emulator", 0, "2-3"),
+            plan_guest_steps.Pin("web1", "iothread", 2, "4"),
         ],
     ),
     "a pin that is taken away": (now(("vcpus.emulator_cpuset", "2-3", None)), None),
@@ -166,22 +166,31 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
     "a password that is taken away": (now(("graphics.password", "(hidden)", None)), None),
     "a title that is taken away": (
         now(("title", "a", None), title=""),
-        [steps.SetMetadata("web1", "", None, "<record/>")],
+        [plan_guest_steps.SetMetadata("web1", "", None, "<record/>")],
     ),
     "a filter that is taken away": (
         now(("interfaces[eth0].filterref.name", "clean-traffic", None)),
-        [steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "filterref.name")],
+        [plan_guest_steps.UpdateDevice("web1", "interfaces[eth0]", "<u><eth0/></u>", "filterref.name")],
     ),
     "more IO threads": (
         now(("vcpus.iothreads", 1, 3), vcpus__iothreads=3),
-        [steps.SetIothreads("web1", 1, 3)],
+        [plan_guest_steps.SetIothreads("web1", 1, 3)],
     ),
-    "first IO threads": (now(("vcpus.iothreads", None, 2), vcpus__iothreads=2), [steps.SetIothreads("web1", 0, 2)]),
+    "first IO threads": (
+        now(("vcpus.iothreads", None, 2), vcpus__iothreads=2),
+        [plan_guest_steps.SetIothreads("web1", 0, 2)],
+    ),
     "what follows its end": (
         now(("on_poweroff", "destroy", "restart"), ("on_crash", None, "preserve")),
-        [steps.SetLifecycle("web1", "poweroff", "restart"), steps.SetLifecycle("web1", "crash", "preserve")],
+        [
+            plan_guest_steps.SetLifecycle("web1", "poweroff", "restart"),
+            plan_guest_steps.SetLifecycle("web1", "crash", "preserve"),
+        ],
     ),
-    "statistics of its balloon": (now(("balloon.stats_period_s", None, 5)), [steps.SetStatsPeriod("web1", 5)]),
+    "statistics of its balloon": (
+        now(("balloon.stats_period_s", None, 5)),
+        [plan_guest_steps.SetStatsPeriod("web1", 5)],
+    ),
     "what only a boot can bring": (now(("machine", "a", "b")), None),
 }
 
@@ -190,39 +199,44 @@ CASES: dict[str, tuple[live.Now, list[steps.GuestStep] | None]] = {
 def test_what_a_running_guest_gets(case: str) -> None:
     guest, wanted = CASES[case]
     waiting = [str(change) for change in guest.running.changes]
-    assert live.live_steps(guest, record_changed=False) == ((wanted, []) if wanted is not None else ([], waiting))
+    assert plan_live.live_steps(guest, record_changed=False) == ((wanted, []) if wanted is not None else ([], waiting))
 
 
 def test_what_can_be_done_is_done_and_the_rest_waits() -> None:
     guest = now(("machine", "a", "b"), ("title", "a", "Web"), ("disks[system].cache", None, "none"), title="Web")
-    made, pending = live.live_steps(guest, record_changed=False)
+    made, pending = plan_live.live_steps(guest, record_changed=False)
     assert made == [WRITTEN] and pending == ["machine: a -> b", "disks[system].cache: (unset) -> none"]
 
 
 def test_a_pin_that_is_taken_away_holds_up_no_other() -> None:
     guest = now(("vcpus.emulator_cpuset", "2-3", None), ("vcpus.pinning[0].cpuset", "0", "1"))
-    made, pending = live.live_steps(guest, record_changed=False)
-    assert made == [steps.Pin("web1", "vcpu", 0, "1")] and pending == ["vcpus.emulator_cpuset: 2-3 -> (unset)"]
+    made, pending = plan_live.live_steps(guest, record_changed=False)
+    assert made == [plan_guest_steps.Pin("web1", "vcpu", 0, "1")] and pending == [
+        "vcpus.emulator_cpuset: 2-3 -> (unset)"
+    ]
 
 
 def test_each_device_is_a_step_of_its_own() -> None:
     guest = now(("disks[cd].source", "/a", "/b"), ("interfaces[eth0].link", "up", "down"), ("disks[system]", None, "x"))
-    made, pending = live.live_steps(guest, record_changed=False)
+    made, pending = plan_live.live_steps(guest, record_changed=False)
     assert [(type(step), t.cast(t.Any, step).what) for step in made] == [
-        (steps.UpdateDevice, "disks[cd]"),
-        (steps.UpdateDevice, "interfaces[eth0]"),
-        (steps.Attach, "disks[system]"),
+        (plan_guest_steps.UpdateDevice, "disks[cd]"),
+        (plan_guest_steps.UpdateDevice, "interfaces[eth0]"),
+        (plan_guest_steps.Attach, "disks[system]"),
     ]
     assert pending == []
 
 
 def test_a_new_record_is_written_once() -> None:
     """With the title, or alone."""
-    assert live.live_steps(now(), record_changed=False) == ([], [])
-    assert live.live_steps(now(), record_changed=True) == ([steps.SetMetadata("web1", None, None, "<record/>")], [])
-    assert live.live_steps(now(("title", "a", "Web"), title="Web"), record_changed=True) == ([WRITTEN], [])
+    assert plan_live.live_steps(now(), record_changed=False) == ([], [])
+    assert plan_live.live_steps(now(), record_changed=True) == (
+        [plan_guest_steps.SetMetadata("web1", None, None, "<record/>")],
+        [],
+    )
+    assert plan_live.live_steps(now(("title", "a", "Web"), title="Web"), record_changed=True) == ([WRITTEN], [])
     machine = now(("machine", "a", "b"))
-    assert live.live_steps(machine, record_changed=True)[1] == ["machine: a -> b"]
+    assert plan_live.live_steps(machine, record_changed=True)[1] == ["machine: a -> b"]
 
 
 def test_an_update_carries_only_what_can_be_updated() -> None:
@@ -235,21 +249,21 @@ def test_an_update_carries_only_what_can_be_updated() -> None:
         graphics={"type": "vnc", "password": "secret", "listen": "127.0.0.1"},
         xml="<a/>",
     )
-    carried = live.updates(wanted)
+    carried = plan_live.updates(wanted)
     assert carried.fields == {
         "disks": (dataclasses.replace(cd, fields={"source": "/b", "startup_policy": "optional"}),),
         "interfaces": (dataclasses.replace(eth0, fields={"link": "down", "filterref.name": "x"}),),
     }
     assert carried.graphics == {"type": "vnc", "password": "secret"} and carried.xml is None
-    silent = live.updates(GuestSpec("web1"))
+    silent = plan_live.updates(GuestSpec("web1"))
     assert silent.fields == {} and silent.graphics is None
 
 
 AT_ONCE: dict[str, set[str]] = {
-    live.METADATA: {"title", "description", "tags", "osinfo", "login_user"},
-    live.VCPUS: {"vcpus.current"},
-    live.MEMORY: {"memory.current_kib"},
-    live.SCHEDULER: {
+    plan_live.METADATA: {"title", "description", "tags", "osinfo", "login_user"},
+    plan_live.VCPUS: {"vcpus.current"},
+    plan_live.MEMORY: {"memory.current_kib"},
+    plan_live.SCHEDULER: {
         "vcpus.shares",
         "vcpus.period_us",
         "vcpus.quota_us",
@@ -260,51 +274,51 @@ AT_ONCE: dict[str, set[str]] = {
         "vcpus.iothread_period_us",
         "vcpus.iothread_quota_us",
     },
-    live.MEMTUNE: {"memory.hard_limit_kib", "memory.soft_limit_kib", "memory.swap_hard_limit_kib"},
-    live.NUMATUNE: {"numa.nodeset"},
-    live.PIN: {
+    plan_live.MEMTUNE: {"memory.hard_limit_kib", "memory.soft_limit_kib", "memory.swap_hard_limit_kib"},
+    plan_live.NUMATUNE: {"numa.nodeset"},
+    plan_live.PIN: {
         "vcpus.emulator_cpuset",
         "vcpus.pinning[]",
         "vcpus.pinning[].cpuset",
         "vcpus.iothread_pinning[]",
         "vcpus.iothread_pinning[].cpuset",
     },
-    live.IOTHREADS: {"vcpus.iothreads"},
-    live.LIFECYCLE: {"on_poweroff", "on_reboot", "on_crash"},
-    live.STATS: {"balloon.stats_period_s"},
-    live.ATTACH: {"disks[]", "interfaces[]", "hostdevs[]", "controllers[]"},
-    live.IOTUNE: {"disks[].iotune"},
-    live.UPDATE: {
+    plan_live.IOTHREADS: {"vcpus.iothreads"},
+    plan_live.LIFECYCLE: {"on_poweroff", "on_reboot", "on_crash"},
+    plan_live.STATS: {"balloon.stats_period_s"},
+    plan_live.ATTACH: {"disks[]", "interfaces[]", "hostdevs[]", "controllers[]"},
+    plan_live.IOTUNE: {"disks[].iotune"},
+    plan_live.UPDATE: {
         *(f"disks[].{option}" for option in ("source", "volume", "url", "network", "startup_policy")),
         *(f"interfaces[].{option}" for option in ("link", "bridge", "network", "type", "portgroup", "vlan")),
         *(f"interfaces[].{option}" for option in ("filterref.name", "filterref.parameters", "bandwidth")),
         "graphics.password",
     },
-    live.FIXED: {"firmware", "secure_boot", "loader.path", "loader.type", "loader.secure"},
+    plan_live.FIXED: {"firmware", "secure_boot", "loader.path", "loader.type", "loader.secure"},
 }
 
 
 def test_the_policy_is_what_the_guide_promises() -> None:
     """A word that is wrong here would let a change wait, or fail, without another test."""
     found: dict[str, set[str]] = {}
-    for field, policy in live.POLICY.items():
+    for field, policy in plan_live.POLICY.items():
         found.setdefault(policy, set()).add(field)
     for policy in {*found, *AT_ONCE}:
         differing = found.get(policy, set()) ^ AT_ONCE.get(policy, set())
         assert not differing, f"POLICY and AT_ONCE differ in {policy}: {', '.join(sorted(differing))}"
-    assert live.how("machine") == live.NEXT_BOOT
+    assert plan_live.how("machine") == plan_live.NEXT_BOOT
 
 
-@pytest.mark.parametrize("field", sorted(AT_ONCE[live.SCHEDULER] - {"vcpus.shares"}))
+@pytest.mark.parametrize("field", sorted(AT_ONCE[plan_live.SCHEDULER] - {"vcpus.shares"}))
 def test_limits_of_threads_have_libvirts_names(field: str) -> None:
     who, _dash, what = field.removeprefix("vcpus.").removesuffix("_us").rpartition("_")
-    [step], _pending = live.live_steps(now((field, None, 5000)), record_changed=False)
+    [step], _pending = plan_live.live_steps(now((field, None, 5000)), record_changed=False)
     assert step == parameters("scheduler", {f"{who or 'vcpu'}_{what}": 5000})
 
 
 @pytest.mark.parametrize("limit", ["hard_limit", "soft_limit", "swap_hard_limit"])
 def test_limits_of_memory_have_libvirts_names(limit: str) -> None:
-    [step], _pending = live.live_steps(now((f"memory.{limit}_kib", None, 9)), record_changed=False)
+    [step], _pending = plan_live.live_steps(now((f"memory.{limit}_kib", None, 9)), record_changed=False)
     assert step == parameters("memory", {limit: 9})
 
 
@@ -312,15 +326,15 @@ def test_limits_of_memory_have_libvirts_names(limit: str) -> None:
     ("field", "wanted", "limits", "expected"),
     [
         ("vcpus.current", 1, {}, []),
-        ("vcpus.current", 1, {"vcpus.maximum": 4}, [steps.SetVcpus("web1", 1)]),
+        ("vcpus.current", 1, {"vcpus.maximum": 4}, [plan_guest_steps.SetVcpus("web1", 1)]),
         ("memory.current_kib", 1, {}, []),
-        ("memory.current_kib", 1, {"memory.maximum_kib": 1}, [steps.SetMemory("web1", 1)]),
+        ("memory.current_kib", 1, {"memory.maximum_kib": 1}, [plan_guest_steps.SetMemory("web1", 1)]),
         ("disks[system].iotune.read_iops", 1, {}, []),
     ],
 )
 def test_what_is_not_known_of_a_guest_is_not_there(
-    field: str, wanted: int, limits: dict[str, int], expected: list[steps.GuestStep]
+    field: str, wanted: int, limits: dict[str, int], expected: list[plan_guest_steps.GuestStep]
 ) -> None:
     spec, running = GuestSpec("web1", fields={field: wanted}), Grafted("", (Change(field, None, wanted),))
-    made, pending = live.live_steps(live.Now(spec, running, Grafted("", ()), limits), record_changed=False)
+    made, pending = plan_live.live_steps(plan_live.Now(spec, running, Grafted("", ()), limits), record_changed=False)
     assert made == expected and bool(pending) is not bool(expected)

@@ -8,11 +8,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import PREFIXES
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
 _GUEST = """<domain type='qemu'>
   <name>web1</name>
@@ -30,9 +30,11 @@ def _document(*metadata: str, disk: str = "/images/a.qcow2") -> str:
 
 def test_our_own_record_does_not_change_who_a_guest_is() -> None:
     prefixed = _document(_recorded())
-    assert record.read(prefixed)["moving"] == "hyper2"
-    assert record.fingerprint(prefixed) == record.fingerprint(_document())
-    assert record.fingerprint(prefixed.replace("<metadata>", "<metadata>\n    ")) == record.fingerprint(_document())
+    assert fields_record.read(prefixed)["moving"] == "hyper2"
+    assert fields_record.fingerprint(prefixed) == fields_record.fingerprint(_document())
+    assert fields_record.fingerprint(prefixed.replace("<metadata>", "<metadata>\n    ")) == fields_record.fingerprint(
+        _document()
+    )
 
 
 def _recorded() -> str:
@@ -50,7 +52,7 @@ def _recorded() -> str:
     ],
 )
 def test_any_other_change_does(other: str) -> None:
-    assert record.fingerprint(other) != record.fingerprint(_document())
+    assert fields_record.fingerprint(other) != fields_record.fingerprint(_document())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._files import maintenance
+from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
 
 
 def test_no_mark(tmp_path: Path) -> None:
-    assert maintenance.read(str(tmp_path / "none.json")) is None
+    assert files_maintenance.read(str(tmp_path / "none.json")) is None
 
 
 @pytest.mark.parametrize("had", [{}, {"bridges": ["br0"], "pools": ["default"]}])
@@ -20,7 +20,7 @@ def test_a_mark(tmp_path: Path, had: dict[str, list[str]]) -> None:
     output = {"reason": "new fan", "since": "2026-11-21T16:00:00Z"}
     path.write_text(json.dumps({**output, **had, "more": 1}))
     more = {"by": "", "boot": "", "id": output["since"], "bridges": [], "pools": [], "stopped": []}
-    assert maintenance.read(str(path)) == {**output, **more, **had}
+    assert files_maintenance.read(str(path)) == {**output, **more, **had}
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_a_mark(tmp_path: Path, had: dict[str, list[str]]) -> None:
 def test_a_mark_that_nobody_can_read_still_counts(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mark.json"
     path.write_text(text)
-    found = maintenance.read(str(path))
+    found = files_maintenance.read(str(path))
     assert found and "fix or remove it" in found["reason"]

@@ -7,9 +7,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front import domain_options, many
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_options, run_many
 
 NAMES = ("a", "b", "c")
 GUESTS = [GuestSpec(name) for name in NAMES]
@@ -24,7 +24,7 @@ def done(wanted: GuestSpec) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_results_are_in_the_order_given(at_once: int) -> None:
-    results = many.each(GUESTS, done, at_once=at_once)
+    results = run_many.each(GUESTS, done, at_once=at_once)
     assert [one["name"] for one in results] == [*NAMES]
     assert [bool(one.get("failed")) for one in results] == [False, True, False]
 
@@ -36,9 +36,9 @@ def test_guests_are_waited_for_together() -> None:
         meet.wait()
         return {"name": wanted.name}
 
-    assert len(many.each(GUESTS, wait, at_once=3)) == 3
+    assert len(run_many.each(GUESTS, wait, at_once=3)) == 3
 
 
 def test_at_once_is_a_number_of_guests() -> None:
     with pytest.raises(BadInput, match="at_once: must be at least 1, not 0"):
-        domain_options.all_wanted([], 0)
+        run_guest_options.all_wanted([], 0)

@@ -8,18 +8,17 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._front.arguments import arguments, imported
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml import (
-    disk,
-    document,
-    domain,
-    network,
-    network_document,
-    new,
-    validate,
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    xml_new,
+    xml_validate,
 )
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments, imported
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
+from ansible_collections.corral.virt.plugins.module_utils._network import fields_network, xml_network
+from ansible_collections.corral.virt.plugins.module_utils._noun import xml_document
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 Entry = t.Mapping[str, t.Any]
@@ -60,11 +59,11 @@ def whole_path(option: str, count: int) -> None:
     output = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(output).validated_parameters)
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
-    bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
-    made = domain.graft(bare, spec)
+    bare = xml_new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
+    made = fields_domain.graft(bare, spec)
     assert len(made.devices) >= count
-    assert validate.problems(bare, spec, made) == []
-    assert not domain.graft(made.xml, spec).changes
+    assert xml_validate.problems(bare, spec, made) == []
+    assert not fields_domain.graft(made.xml, spec).changes
     assert len(arguments(made.xml, autostart=False)[option]) >= count
 
 
@@ -90,7 +89,7 @@ def imported_xml(kind: str, count: int) -> None:
     result = arguments(text(root), autostart=False)
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(result).validated_parameters)
     assert len(parse(result["xml"]).findall("devices/*")) == count
-    assert not domain.graft(text(root), spec).changes
+    assert not fields_domain.graft(text(root), spec).changes
 
 
 def least(option: str, count: int) -> None:
@@ -98,8 +97,8 @@ def least(option: str, count: int) -> None:
     output = {"name": "g", "vcpus": 2, "memory": 2048, option: [ENTRIES[option](number) for number in range(count)]}
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(output).validated_parameters)
     uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
-    bare = new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
-    result = imported(domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
+    bare = xml_new.domain(name="g", uuid=uuid, virt_type="kvm", arch="x86_64", machine="pc")
+    result = imported(fields_domain.graft(bare, spec).xml, autostart=False, least=True).arguments[option]
     assert len(result) == count and set(result[0]) <= set(ENTRIES[option](0))
 
 
@@ -108,7 +107,7 @@ def hosts(count: int) -> None:
     entries = [Item(f"10.0.{number >> 8}.{number & 255}", fields={"name": f"h{number}"}) for number in range(count)]
     fields = {"ips": (Item("10.0.0.1", fields={"prefix": 16, "dhcp.hosts": tuple(entries)}),)}
     bare = "<network><name>n</name><ip address='10.0.0.1' prefix='16'/></network>"
-    edited = document.edit(bare, fields, table=network.NETWORK, shape=network_document.SHAPE)
+    edited = xml_document.edit(bare, fields, table=fields_network.NETWORK, shape=xml_network.SHAPE)
     assert len(edited.entries) > count
 
 
@@ -134,19 +133,19 @@ def test_work_grows_as_the_number_of_entries(name: str) -> None:
 def test_a_disk_gets_the_first_target_that_is_free(taken: list[str], target: str) -> None:
     disks = "".join(f"<disk><target dev='{one}'/></disk>" for one in taken)
     root = parse(f"<domain><devices>{disks}</devices></domain>")
-    disk.DISKS.graft(root, [Item("new", fields={"source": "/dev/x"})], "disks")
+    fields_disk.DISKS.graft(root, [Item("new", fields={"source": "/dev/x"})], "disks")
     assert root.findall("devices/disk/target")[-1].get("dev") == target
 
 
 def test_a_thousand_disks_have_a_thousand_targets() -> None:
     root = parse("<domain><devices/></domain>")
-    disk.DISKS.graft(root, [Item(f"d{number}") for number in range(1000)], "disks")
+    fields_disk.DISKS.graft(root, [Item(f"d{number}") for number in range(1000)], "disks")
     targets = [one.get("dev") for one in root.findall("devices/disk/target")]
     assert len(set(targets)) == 1000 and (targets[701], targets[702], targets[-1]) == ("vdzz", "vdaaa", "vdall")
 
 
 def test_a_target_that_comes_free_is_given_again() -> None:
     root = parse("<domain><devices/></domain>")
-    disk.DISKS.graft(root, [Item(name) for name in "ab"], "disks")
-    disk.DISKS.graft(root, [Item("c"), Item("a", state="absent"), Item("d"), Item("e")], "disks")
+    fields_disk.DISKS.graft(root, [Item(name) for name in "ab"], "disks")
+    fields_disk.DISKS.graft(root, [Item("c"), Item("a", state="absent"), Item("d"), Item("e")], "disks")
     assert [one.get("dev") for one in root.findall("devices/disk/target")] == ["vdb", "vdc", "vda", "vdd"]

@@ -8,8 +8,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DELTA,
     FULL,
     DiskMove,
@@ -17,8 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Observation,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import verdict as verdicts
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import migrate_flags, steps
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import migrate_flags, steps
 
 STATES = [
     "running",
@@ -38,9 +38,9 @@ NEVER_RAN = {"incoming", "reserved"}
 ENDS = list(itertools.product(STATES, STATES, [False, True]))
 
 
-def judge(source: str, dest: str, **more: t.Any) -> verdicts.Verdict:
+def judge(source: str, dest: str, **more: t.Any) -> plan_verdict.Verdict:
     """What two states mean."""
-    return verdicts.judge(Observation(source, dest, **more))
+    return plan_verdict.judge(Observation(source, dest, **more))
 
 
 @pytest.mark.parametrize(("source", "dest", "was_paused"), ENDS)

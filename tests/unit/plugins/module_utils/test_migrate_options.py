@@ -10,10 +10,9 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPIED, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import COPIED, Tuning
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import (
     check,
     check_all,
     check_local,
@@ -21,7 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate_options 
     dest_uri,
     tuning,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_migration_options import OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 
 Said = dict[str, t.Any]
 ROOT = Path(__file__).parents[4]
@@ -235,9 +235,9 @@ def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> 
 
 def test_the_playbook_hands_each_on() -> None:
     """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
-    migrate, own = _actions.action("migrate"), {"name", "dest", "dest_links", "dest_maintenance", "assume_images"}
+    migrate, own = actions.action("migrate"), {"name", "dest", "dest_links", "dest_maintenance", "assume_images"}
     assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
-    assert set(_actions.options("virt_migrate")) == set(OPTIONS)
+    assert set(actions.options("virt_migrate")) == set(OPTIONS)
     tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())
     handed = [task["corral.virt.virt_migrations"]["options"] for task in tasks if "corral.virt.virt_migrations" in task]
     assert len(handed) == 2 and all("virt_options" in each for each in handed)

@@ -9,9 +9,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPY,
     DELTA,
     FULL,
@@ -22,9 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Observation,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
-from ansible_collections.corral.virt.plugins.module_utils._plan import verdict
-from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import (
     MakeDisk,
     MigrateStep,
     RemoveDisk,
@@ -36,8 +34,13 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.migrate import (
     remedy,
     steps,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.move_record import record_of_move, starts_with_host
-from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict, superseded
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_move_record import (
+    record_of_move,
+    starts_with_host,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, superseded
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -99,7 +102,7 @@ MEANINGS = {
 
 def judge(source: str, dest: str, **more: t.Any) -> Verdict:
     """What two states mean."""
-    return verdict.judge(Observation(source, dest, **more))
+    return plan_verdict.judge(Observation(source, dest, **more))
 
 
 def pairs() -> t.Iterator[tuple[str, str, str]]:

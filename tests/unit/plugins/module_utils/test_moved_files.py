@@ -11,12 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._files import disk, header, held
-from ansible_collections.corral.virt.plugins.module_utils._front.hold import Hold
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import storage, transfer
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._xml import record
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._host import files_held
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_header,
+    libvirt_storage,
+    libvirt_transfer,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 HEAD = 4096
 GUEST, OTHER, HERE, THERE = "guest-1", "guest-2", "host-1", "host-2"
@@ -40,7 +45,7 @@ def image(path: Path, *options: str) -> Path:
 def marked(path: Path, text: str) -> None:
     """Give it one, as a move does on the other host."""
     with path.open("r+b") as stream:
-        new = header.marked(stream.read(HEAD), text)
+        new = files_header.marked(stream.read(HEAD), text)
         stream.seek(0)
         stream.write(new)
 
@@ -53,9 +58,9 @@ def test_a_mark_changes_nothing_that_qemu_reads(tmp_path: Path, based: bool) -> 
     marked(path, "0badc0de0badc0de")
     assert run("qemu-img", "info", "--output=json", path) == before
     run("qemu-img", "check", "-q", path)
-    assert header.mark(path.read_bytes()[:HEAD]) == "0badc0de0badc0de"
-    assert header.bases(str(path)) == ([str(base)] if based else [])
-    assert header.backing_format(str(path)) == ("qcow2" if based else None)
+    assert files_header.mark(path.read_bytes()[:HEAD]) == "0badc0de0badc0de"
+    assert files_header.bases(str(path)) == ([str(base)] if based else [])
+    assert files_header.backing_format(str(path)) == ("qcow2" if based else None)
 
 
 def test_qemu_keeps_a_mark_when_it_writes_the_header_anew(tmp_path: Path) -> None:
@@ -64,25 +69,25 @@ def test_qemu_keeps_a_mark_when_it_writes_the_header_anew(tmp_path: Path) -> Non
     run("qemu-img", "amend", "-f", "qcow2", "-o", "lazy_refcounts=on", path)
     run("qemu-img", "bitmap", "--add", path, "b1")
     run("qemu-io", "-c", "write -q -P 1 0 64k", path)
-    assert header.mark(path.read_bytes()[:HEAD]) == "0badc0de"
+    assert files_header.mark(path.read_bytes()[:HEAD]) == "0badc0de"
 
 
 def test_a_copy_of_another_image_has_no_mark_of_this_one(tmp_path: Path) -> None:
-    assert header.mark(image(tmp_path / "a.qcow2").read_bytes()[:HEAD]) == ""
-    assert header.mark(b"") == header.mark(bytes(HEAD)) == ""
+    assert files_header.mark(image(tmp_path / "a.qcow2").read_bytes()[:HEAD]) == ""
+    assert files_header.mark(b"") == files_header.mark(bytes(HEAD)) == ""
 
 
 @pytest.mark.parametrize("head", [b"", bytes(HEAD), b"QFI\xfb" + bytes(HEAD), b"\1" * HEAD])
 def test_only_a_new_qcow2_is_marked(head: bytes) -> None:
     with pytest.raises(Failed, match="cannot mark the new image"):
-        header.marked(head, "0badc0de")
+        files_header.marked(head, "0badc0de")
 
 
 def test_no_header_without_room_is_marked(tmp_path: Path) -> None:
     head = bytearray(image(tmp_path / "a.qcow2").read_bytes()[:HEAD])
     head[-1] = 1
     with pytest.raises(Failed, match="with room in its header"):
-        header.marked(bytes(head), "0badc0de")
+        files_header.marked(bytes(head), "0badc0de")
 
 
 # The copy of a volume -----------------------------------------------------------------------------------------------
@@ -175,11 +180,11 @@ def read_part(monkeypatch: pytest.MonkeyPatch) -> None:
             stream.seek(offset)
             return stream.read(length)
 
-    monkeypatch.setattr(transfer, "read_part", read)
-    monkeypatch.setattr(transfer, "_ARRIVES_S", 0)
+    monkeypatch.setattr(libvirt_transfer, "read_part", read)
+    monkeypatch.setattr(libvirt_transfer, "_ARRIVES_S", 0)
 
 
-PIECE = storage.CHUNK
+PIECE = libvirt_storage.CHUNK
 CONTENTS = {
     "one piece": b"a" * 100,
     "many pieces": b"".join(bytes([number]) * PIECE for number in range(1, 5)) + b"end",
@@ -204,7 +209,7 @@ def copied(tmp_path: Path, content: bytes, meanwhile: t.Callable[[int], object])
         meanwhile(size)
 
     ends = t.cast(t.Any, Connection(source)), t.cast(t.Any, Connection(dest))
-    in_place = transfer.copy(ends[0], str(source / "a"), ends[1], "images", "a", tell)
+    in_place = libvirt_transfer.copy(ends[0], str(source / "a"), ends[1], "images", "a", tell)
     assert done == sorted(done) and (not content or done[-1] == len(content))
     return in_place, dest / "a"
 
@@ -248,8 +253,8 @@ def entries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         finally:
             found.remove(uuid)
 
-    monkeypatch.setattr(held, "held", entered)
-    monkeypatch.setattr(held, "hooked", lambda: False)
+    monkeypatch.setattr(files_held, "held", entered)
+    monkeypatch.setattr(files_held, "hooked", lambda: False)
     return found
 
 
@@ -279,7 +284,7 @@ def test_a_disk_that_somebody_writes_to_is_not_held(tmp_path: Path, entries: lis
         assert writer.stdin
         writer.stdin.write(b"write -q 0 512\nflush\n")
         writer.stdin.flush()
-        while not disk.locked(str(path)):
+        while not files_disk.locked(str(path)):
             pass
         with pytest.raises(Failed, match=f"a process has {path} open for writing"), hold(path):
             pass
@@ -303,8 +308,8 @@ def test_what_neither_locks_nor_the_hook_hold_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hooked: bool, lock: str, uri: str, complete: bool
 ) -> None:
     path = image(tmp_path / "a.qcow2")
-    monkeypatch.setattr(held, "hooked", lambda: hooked)
-    monkeypatch.setattr(disk, "locked_against_writers", lambda _path, _stack: lock)
+    monkeypatch.setattr(files_held, "hooked", lambda: hooked)
+    monkeypatch.setattr(files_disk, "locked_against_writers", lambda _path, _stack: lock)
     with hold(path, uri=uri) as mine:
         assert mine.complete is complete
 
@@ -312,7 +317,7 @@ def test_what_neither_locks_nor_the_hook_hold_is_not_held(
 @pytest.mark.usefixtures("entries")
 def test_a_guest_without_files_is_held_by_the_hook_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for hooked in (False, True):
-        monkeypatch.setattr(held, "hooked", lambda hooked=hooked: hooked)
+        monkeypatch.setattr(files_held, "hooked", lambda hooked=hooked: hooked)
         with hold() as mine:
             assert mine.complete is hooked
 
@@ -331,5 +336,5 @@ def test_a_guest_without_files_is_held_by_the_hook_alone(monkeypatch: pytest.Mon
     ],
 )
 def test_only_what_was_a_guests_own_is_its_own_where_it_arrives(entry: OwnedVolume, there: OwnedVolume | None) -> None:
-    found = record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE)
+    found = fields_record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE)
     assert found == ((there,) if there else ())

@@ -6,20 +6,18 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._files import neighbours
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import query
-from ansible_collections.corral.virt.plugins.module_utils._model.address import HostSubnet
-from ansible_collections.corral.virt.plugins.module_utils._model.network import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
+from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, plan_network, xml_network
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import (
     Neighbour,
     NetworkHost,
     RawNetworkHost,
     User,
 )
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser
-from ansible_collections.corral.virt.plugins.module_utils._plan import network, pool
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
     NounPlan,
@@ -29,7 +27,8 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
     Stop,
     Update,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import network_document
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost, PoolUser
 
 Values = dict[str, t.Any]
 THERE = Found("u", persistent=True, autostart=False, xml="<network/>")
@@ -40,7 +39,7 @@ ALL = ("mode", "ips", "bridge", "interfaces", "pf", "nat", "vlan", "portgroups",
 def told(
     after: Values,
     *changed: str,
-    rules: t.Sequence[Rule] = network.RULES,
+    rules: t.Sequence[Rule] = plan_network.RULES,
     found: Found | None = None,
     before: Values | None = None,
     running: Values | None = None,
@@ -269,8 +268,8 @@ def test_addresses_and_routes_of_a_host_are_all_read(monkeypatch: pytest.MonkeyP
         ],
         "-6 route show": [{"dst": "fe80::/64", "dev": "br0", "protocol": "kernel"}],
     }
-    monkeypatch.setattr(neighbours, "ip", lambda *words: answers[" ".join(words)])
-    assert neighbours.subnets() == [
+    monkeypatch.setattr(files_neighbours, "ip", lambda *words: answers[" ".join(words)])
+    assert files_neighbours.subnets() == [
         HostSubnet("br0", "10.86.2.0/24"),
         HostSubnet("br0", "10.90.0.0/16", is_connected=False),
         HostSubnet("", "10.91.7.9", is_connected=False),
@@ -582,8 +581,8 @@ def test_who_is_on_a_bridge() -> None:
     guest = "<domain><devices><interface type='bridge'><target dev='vnet0'/></interface></devices></domain>"
     ports = {"virbr1": ("mytap", "virbr1-nic", "vnet0"), "br0": ()}
     raw = RawNetworkHost(frozenset(ports), (), lambda: (("web1", True, (guest,)),), 0, ports)
-    assert network_document.host(raw, "lab", None).strangers() == {"virbr1": ("mytap",), "br0": ()}
-    assert query.ports(["no-such-bridge"]) == {}
+    assert xml_network.host(raw, "lab", None).strangers() == {"virbr1": ("mytap",), "br0": ()}
+    assert libvirt_query.ports(["no-such-bridge"]) == {}
 
 
 MOVED = (
@@ -611,7 +610,7 @@ def test_a_device_joins_a_pool_that_runs(
     changes = (Change(changed, "x", after),)
     host = NetworkHost(users=lambda: (User("web1", running),))
     case = Case(Spec("lab", "active"), Facts(ACTIVE, host), Edited("", changes, {}, {}), None, live)
-    when = network.LIVE["interfaces[]"].when
+    when = plan_network.LIVE["interfaces[]"].when
     assert when(case, changes) is at_once
 
 
@@ -640,7 +639,7 @@ def test_a_device_joins_a_pool_that_runs(
 )
 def test_rules_of_pools(before: Values, after: Values, found: Found | None, state: str, problem: str) -> None:
     changed = ("path",) if before.get("path") != after.get("path") else ()
-    output = told(after, *changed, rules=pool.RULES, found=found, before=before, state=state)
+    output = told(after, *changed, rules=plan_pool.RULES, found=found, before=before, state=state)
     assert output == ([problem] if problem else [])
 
 
@@ -704,10 +703,10 @@ BROKEN: dict[str, dict[str, t.Any]] = {
 }
 
 
-@pytest.mark.parametrize("rule", [*network.RULES, *pool.RULES], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", [*plan_network.RULES, *plan_pool.RULES], ids=lambda rule: rule.__name__)
 def test_every_rule_has_a_case_that_breaks_it(rule: t.Any) -> None:
     case = dict(BROKEN[rule.__name__])
-    after, changed, every = case.pop("after"), case.pop("changed", ()), network.RULES
+    after, changed, every = case.pop("after"), case.pop("changed", ()), plan_network.RULES
     assert told(after, *changed, rules=[rule], **case), "nothing is said by this rule"
-    others = [one for one in (every if rule in every else pool.RULES) if one is not rule]
+    others = [one for one in (every if rule in every else plan_pool.RULES) if one is not rule]
     assert not told(after, *changed, rules=others, **case), "another rule says it, too"

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Edited, Entry, Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
     Live,

@@ -6,9 +6,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.network_schema import NETWORK_SCHEMA
-from ansible_collections.corral.virt.plugins.module_utils._noun.noun_import import imported
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_import import imported
 
 XML = "<network><name>lan</name><forward mode='nat'/><bridge name='virbr7'/><domain name='example.org'/></network>"
 PLAIN = {"name": "lan", "state": "inactive", "autostart": True}

@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import Observation
-from ansible_collections.corral.virt.plugins.module_utils._plan.observation import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Observation
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_observation import (
     Ends,
     HasAllMemory,
     HasJob,

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._model.item import Item
-from ansible_collections.corral.virt.plugins.module_utils._plan import guest_options
-from ansible_collections.corral.virt.plugins.module_utils._xml import new
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_new
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_options
 
 DATABASE = Path("/usr/share/osinfo/os")
 WINDOWS = "http://microsoft.com/win/2k22"
@@ -77,7 +77,7 @@ def suited(osinfo: str, **fields: t.Any) -> GuestSpec:
     disks = (Disk("system"), Disk("cd", fields={"device": "cdrom"}), Disk("old", state="absent"))
     interfaces = (Item("eth0"), Item("eth1", fields={"model": "virtio"}))
     wanted = GuestSpec("w1").with_fields(osinfo=osinfo, disks=disks, interfaces=interfaces, **fields)
-    return guest_options.suited(wanted)
+    return plan_guest_options.suited(wanted)
 
 
 def test_systems_that_know_virtio_get_nothing_else() -> None:
@@ -125,5 +125,5 @@ def test_variables_of_firmware_are_not_given_to_another_one() -> None:
 )
 def test_what_xml_says_is_not_replaced_by_what_windows_needs(piece: str, left: str) -> None:
     wanted = GuestSpec("w1").with_fields(osinfo="http://microsoft.com/win/11", disks=(), interfaces=())
-    assert left in guest_options.suited(wanted, new.said("<domain><title>a</title></domain>")).fields
-    assert left not in guest_options.suited(wanted, new.said(f"<domain>{piece}</domain>")).fields
+    assert left in plan_guest_options.suited(wanted, xml_new.said("<domain><title>a</title></domain>")).fields
+    assert left not in plan_guest_options.suited(wanted, xml_new.said(f"<domain>{piece}</domain>")).fields

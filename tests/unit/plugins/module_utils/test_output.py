@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.output import (
+from ansible_collections.corral.virt.plugins.module_utils._core.output import (
     printable,
     secrets,
     some_of,
     without_secrets,
 )
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 URLS = {

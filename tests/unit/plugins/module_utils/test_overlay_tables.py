@@ -7,9 +7,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import SHAPE
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 Told = list[tuple[str, object, object]]

@@ -8,10 +8,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan import packing
-from ansible_collections.corral.virt.plugins.module_utils._plan.fleet import Choices, Fleet, evenly
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Policy,
+)
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_fleet import Choices, Fleet, evenly
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
 
 TIGHT = Policy(cpu_overcommit=1.0)
 
@@ -34,7 +39,7 @@ def fleet(*hosts: Host, guests: t.Sequence[Guest] = ()) -> Fleet:
 
 def packed(guests: t.Sequence[Guest], *hosts: Host) -> dict[str, tuple[str | None, str]]:
     """Where each goes, and why."""
-    found = packing.packed(guests, hosts, TIGHT, apart={}, last=())
+    found = plan_packing.packed(guests, hosts, TIGHT, apart={}, last=())
     return {name: (one.host, one.why) for name, one in found.items()}
 
 
@@ -60,7 +65,7 @@ OPEN, CLOSED = host("a"), host("b", maintenance="new disks")
     ],
 )
 def test_hosts_have_too_little_together(guests: list[Guest], hosts: list[Host], expected: bool) -> None:
-    assert packing._exceed(guests, fleet(*hosts)) is expected
+    assert plan_packing._exceed(guests, fleet(*hosts)) is expected
 
 
 @pytest.mark.parametrize(
@@ -78,22 +83,22 @@ def test_who_may_take_a_guest(wish: dict[str, t.Any], its: dict[str, t.Any], exp
 
 
 def test_more_rules_are_tried_where_they_could_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[packing.Size] = []
-    ordered = packing._ordered
+    tried: list[plan_packing.Size] = []
+    ordered = plan_packing._ordered
 
-    def noted(guests: t.Any, there: t.Any, last: t.Any, size: packing.Size, urgent: t.Any) -> list[Guest]:
+    def noted(guests: t.Any, there: t.Any, last: t.Any, size: plan_packing.Size, urgent: t.Any) -> list[Guest]:
         tried.append(size)
         return ordered(guests, there, last, size, urgent)
 
-    monkeypatch.setattr(packing, "_ordered", noted)
+    monkeypatch.setattr(plan_packing, "_ordered", noted)
     assert [one for one, _why in packed([guest("x"), guest("y", 900)], host("a")).values()] == ["a", "a"]
     assert tried == [max], "all have a host"
     tried.clear()
     packed([guest(name, 600) for name in "xyz"], host("a"), host("b"))
-    assert len(tried) > len(packing._RULES), "one of them may find room"
+    assert len(tried) > len(plan_packing._RULES), "one of them may find room"
     tried.clear()
     packed([guest(name, 600) for name in "wxyz"], host("a"), host("b"))
-    assert tried == [max, packing._smallest, packing._smallest], "all cannot have a host"
+    assert tried == [max, plan_packing._smallest, plan_packing._smallest], "all cannot have a host"
 
 
 def test_the_largest_come_first_and_a_group_is_as_large_as_all_of_it() -> None:
@@ -101,9 +106,9 @@ def test_the_largest_come_first_and_a_group_is_as_large_as_all_of_it() -> None:
     others = [guest("big", 500), guest("same", 600, 2), guest("middle", 400), guest("small", 10)]
     every = [*others, *together]
     none = collections.Counter[str]()
-    order = packing._ordered(every, fleet(host("a"), guests=every), ["big"], max, none)
+    order = plan_packing._ordered(every, fleet(host("a"), guests=every), ["big"], max, none)
     assert [one.name for one in order] == ["same", "s1", "s2", "middle", "small", "big"]
-    order = packing._ordered(every, fleet(host("a"), guests=every), ["big"], max, collections.Counter(middle=3))
+    order = plan_packing._ordered(every, fleet(host("a"), guests=every), ["big"], max, collections.Counter(middle=3))
     assert [one.name for one in order] == ["middle", "same", "s1", "s2", "small", "big"]
 
 
@@ -158,9 +163,9 @@ def test_each_guest_without_a_host_has_its_reason() -> None:
     assert "another guest named x" in named["x"][1] and "another guest named" not in named["y"][1]
 
 
-def squeezed(wanted: Guest, there: Fleet, *others: Guest) -> tuple[packing._Packing, bool]:
+def squeezed(wanted: Guest, there: Fleet, *others: Guest) -> tuple[plan_packing._Packing, bool]:
     """A packing that has put the others on the first host and then chooses one for `wanted`; whether it found one."""
-    work = packing._Packing(there, evenly)
+    work = plan_packing._Packing(there, evenly)
     for other in others:
         there.put(other, 0)
     work.choose(wanted)

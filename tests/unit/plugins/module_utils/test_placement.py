@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     Guest,
     GuestCopy,
     Host,
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ON, OFF = GuestCopy("running"), GuestCopy("shutdown")

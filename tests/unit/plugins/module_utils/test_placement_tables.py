@@ -7,17 +7,17 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import (
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_fleet, plan_rules
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     Guest,
     GuestCopy,
     Host,
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import fleet, rules
-from ansible_collections.corral.virt.plugins.module_utils._plan.load import Load, Neighbours
-from ansible_collections.corral.virt.plugins.module_utils._plan.placement import place
-from ansible_collections.corral.virt.plugins.module_utils._plan.rules import against, dislikes, mib
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against, dislikes, mib
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -173,14 +173,16 @@ BROKEN: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
 }
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", plan_rules.RULES, ids=lambda rule: rule.__name__)
 def test_every_rule_has_a_case_that_breaks_it(rule: t.Any) -> None:
     its, wish = BROKEN[rule.__name__]
     load, its_guest = Load(host(**its), TIGHT), guest(**wish)
     if its_guest.together:  # the others of its group are on another host
         load.neighbours.together["shop"] = {"hyper2": 1}
     assert rule(load, its_guest), "nothing is said by this rule"
-    assert not [one for one in rules.RULES if one is not rule and one(load, its_guest)], "another rule says it, too"
+    assert not [one for one in plan_rules.RULES if one is not rule and one(load, its_guest)], (
+        "another rule says it, too"
+    )
 
 
 SHOP = words("shop")
@@ -264,8 +266,8 @@ def test_a_load_counts_guests_in_and_out() -> None:
 
 def test_the_cost_grows_with_the_load() -> None:
     hosts = [host("a"), host("b", memory_used_mib=512), host("c", vcpus_used=2)]
-    one = fleet.Fleet({each.name: Load(each, TIGHT) for each in hosts})
-    assert fleet.evenly(one, 512, 2, [0, 1, 2]) == [
+    one = plan_fleet.Fleet({each.name: Load(each, TIGHT) for each in hosts})
+    assert plan_fleet.evenly(one, 512, 2, [0, 1, 2]) == [
         1024 * 0.25 + 0.5 * 1024 * 0.25,
         1024 * 0.75 + 0.5 * 1024 * 0.25,
         1024 * 0.25 + 0.5 * 1024 * 0.75,
@@ -818,9 +820,11 @@ def test_what_a_host_has_left() -> None:
 def test_how_far_a_guest_brings_memory_and_processors_apart(
     used: tuple[int, int], wish: tuple[int, int], skew: float
 ) -> None:
-    here = fleet.Fleet({"a": Load(host("a", vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)})
-    [found] = fleet.skew(here, wish[1], wish[0], [0])
+    here = plan_fleet.Fleet({"a": Load(host("a", vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)})
+    [found] = plan_fleet.skew(here, wish[1], wish[0], [0])
     assert found == pytest.approx(skew)
-    assert fleet.skewed(here, wish[1], wish[0], [0]) == [found + 0.05 * fleet.evenly(here, wish[1], wish[0], [0])[0]]
+    assert plan_fleet.skewed(here, wish[1], wish[0], [0]) == [
+        found + 0.05 * plan_fleet.evenly(here, wish[1], wish[0], [0])[0]
+    ]
     then = abs((used[1] + wish[1]) / 1024 - (used[0] + wish[0]) / 4)
-    assert fleet.skew_after(here, wish[1], wish[0], [0]) == [pytest.approx(then)]
+    assert plan_fleet.skew_after(here, wish[1], wish[0], [0]) == [pytest.approx(then)]

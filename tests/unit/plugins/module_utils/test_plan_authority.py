@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._plan.authority import (
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_authority import (
     Generation,
     Holder,
     due,

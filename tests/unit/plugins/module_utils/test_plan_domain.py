@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change, diff
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change, diff
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     ACTIONS,
     STATES,
     FoundGuest,
@@ -21,15 +22,14 @@ from ansible_collections.corral.virt.plugins.module_utils._model.domain import (
     OwnedDisk,
     Volume,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.guest_options import completed
-from ansible_collections.corral.virt.plugins.module_utils._plan.power import power_off
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, gone
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan, plan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, gone
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 
-SYSTEM = steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
+SYSTEM = plan_guest_steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
 LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}
 
 OWNER = Owner("web1", "u", "h", ("/a", "/b"))
@@ -63,7 +63,9 @@ def planned(
 ) -> GuestPlan:
     """A plan for the same changes to what is stored and what runs."""
     after, wanted = grafted(*changes), wanted.with_fields(**(fields or {}))
-    return plan(wanted, here, after, live.Now(wanted, after, after, LIMITS) if here and here.active else None, **more)
+    return plan(
+        wanted, here, after, plan_live.Now(wanted, after, after, LIMITS) if here and here.active else None, **more
+    )
 
 
 def texts(result: GuestPlan) -> list[str]:
@@ -194,7 +196,7 @@ def test_a_guest_that_goes_off_is_not_changed_live(state: str) -> None:
 def test_metadata_is_one_step() -> None:
     changes = [Change("title", None, "x"), Change("description", None, "y"), Change("tags", None, ("z",))]
     result = planned(GuestSpec("web1"), found(), *changes, fields={"title": "x", "description": "y", "tags": ("z",)})
-    assert result.steps[1:] == (steps.SetMetadata("web1", "x", "y", ""),)
+    assert result.steps[1:] == (plan_guest_steps.SetMetadata("web1", "x", "y", ""),)
 
 
 def test_devices_come_and_go_live() -> None:
@@ -203,7 +205,7 @@ def test_devices_come_and_go_live() -> None:
         Change("disks[old]", "/a", None),
         devices={"disks[new]": "<disk/>", "disks[old]": "<disk/>"},
     )
-    now = live.Now(GuestSpec("web1"), running, running, {})
+    now = plan_live.Now(GuestSpec("web1"), running, running, {})
     result = plan(GuestSpec("web1"), found(), running, now, storage=[SYSTEM], unfinished_xml="<domain/>")
     assert texts(result) == [
         "define web1 (disks to be created)",
@@ -251,7 +253,7 @@ def test_autostart(wish: bool | None, has: bool, step: str | None) -> None:
 
 
 def test_growing_alone_needs_no_definition() -> None:
-    grow = steps.GrowRunningDisk("web1", "/a", 2 * 1024**3, "vda")
+    grow = plan_guest_steps.GrowRunningDisk("web1", "/a", 2 * 1024**3, "vda")
     assert texts(planned(GuestSpec("web1"), found(), storage=[grow])) == ["grow disk /a to 2 GiB while it runs"]
 
 
@@ -335,23 +337,28 @@ def test_what_holds_for_every_plan(state: str, now: str, where: list[str], allow
     fields: dict[str, t.Any] = {"vcpus.current": 3, "memory.current_kib": 9999}
     result = planned(wanted, found(now), *[Change(field, 1, 3) for field in where], fields=fields, **more)
     kinds = [type(step) for step in result.steps]
-    assert bool(steps.Define in kinds) == bool(where or storage), "a definition exactly when something changed"
+    assert bool(plan_guest_steps.Define in kinds) == bool(where or storage), (
+        "a definition exactly when something changed"
+    )
     if storage:
-        assert kinds[:3] == [steps.Define, steps.CreateVolume, steps.Define], (
+        assert kinds[:3] == [plan_guest_steps.Define, plan_guest_steps.CreateVolume, plan_guest_steps.Define], (
             "what is made is recorded before it is made"
         )
     power = [
-        index for index, kind in enumerate(kinds) if kind in (steps.Start, steps.Shutdown, steps.Destroy, steps.Reboot)
+        index
+        for index, kind in enumerate(kinds)
+        if kind
+        in (plan_guest_steps.Start, plan_guest_steps.Shutdown, plan_guest_steps.Destroy, plan_guest_steps.Reboot)
     ]
-    assert all(index > kinds.index(steps.Define) for index in power if steps.Define in kinds), (
+    assert all(index > kinds.index(plan_guest_steps.Define) for index in power if plan_guest_steps.Define in kinds), (
         "power only after the definition"
     )
-    if steps.Start in kinds and now != OFF:
-        assert allow and steps.Shutdown in kinds, "no restart that was not allowed"
+    if plan_guest_steps.Start in kinds and now != OFF:
+        assert allow and plan_guest_steps.Shutdown in kinds, "no restart that was not allowed"
     assert not (allow and result.pending and state not in ("shutdown", "destroyed"))
     if now == OFF:
         assert not result.pending
-    assert not {steps.Undefine, steps.DeleteVolume} & set(kinds), "only absent takes away"
+    assert not {plan_guest_steps.Undefine, plan_guest_steps.DeleteVolume} & set(kinds), "only absent takes away"
 
 
 @pytest.mark.parametrize(
@@ -382,9 +389,9 @@ def test_a_maximum_follows(said: dict[str, t.Any], known: dict[str, t.Any], expe
 
 
 def test_policy_rows_are_used_as_they_are_written() -> None:
-    assert live.how("disks[a.b]") == live.how("interfaces[x]") == live.ATTACH
-    assert live.how("disks[a].cache") == live.how("nothing.like.it") == live.NEXT_BOOT
-    assert all(live.how(re.sub(r"\[\]", "[x]", where)) == policy for where, policy in live.POLICY.items())
+    assert plan_live.how("disks[a.b]") == plan_live.how("interfaces[x]") == plan_live.ATTACH
+    assert plan_live.how("disks[a].cache") == plan_live.how("nothing.like.it") == plan_live.NEXT_BOOT
+    assert all(plan_live.how(re.sub(r"\[\]", "[x]", where)) == policy for where, policy in plan_live.POLICY.items())
 
 
 def test_diff_shows_only_what_changes() -> None:
@@ -393,12 +400,12 @@ def test_diff_shows_only_what_changes() -> None:
 
 
 def test_the_gate() -> None:
-    a, b, bad, c = (steps.Suspend(name) for name in ("a", "b", "bad", "c"))
-    done: list[steps.GuestStep] = []
+    a, b, bad, c = (plan_guest_steps.Suspend(name) for name in ("a", "b", "bad", "c"))
+    done: list[plan_guest_steps.GuestStep] = []
     assert Gate(check_mode=True).run([a], done.append) == [] and done == []
     assert Gate(check_mode=False).run([a, b], lambda step: step.guest * 2) == ["aa", "bb"]
 
-    def do(step: steps.GuestStep) -> None:
+    def do(step: plan_guest_steps.GuestStep) -> None:
         if step is bad:
             raise Refused("no")
 
@@ -419,7 +426,7 @@ def test_the_gate() -> None:
 
 
 def test_the_gate_tells_plans_what_only_a_check_run_has() -> None:
-    later = [steps.Suspend("a")]
+    later = [plan_guest_steps.Suspend("a")]
     assert Gate(check_mode=True).foretell(later) == later
     assert list(Gate(check_mode=False).foretell(later)) == []
     for answer in (True, False):
@@ -446,4 +453,4 @@ def test_a_namesake_is_not_removed() -> None:
 )
 def test_only_a_paused_guest_is_paused_again(state: str, now: str, suspends: bool) -> None:
     shutdown = power_off(GuestSpec("web1", state=state), found(now))[-1]
-    assert isinstance(shutdown, steps.Shutdown) and shutdown.suspends is suspends
+    assert isinstance(shutdown, plan_guest_steps.Shutdown) and shutdown.suspends is suspends

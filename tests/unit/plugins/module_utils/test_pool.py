@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import pool_directory
-from ansible_collections.corral.virt.plugins.module_utils._front import noun, noun_options, pools
-from ansible_collections.corral.virt.plugins.module_utils._front.pools import API
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.noun import Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._model.pool import PoolHost, PoolUser, RawPoolHost
-from ansible_collections.corral.virt.plugins.module_utils._noun.noun import Noun, plan
-from ansible_collections.corral.virt.plugins.module_utils._noun.pool import POOL
-from ansible_collections.corral.virt.plugins.module_utils._noun.schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._plan.noun import Start
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.module_utils._xml import pool as pool_xml
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Start
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool, files_pool, run_pools
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost, PoolUser, RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_noun import POOL
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
 
 XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"
 
@@ -57,19 +56,19 @@ def params(path: str | None = None, state: str = "active", autostart: bool | Non
     ],
 )
 def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) -> None:
-    planned = plan(POOL, noun.spec(POOL, wanted), Facts(there))
+    planned = plan(POOL, run_noun.spec(POOL, wanted), Facts(there))
     assert [str(step) for step in planned.steps] == steps
     assert bool(planned.changes) == bool(steps)
 
 
 def test_a_pool_is_wanted_active_unless_said_otherwise() -> None:
-    spec = noun_options.argument_spec(POOL.schema)
+    spec = run_noun_options.argument_spec(POOL.schema)
     assert ArgumentSpecValidator(spec).validate({"name": "a"}).validated_parameters == params()
     assert spec["state"]["choices"] == ["active", "inactive", "absent"]
 
 
 def test_what_goes_is_told() -> None:
-    planned = plan(POOL, noun.spec(POOL, params(state="absent")), Facts(HERE))
+    planned = plan(POOL, run_noun.spec(POOL, params(state="absent")), Facts(HERE))
     assert sorted((change.where, change.before, change.after) for change in planned.changes) == [
         ("active", True, None),
         ("autostart", True, None),
@@ -89,24 +88,24 @@ def test_what_goes_is_told() -> None:
 )
 def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
-        plan(POOL, noun.spec(POOL, wanted), Facts(there))
+        plan(POOL, run_noun.spec(POOL, wanted), Facts(there))
 
 
 def test_all_that_is_refused_is_told_at_once() -> None:
     host = PoolHost(directories=lambda: {"/srv/b": "b"}, obstacle=lambda path: path)
     with pytest.raises(Refused, match=r"^cannot create pool a in /srv/b: .*; cannot start pool a in /srv/b: "):
-        plan(POOL, noun.spec(POOL, params("/srv/b")), Facts(None, host))
+        plan(POOL, run_noun.spec(POOL, params("/srv/b")), Facts(None, host))
 
 
 def test_a_pool_goes_whatever_else_is_said_of_it() -> None:
-    planned = plan(POOL, noun.spec(POOL, params("/srv/b", state="absent")), Facts(HERE))
+    planned = plan(POOL, run_noun.spec(POOL, params("/srv/b", state="absent")), Facts(HERE))
     assert [str(step) for step in planned.steps] == ["stop pool a", "undefine pool a"]
 
 
 def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
     """Without options of every noun, without fields that no option has, and with nothing that what runs can be told."""
     schema = Schema(kind="pool", table=POOL.schema.table, states=("active",))
-    assert set(noun_options.argument_spec(schema)) == {"name", "state", "autostart", "type", "path"}
+    assert set(run_noun_options.argument_spec(schema)) == {"name", "state", "autostart", "type", "path"}
     bare = Noun(
         schema=schema, shape=POOL.shape, skeleton=POOL.skeleton, rules=(), made=POOL.made, shown=(), host=POOL.host
     )
@@ -120,7 +119,7 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
     with opened("test:///default") as connection:
 
         def run(*, check_mode: bool = False, **more: str) -> dict[str, t.Any]:
-            return noun.converge(connection, POOL, API, {**wanted, **more}, Gate(check_mode=check_mode))
+            return run_noun.converge(connection, POOL, API, {**wanted, **more}, Gate(check_mode=check_mode))
 
         predicted = run(check_mode=True)
         assert "extra" not in connection.listStoragePools() + connection.listDefinedStoragePools()
@@ -139,7 +138,7 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
 
 def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
     """Notes of a plan."""
-    return list(plan(POOL, noun.spec(POOL, params(**wanted)), Facts(there, host)).notes)
+    return list(plan(POOL, run_noun.spec(POOL, params(**wanted)), Facts(there, host)).notes)
 
 
 def test_a_directory_is_of_one_pool() -> None:
@@ -154,21 +153,21 @@ def test_a_directory_is_of_one_pool_by_whatever_path(tmp_path: Path) -> None:
     real.mkdir()
     apart.mkdir()
     link.symlink_to(real)
-    raw = RawPoolHost(lambda: [("b", XML.format("dir", real))], tuple, identity=pool_directory.directory_id)
+    raw = RawPoolHost(lambda: [("b", XML.format("dir", real))], tuple, identity=files_pool.directory_id)
     with pytest.raises(
         Refused, match=f"in {link}: it is the directory of pool b, which calls it {real}; use that pool"
     ):
-        noted(pool_xml.host(raw, "a", None), None, path=str(link))
-    assert not noted(pool_xml.host(raw, "a", None), None, path=str(apart))
-    assert pool_directory.directory_id(f"{link}/new") == pool_directory.directory_id(f"{real}/new"), "before it is made"
+        noted(fields_pool.host(raw, "a", None), None, path=str(link))
+    assert not noted(fields_pool.host(raw, "a", None), None, path=str(apart))
+    assert files_pool.directory_id(f"{link}/new") == files_pool.directory_id(f"{real}/new"), "before it is made"
 
 
 def test_guests_with_disks_in_a_pool_are_known_by_whatever_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     disk = f"<domain><devices><disk><source file='{tmp_path}/link/x'/></disk></devices></domain>"
-    raw = RawPoolHost(tuple, lambda: [("one", (disk,))], identity=pool_directory.directory_id)
-    host = pool_xml.host(raw, "a", found(active=True, path=f"{tmp_path}/real"))
+    raw = RawPoolHost(tuple, lambda: [("one", (disk,))], identity=files_pool.directory_id)
+    host = fields_pool.host(raw, "a", found(active=True, path=f"{tmp_path}/real"))
     assert host.users() == [PoolUser("one", by_pool=False)]
 
 
@@ -188,15 +187,15 @@ def test_which_directory_a_user_cannot_enter(tmp_path: Path) -> None:
     (closed / "pool").mkdir(parents=True)
     for each in (closed / "pool", closed, tmp_path, *list(tmp_path.parents)[:-2]):
         each.chmod(0o755)
-    assert pool_directory.closed(str(closed / "pool" / "new"), nobody) is None
+    assert files_pool.closed(str(closed / "pool" / "new"), nobody) is None
     (tmp_path / "link").symlink_to(closed / "pool")
     closed.chmod(0o700)
     for path in (closed / "pool" / "new", tmp_path / "link"):
-        assert pool_directory.closed(str(path), nobody) == f"nobody:{closed}"
-    assert pool_directory.closed(str(closed), (0, 0)) is None
+        assert files_pool.closed(str(path), nobody) == f"nobody:{closed}"
+    assert files_pool.closed(str(closed), (0, 0)) is None
     closed.chmod(0o710)
     os.chown(closed, 0, 65534)
-    assert pool_directory.closed(str(closed / "pool"), nobody) is None, "by its group"
+    assert files_pool.closed(str(closed / "pool"), nobody) is None, "by its group"
 
 
 def test_a_pool_that_does_not_start_is_not_left_behind(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_a_pool_that_does_not_start_is_not_left_behind(tmp_path: Path) -> None:
     refusing = dataclasses.replace(API, own={Start: lambda _pool, _step: fail("it does not start")})
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
         with pytest.raises(Failed, match=r"it does not start; it is as before \(undefine pool a\)"):
-            noun.converge(connection, POOL, refusing, params("/srv/a"), Gate(check_mode=False))
+            run_noun.converge(connection, POOL, refusing, params("/srv/a"), Gate(check_mode=False))
         assert connection.listStoragePools() + connection.listDefinedStoragePools() == []
 
 
@@ -253,11 +252,11 @@ def test_who_uses_a_pool() -> None:
         ("d", "<pool type='rbd'/>"),
     )
     raw = RawPoolHost(lambda: others, lambda: guests)
-    host = pool_xml.host(raw, "a", HERE)
+    host = fields_pool.host(raw, "a", HERE)
     assert host.directories() == {"/srv/b": "b"}
     assert host.users() == [PoolUser("one", by_pool=True), PoolUser("two", by_pool=False)]
     assert host.obstacle("/etc/passwd") is None
-    assert pool_xml.host(raw, "a", None).users() == [PoolUser("one", by_pool=True)]
+    assert fields_pool.host(raw, "a", None).users() == [PoolUser("one", by_pool=True)]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +280,7 @@ def test_a_host_is_asked_only_for_what_decides(there: Found | None, wanted: dict
         return ()
 
     raw = RawPoolHost(lambda: none("pools"), lambda: none("guests"))
-    noted(pool_xml.host(raw, "a", there), there, **wanted)
+    noted(fields_pool.host(raw, "a", there), there, **wanted)
     assert seen == asked
 
 
@@ -296,14 +295,14 @@ def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:
         ("/file", "/file"),
         ("/lost/a", "/lost"),
     ):
-        assert pool_directory.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
+        assert files_pool.obstacle(f"{tmp_path}{path}") == (blocked and f"{tmp_path}{blocked}")
 
 
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_what_libvirt_refuses_is_refused_before(
     check_mode: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(pools, "has_files_here", lambda _uri: True)
+    monkeypatch.setattr(run_pools, "has_files_here", lambda _uri: True)
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     with opened("test:///default") as connection:
         for path, reason in (
@@ -311,5 +310,5 @@ def test_what_libvirt_refuses_is_refused_before(
             (f"{tmp_path}/lost", "dangling link"),
         ):
             with pytest.raises(Refused, match=reason):
-                noun.converge(connection, POOL, API, params(path), Gate(check_mode=check_mode))
+                run_noun.converge(connection, POOL, API, params(path), Gate(check_mode=check_mode))
         assert [pool.name() for pool in connection.listAllStoragePools()] == ["default-pool"]

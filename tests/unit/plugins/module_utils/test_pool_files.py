@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory, directory, holder
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import (
+    PoolDirectory,
+    directory,
+    holder,
+)
 
 
 def pool(name: str, path: str | None, *, active: bool = True) -> PoolDirectory:

@@ -7,8 +7,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
     MigratingGuest,
     MigrationHost,
@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Pool,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import findings
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_preflight import findings
 
 SOURCE = MigrationHost(
     "hyper1", "1111", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", ("pc-q35-7.2",), ("qemu", "kvm"), {}

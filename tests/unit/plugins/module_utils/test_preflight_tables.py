@@ -8,9 +8,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPY,
     DELTA,
     FULL,
@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.move import (
     Pool,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.preflight import check, findings, uses_ports
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_preflight import check, findings, uses_ports
 
 UUID = "11111111-2222-3333-4444-555555555555"
 

@@ -8,12 +8,23 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._front import copy_offline, migration_files, reconcile
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import migrate, query
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._model.move import DELTA, SHARED, DiskMove, Move, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
-from ansible_collections.corral.virt.plugins.module_utils._plan.verdict import Verdict
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
+    run_copy_offline,
+    run_migration_files,
+    run_reconcile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    DELTA,
+    SHARED,
+    DiskMove,
+    Move,
+    Tuning,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 
 UUID = "11111111-2222-3333-4444-555555555555"
 # States of the guest on the source and on the destination; `, complete`: with all its memory.
@@ -91,16 +102,18 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
         "discard": hosts.doer("discard"),
     }
     for name, fake in patched.items():
-        monkeypatch.setattr(migrate, name, fake)
-    monkeypatch.setattr(reconcile, "_suspended", lambda *_more: False)
-    monkeypatch.setattr(reconcile, "_superseded", lambda *_more: False)
-    monkeypatch.setattr(reconcile, "_takes_back", lambda *_more: hosts.takes_back)
-    monkeypatch.setattr(reconcile, "resume_guest", hosts.doer("resume"))
-    monkeypatch.setattr(copy_offline, "release", hosts.doer("release"))
-    monkeypatch.setattr(query, "find_by_uuid", lambda *_more: None)  # what is stored is as it was: contract tests
-    monkeypatch.setattr(reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
+        monkeypatch.setattr(libvirt_migrate, name, fake)
+    monkeypatch.setattr(run_reconcile, "_suspended", lambda *_more: False)
+    monkeypatch.setattr(run_reconcile, "_superseded", lambda *_more: False)
+    monkeypatch.setattr(run_reconcile, "_takes_back", lambda *_more: hosts.takes_back)
+    monkeypatch.setattr(run_reconcile, "resume_guest", hosts.doer("resume"))
+    monkeypatch.setattr(run_copy_offline, "release", hosts.doer("release"))
+    monkeypatch.setattr(
+        libvirt_query, "find_by_uuid", lambda *_more: None
+    )  # what is stored is as it was: contract tests
+    monkeypatch.setattr(run_reconcile, "time", types.SimpleNamespace(sleep=hosts.sleep, monotonic=lambda: hosts.time_s))
     more: dict[str, t.Any] = {"again": True} if again else {}
-    return reconcile.reconcile(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
+    return run_reconcile.reconcile(t.cast(t.Any, hosts), Move("web1", UUID, "hyper2", "", paused=paused), **more)
 
 
 # Looks (the last one stays, or what is done there works), whether the guest was paused before; what is done, and where
@@ -236,8 +249,8 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
         cleared.append(uuid)
         return ["/b stays"]
 
-    monkeypatch.setattr(migration_files, "clear", clear)
-    monkeypatch.setattr(reconcile, "_forget_migration", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
+    monkeypatch.setattr(run_migration_files, "clear", clear)
+    monkeypatch.setattr(run_reconcile, "_forget_migration", lambda end, uuid: forgotten.append(f"{end} {uuid}"))
     for here, reachable, acts in [
         ("running", (True, True), True),
         ("absent", (True, True), False),
@@ -245,8 +258,8 @@ def test_images_are_removed_only_where_both_ends_are_seen_and_the_guest_stays(mo
         ("running", (True, False), False),
     ]:
         hosts = Hosts([(here, "absent")], reachable=reachable)
-        monkeypatch.setattr(migrate, "state_there", hosts.state)
-        result = reconcile.clean_up(t.cast(t.Any, hosts), UUID)
+        monkeypatch.setattr(libvirt_migrate, "state_there", hosts.state)
+        result = run_reconcile.clean_up(t.cast(t.Any, hosts), UUID)
         assert (cleared, forgotten, result) == (([UUID], [f"source {UUID}"], ["/b stays"]) if acts else ([], [], []))
         cleared.clear()
         forgotten.clear()
@@ -261,16 +274,16 @@ def disk(target: str, how: str = DELTA, **more: t.Any) -> DiskMove:
 
 def test_the_record_says_what_goes_and_of_what_is_made_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[dict[str, t.Any]] = []
-    monkeypatch.setattr(query, "by_uuid", lambda connection, *_more: connection)
-    monkeypatch.setattr(query, "found", lambda _guest: None)  # nothing is recorded
-    monkeypatch.setattr(migration_files, "remember", lambda _guest, fields: written.append(dict(fields)))
+    monkeypatch.setattr(libvirt_query, "by_uuid", lambda connection, *_more: connection)
+    monkeypatch.setattr(libvirt_query, "found", lambda _guest: None)  # nothing is recorded
+    monkeypatch.setattr(run_migration_files, "remember", lambda _guest, fields: written.append(dict(fields)))
     disks = (disk("vda"), disk("vdb", SHARED), disk("vdc", delete_source=False))
     source = types.SimpleNamespace(getURI=lambda: "qemu+tls://hyper1/system")
-    reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed /a", disks=disks))
+    run_reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed /a", disks=disks))
     more: dict[str, t.Any] = {"keep_source_storage": True, "paused": True, "autostart": True}
     more["tuning"] = Tuning(timeout_action="suspend")
-    reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed", disks=disks, **more))
-    reconcile.forget(source, UUID)
+    run_reconcile.begin(source, Move("web1", UUID, "hyper2", "", source_uuid="1111", seen="5eed", disks=disks, **more))
+    run_reconcile.forget(source, UUID)
     common = {
         "moving": "hyper2",
         "moving_from": "1111",
@@ -368,18 +381,18 @@ def test_a_state_is_told_with_what_libvirt_knows_of_it() -> None:
         for reserved in (False, True):
             for persistent in (False, True):
                 host = t.cast(t.Any, Host(Guest(code, reason, persistent=persistent)))
-                found = migrate.state_there(host, "web1", reserved=yes if reserved else no)
+                found = libvirt_migrate.state_there(host, "web1", reserved=yes if reserved else no)
                 off = word in ("shutdown", "crashed", "migrated")
                 expected = "reserved" if off and reserved and persistent else word
                 if found != expected:
                     wrong.append((code, reason, reserved, persistent, found))
-        if migrate.state_there(t.cast(t.Any, Host(Guest(code, reason))), "web1") != word:
+        if libvirt_migrate.state_there(t.cast(t.Any, Host(Guest(code, reason))), "web1") != word:
             wrong.append((code, reason, "without a rule for reserved"))
     assert not wrong
 
 
 def test_only_libvirts_own_word_makes_a_guest_absent() -> None:
-    assert migrate.state_there(None, "web1") == "unreachable"
-    assert migrate.state_there(t.cast(t.Any, Host(libvirt.VIR_ERR_NO_DOMAIN)), "web1") == "absent"
+    assert libvirt_migrate.state_there(None, "web1") == "unreachable"
+    assert libvirt_migrate.state_there(t.cast(t.Any, Host(libvirt.VIR_ERR_NO_DOMAIN)), "web1") == "absent"
     for code in (libvirt.VIR_ERR_RPC, libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_AUTH_FAILED):
-        assert migrate.state_there(t.cast(t.Any, Host(code)), "web1") == "unreachable"
+        assert libvirt_migrate.state_there(t.cast(t.Any, Host(code)), "web1") == "unreachable"

@@ -8,14 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, Grafted, GuestSpec, OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._plan import live, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import Owner
-from ansible_collections.corral.virt.plugins.module_utils._plan.domain import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._plan.removal import absent, shared, unrecorded
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    FoundGuest,
+    Grafted,
+    GuestSpec,
+    OwnedDisk,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan, plan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, shared, unrecorded
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 OFF_STATES = ("shutdown", "crashed and off")
 OWNER = Owner("web1", "u", "h", ("/a", "/b", "/c", "/a b"))
@@ -36,11 +41,11 @@ def found(state: str, *, persistent: bool = True, autostart: bool = False) -> Fo
     )
 
 
-def shown(step: steps.GuestStep) -> str:
+def shown(step: plan_guest_steps.GuestStep) -> str:
     """A step with what matters of it."""
-    if isinstance(step, steps.Shutdown):
+    if isinstance(step, plan_guest_steps.Shutdown):
         return f"Shutdown {step.timeout_s} force={step.force} wait={step.wait}"
-    if isinstance(step, steps.Undefine):
+    if isinstance(step, plan_guest_steps.Undefine):
         return f"Undefine {' '.join(step.managed_state)}".strip()
     return f"{type(step).__name__} {getattr(step, 'path', '')}".strip()
 
@@ -147,7 +152,7 @@ def test_every_file_that_stays_is_named_with_the_command_that_deletes_it() -> No
         f"kept file /memory {kept}: web2 uses it",
         "kept disk /a of web1; to delete it: virsh --connect qemu:///system vol-delete /a",
     )
-    assert not [step for step in answer.steps if isinstance(step, steps.DeleteVolume)]
+    assert not [step for step in answer.steps if isinstance(step, plan_guest_steps.DeleteVolume)]
 
 
 INACTIVE = "storage pool data of disk /a is not active (start it: virsh --connect qemu:///session pool-start data)"
@@ -181,7 +186,7 @@ def test_no_disk_stays_without_its_owner(disk: OwnedDisk, outcome: str) -> None:
         assert answer.notes == ("kept disk /a of web1: web2 uses it",), "it is not to be removed"
         return
     answer = absent(wish, found("shutdown"), in_use={}, disks={"/a": disk}, **told)
-    assert [step.path for step in answer.steps if isinstance(step, steps.DeleteVolume)] == ["/a"] * (
+    assert [step.path for step in answer.steps if isinstance(step, plan_guest_steps.DeleteVolume)] == ["/a"] * (
         outcome == "deleted"
     )
     assert [note.startswith("disk /a of web1 is not deleted: ") for note in answer.notes] == [True] * (
@@ -202,7 +207,7 @@ def planned(
 ) -> GuestPlan:
     """A plan for changes that the stored definition and the running guest lack alike."""
     after = Grafted("<domain/>", changes)
-    now = live.Now(wish, after, after, {}) if here and here.active else None
+    now = plan_live.Now(wish, after, after, {}) if here and here.active else None
     return plan(wish, here, after, now, seed_changed=seed_changed, record_changed=record_changed)
 
 
@@ -278,7 +283,7 @@ def test_a_disk_that_somebody_has_open_is_kept(state: str, kept: list[str]) -> N
         {"/a": replace(THERE, opened=True)},
     )
     made = absent(wish, found(state), managed_state=(), owned=own("/a"), owner=OWNER, in_use={}, disks=disks)
-    assert [step.path for step in made.steps if isinstance(step, steps.DeleteVolume)] == [
+    assert [step.path for step in made.steps if isinstance(step, plan_guest_steps.DeleteVolume)] == [
         path for path in ("/a",) if path not in kept
     ]
     why = "kept disk {} of web1: a process that libvirt does not know (see `fuser -v {}`) uses it"

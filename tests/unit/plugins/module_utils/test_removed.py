@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import boot, disk, identity, removal_notes, removed
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._model.removed_disk import Moment, RemovedDisk
-from ansible_collections.corral.virt.plugins.module_utils._plan import removed as plans
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_removal_notes,
+    files_removed,
+    plan_removed,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._system import boot, identity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 CONTENT = b"what the guest wrote"
 
@@ -57,9 +62,9 @@ def old(path: Path) -> Path:
     return path.with_name("old")
 
 
-def begun(stack: contextlib.ExitStack, path: Path) -> removed.Quarantine:
+def begun(stack: contextlib.ExitStack, path: Path) -> files_removed.Quarantine:
     """The disk, moved aside."""
-    return removed.begin(stack, str(path), described(path))
+    return files_removed.begin(stack, str(path), described(path))
 
 
 def files(path: Path) -> list[str]:
@@ -88,7 +93,12 @@ def killed_at(line: int, work: t.Callable[[], None]) -> bool:
 
         def trace(frame: t.Any, event: str, _argument: object) -> t.Any:
             if not frame.f_code.co_filename.endswith(
-                ("_files/removed.py", "_files/removal_notes.py", "_files/disk.py", "_files/private.py")
+                (
+                    "_storage/files_removed.py",
+                    "_storage/files_removal_notes.py",
+                    "_storage/files_disk.py",
+                    "_system/private.py",
+                )
             ):
                 return None
             if event == "line":
@@ -110,14 +120,14 @@ def test_a_run_killed_anywhere_leaves_the_disk_in_place_or_a_note_that_the_next_
     path: Path, work: t.Callable[[Path], None], by_link: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by_link:
-        monkeypatch.setattr(disk, "_NO_RENAME", (*disk._NO_RENAME, errno.EPERM))
-        monkeypatch.setattr(disk, "renamed", lambda *_names, **_inside: False)
+        monkeypatch.setattr(files_disk, "_NO_RENAME", (*files_disk._NO_RENAME, errno.EPERM))
+        monkeypatch.setattr(files_disk, "renamed", lambda *_names, **_inside: False)
     directory, seen = str(path.parent), set()
     for line in range(1, 1000):
         path.write_bytes(CONTENT)
         if not killed_at(line, lambda: work(path)):
             break
-        entries = removal_notes.entries(directory)
+        entries = files_removal_notes.entries(directory)
         moved = [one for one in entries if one.moved]
         seen.add((path.exists(), bool(entries), bool(moved)))
         if not path.exists() and work is give_back:
@@ -126,14 +136,14 @@ def test_a_run_killed_anywhere_leaves_the_disk_in_place_or_a_note_that_the_next_
             assert one.note and not one.alive
             assert not one.moved or Path(one.path).read_bytes() == CONTENT
             with contextlib.ExitStack() as stack:
-                found = removed.resume(stack, directory, one.key)
+                found = files_removed.resume(stack, directory, one.key)
                 assert found
                 if needed or found.returned or not one.moved:
                     assert found.give_back()
                 else:
                     found.delete()
         assert not needed or not moved or path.read_bytes() == CONTENT
-        removed.tidy(directory)
+        files_removed.tidy(directory)
         assert [one for one in files(path) if one != "web1-system.qcow2"] == [], f"line {line}"
     else:
         pytest.fail("it never ends")
@@ -151,7 +161,7 @@ def test_a_disk_whose_name_was_taken_meanwhile_is_kept_and_so_is_the_other(path:
         path.write_bytes(b"of somebody else")
         assert not quarantine.give_back()
     assert path.read_bytes() == b"of somebody else"
-    [entry] = removal_notes.entries(str(path.parent))
+    [entry] = files_removal_notes.entries(str(path.parent))
     assert Path(entry.path).read_bytes() == CONTENT and entry.note and entry.note.path == str(path)
 
 
@@ -159,18 +169,18 @@ def test_a_run_that_is_alive_is_left_alone(path: Path) -> None:
     with contextlib.ExitStack() as stack:
         quarantine = begun(stack, path)
         directory = str(path.parent)
-        [entry] = removal_notes.entries(directory)
+        [entry] = files_removal_notes.entries(directory)
         assert entry.alive
         with contextlib.ExitStack() as other:
-            assert removed.resume(other, directory, entry.key) is None
+            assert files_removed.resume(other, directory, entry.key) is None
         quarantine.delete()
     with contextlib.ExitStack() as other:
-        assert removed.resume(other, directory, entry.key) is None
+        assert files_removed.resume(other, directory, entry.key) is None
 
 
 def test_a_file_that_gets_the_name_at_the_last_moment_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the note and the renaming."""
-    renamed = disk.renamed
+    renamed = files_disk.renamed
 
     def meanwhile(name: str, to: str, **inside: int) -> bool:
         if to.endswith(".disk"):
@@ -178,7 +188,7 @@ def test_a_file_that_gets_the_name_at_the_last_moment_is_seen(path: Path, monkey
             path.write_bytes(CONTENT)
         return renamed(name, to, **inside)
 
-    monkeypatch.setattr(disk, "renamed", meanwhile)
+    monkeypatch.setattr(files_disk, "renamed", meanwhile)
     with contextlib.ExitStack() as stack:
         quarantine = begun(stack, path)
         assert not quarantine.note.identity.is_same(quarantine.identity())
@@ -196,11 +206,11 @@ def test_what_is_no_file_is_not_moved(path: Path, kind: str) -> None:
         os.mkfifo(path)
     with contextlib.ExitStack() as stack, pytest.raises((Failed, Refused)):
         begun(stack, path)
-    assert (path.is_symlink() or path.exists()) and removal_notes.entries(str(path.parent)) == []
+    assert (path.is_symlink() or path.exists()) and files_removal_notes.entries(str(path.parent)) == []
 
 
 def test_a_place_that_others_can_reach_is_not_used(path: Path) -> None:
-    place = removal_notes.folder(str(path.parent))
+    place = files_removal_notes.folder(str(path.parent))
     Path(place).mkdir(parents=True)
     Path(place).chmod(0o777)
     with contextlib.ExitStack() as stack, pytest.raises(Refused, match="cannot keep work files in"):
@@ -212,16 +222,16 @@ def test_a_damaged_note_names_no_other_directory(path: Path) -> None:
     """Whoever can write it, on shared storage, does not choose where a disk goes."""
     with contextlib.ExitStack() as stack:
         begun(stack, path)
-    [entry] = removal_notes.entries(str(path.parent))
+    [entry] = files_removal_notes.entries(str(path.parent))
     note = Path(entry.path).with_suffix(".json")
     note.write_text(note.read_text().replace(str(path), "/etc/web1-system.qcow2"))
     with contextlib.ExitStack() as stack:
-        found = removed.resume(stack, str(path.parent), entry.key)
+        found = files_removed.resume(stack, str(path.parent), entry.key)
         assert found and found.give_back()
     assert path.read_bytes() == CONTENT
     note.parent.mkdir(parents=True)
     note.write_text("{")
-    assert [one.note for one in removal_notes.entries(str(path.parent))] == [None]
+    assert [one.note for one in files_removal_notes.entries(str(path.parent))] == [None]
 
 
 def test_a_copy_is_another_file_and_so_is_one_with_the_same_inode(tmp_path: Path) -> None:
@@ -285,7 +295,11 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
 ) -> None:
     now = Moment(utc, boot, uptime_h * HOUR_S)
     assert note.left_s(now) == round(left_h * HOUR_S)
-    assert note.is_due(now) == bool(plans.unfinished([plans.DiskAside("x.disk", note)], "x", now)) == (left_h == 0)
+    assert (
+        note.is_due(now)
+        == bool(plan_removed.unfinished([plan_removed.DiskAside("x.disk", note)], "x", now))
+        == (left_h == 0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,7 +312,7 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
 )
 def test_it_is_told_for_how_long_a_disk_is_kept(utc: str, boot: str, told: str) -> None:
     now = Moment(utc, boot, {"A": 1001, "B": 1}[boot] * HOUR_S)
-    assert told in plans.kept(plans.DiskAside("x.disk", KEPT), "x", now)
+    assert told in plan_removed.kept(plan_removed.DiskAside("x.disk", KEPT), "x", now)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.rename import rename
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_rename import rename
 from ansible_collections.corral.virt.tests.golden.case import options
 
 OFF = FoundGuest("web1", "u1", "shutdown", persistent=True, autostart=True, xml="<domain/>")
@@ -19,7 +19,7 @@ RENAMED = GuestSpec("web2", renamed_from="web1")
 
 
 def test_a_guest_is_renamed_once() -> None:
-    assert rename(RENAMED, None, OFF, managed_state=["nvram"], recorded={}) == steps.Rename("web1", "web2")
+    assert rename(RENAMED, None, OFF, managed_state=["nvram"], recorded={}) == plan_guest_steps.Rename("web1", "web2")
     assert (
         rename(dataclasses.replace(RENAMED, uuid="u1"), None, OFF, managed_state=(), recorded={"seed": "x"}) is not None
     )

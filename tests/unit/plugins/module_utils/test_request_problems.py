@@ -6,9 +6,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._plan import clone_spec, tls_spec
-from ansible_collections.corral.virt.plugins.module_utils._plan.problems import Problems, contradictions
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, contradictions
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._tls import plan_tls_spec
 
 HOST: dict[str, t.Any] = {
     "name": "hyper1",
@@ -49,29 +50,29 @@ DISK: dict[str, t.Any] = {
 )
 def test_a_hosts_certificates(said: dict[str, t.Any], problems: list[str]) -> None:
     if not problems:
-        assert tls_spec.names({**HOST, **said}) == ("192.0.2.1",)
+        assert plan_tls_spec.names({**HOST, **said}) == ("192.0.2.1",)
         return
     with pytest.raises(BadInput, match=problems[0].partition(" ")[0]) as caught:
-        tls_spec.names({**HOST, **said})
+        plan_tls_spec.names({**HOST, **said})
     assert len(caught.value.problems) == len(problems)
     assert all(found.startswith(begin) for found, begin in zip(caught.value.problems, problems)), caught.value.problems
 
 
 def test_a_certificate_without_names_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^names of hyper1: a certificate needs at least one name or address"):
-        tls_spec.names({**HOST, "names": None})
+        plan_tls_spec.names({**HOST, "names": None})
 
 
 @pytest.mark.parametrize(
     ("size", "in_bytes"), [(None, None), ("1", 1024**3), ("1000B", 1024), ("1024B", 1024), ("1025B", 1536)]
 )
 def test_sizes_are_whole_sectors(size: str | None, in_bytes: int | None) -> None:
-    assert clone_spec.size_bytes({**DISK, "size": size, "clone": None}) == in_bytes
+    assert plan_clone_spec.size_bytes({**DISK, "size": size, "clone": None}) == in_bytes
 
 
 def test_a_disk_is_told_all_that_is_wrong() -> None:
     with pytest.raises(BadInput, match="size") as caught:
-        clone_spec.size_bytes({**DISK, "name": "../x", "size": "huge", "reserve": "-", "job_timeout": 0})
+        plan_clone_spec.size_bytes({**DISK, "name": "../x", "size": "huge", "reserve": "-", "job_timeout": 0})
     beginnings = [problem.partition(" ")[0].rstrip(":") for problem in caught.value.problems]
     assert {"name", "reserve", "size", "job_timeout"} <= set(beginnings), caught.value.problems
 
@@ -81,16 +82,16 @@ def test_a_disk_is_told_all_that_is_wrong() -> None:
 )
 def test_disks_are_files_of_this_machine(uri: str, ours: bool) -> None:
     if ours:
-        clone_spec.check_local(uri)
+        plan_clone_spec.check_local(uri)
         return
     with pytest.raises(Refused, match=r"they are files there; run the module on that hypervisor"):
-        clone_spec.check_local(uri)
+        plan_clone_spec.check_local(uri)
 
 
 def test_an_image_has_to_be_there() -> None:
-    clone_spec.check_image("debian-12.qcow2", "default", there=True)
+    plan_clone_spec.check_image("debian-12.qcow2", "default", there=True)
     with pytest.raises(NotFound, match=r"no image debian-12\.qcow2 in pool default; import it"):
-        clone_spec.check_image("debian-12.qcow2", "default", there=False)
+        plan_clone_spec.check_image("debian-12.qcow2", "default", there=False)
 
 
 def test_many_guests() -> None:

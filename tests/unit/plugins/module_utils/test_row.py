@@ -7,19 +7,22 @@ import typing as t
 import pytest
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import FileIdentity, OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._xml import domain, graphics, network, pool, record, row
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, fields_graphics, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._network import fields_network
+from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import resolve
 
 TABLES = {
-    "network": network.NETWORK,
-    "pool": pool.POOL,
-    "domain": domain.DOMAIN,
-    "graphics": graphics.GRAPHICS,
-    "record": record.RECORD,
+    "network": fields_network.NETWORK,
+    "pool": fields_pool.POOL,
+    "domain": fields_domain.DOMAIN,
+    "graphics": fields_graphics.GRAPHICS,
+    "record": fields_record.RECORD,
 }
 
 
@@ -100,7 +103,7 @@ def test_silence_is_kept(one: Row) -> None:
     root = etree.Element("x")
     # A flag and a mode always have a value; options take no empty text for them.
     silence: list[dict[str, t.Any]] = [{}, {"x": None}]
-    for nothing in silence if isinstance(one, (Flag, network.Mode)) else [*silence, {"x": ""}, {"x": ()}]:
+    for nothing in silence if isinstance(one, (Flag, fields_network.Mode)) else [*silence, {"x": ""}, {"x": ()}]:
         assert row.graft(root, {"x": one}, nothing) == []
         assert etree.tostring(root) == b"<x/>"
 
@@ -125,7 +128,7 @@ def test_an_empty_text_takes_away(one: Row) -> None:
 
 def test_nought_seconds_take_a_period_away() -> None:
     root = etree.fromstring("<x><a><stats period='5'/></a></x>")
-    assert row.graft(root, {"x": domain.Period("a/stats/@period", k.INT)}, {"x": 0}) == [Change("x", 5, 0)]
+    assert row.graft(root, {"x": fields_domain.Period("a/stats/@period", k.INT)}, {"x": 0}) == [Change("x", 5, 0)]
     assert etree.tostring(root) == b"<x><a/></x>"
 
 
@@ -143,7 +146,7 @@ def test_the_future_is_read_as_it_is() -> None:
 
 def test_secrets_are_hidden() -> None:
     root = etree.Element("x")
-    table = {"password": graphics.GRAPHICS["password"]}
+    table = {"password": fields_graphics.GRAPHICS["password"]}
     changes = [*row.graft(root, table, {"password": "one-secret"}), *row.graft(root, table, {"password": "two-secret"})]
     assert len(changes) == 2 and "secret" not in str([*map(str, changes), changes])
 

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 
 V2 = {
     "version": 2,
@@ -37,7 +37,7 @@ V1 = {
     ],
 )
 def test_user_data(said: object, text: str) -> None:
-    assert seeds.seed({"user_data": said}, guest="web1").user_data == text
+    assert plan_seed.seed({"user_data": said}, guest="web1").user_data == text
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_user_data(said: object, text: str) -> None:
     ],
 )
 def test_every_kind_of_user_data_is_passed_on_as_it_is(text: str) -> None:
-    assert seeds.seed({"user_data": text}, guest="web1").user_data == text
+    assert plan_seed.seed({"user_data": text}, guest="web1").user_data == text
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_every_kind_of_user_data_is_passed_on_as_it_is(text: str) -> None:
 )
 def test_an_ignition_config_is_called_one(said: object) -> None:
     with pytest.raises(BadInput, match=r"^cloud_init.user_data of web1: it is an Ignition or Butane config") as caught:
-        seeds.seed({"user_data": said}, guest="web1")
+        plan_seed.seed({"user_data": said}, guest="web1")
     assert len(caught.value.problems) == 1
 
 
@@ -92,7 +92,7 @@ def test_an_ignition_config_is_called_one(said: object) -> None:
 )
 def test_an_address_that_is_none_is_refused_with_its_place(network: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(BadInput, match=re.escape(problem)):
-        seeds.seed({"network_config": {"version": 2, **network}}, guest="web1")
+        plan_seed.seed({"network_config": {"version": 2, **network}}, guest="web1")
 
 
 def test_every_way_to_write_an_address_is_taken() -> None:
@@ -104,41 +104,41 @@ def test_every_way_to_write_an_address_is_taken() -> None:
         "nameservers": {"addresses": ["192.0.2.1", "2001:db8::1#dns.example.org"], "search": ["example.org"]},
         "routes": [{"to": "default", "via": "192.0.2.1"}, {"to": "198.51.100.0/24", "via": "192.0.2.2", "metric": 7}],
     }
-    seeds.seed({"network_config": {"version": 2, "ethernets": {"a": nic}}}, guest="web1")
+    plan_seed.seed({"network_config": {"version": 2, "ethernets": {"a": nic}}}, guest="web1")
     subnet = {"type": "static", "address": "192.0.2.7/24", "gateway": "192.0.2.1", "dns_nameservers": "1.1.1.1 9.9.9.9"}
     infiniband = "80:00:02:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:10:20:30"
     config = [{"type": "physical", "mac_address": infiniband, "subnets": [subnet]}]
-    seeds.seed({"network_config": {"version": 1, "config": config}}, guest="web1")
+    plan_seed.seed({"network_config": {"version": 1, "config": config}}, guest="web1")
 
 
 @pytest.mark.parametrize("network", [V2, {"network": V2}, json.dumps(V2), json.dumps({"network": V2})])
 def test_network_config_in_every_form(network: object) -> None:
-    seed = seeds.seed({"network_config": network}, guest="web1")
+    seed = plan_seed.seed({"network_config": network}, guest="web1")
     assert json.loads(t.cast(str, seed.network_config)) == V2
     assert seed.addresses == ("192.0.2.7", "2001:db8::7")
-    assert seed.digest == seeds.seed({"network_config": V2}, guest="web1").digest
+    assert seed.digest == plan_seed.seed({"network_config": V2}, guest="web1").digest
 
 
 def test_addresses_of_version_1() -> None:
-    assert seeds.seed({"network_config": V1}, guest="web1").addresses == ("192.0.2.8",)
+    assert plan_seed.seed({"network_config": V1}, guest="web1").addresses == ("192.0.2.8",)
 
 
 @pytest.mark.parametrize("kind", ["ethernets", "bonds", "bridges", "vlans"])
 @pytest.mark.parametrize("addresses", [["192.0.2.9/24"], "192.0.2.9/24", [{"192.0.2.9/24": {"label": "x"}}]])
 def test_addresses_of_version_2(kind: str, addresses: object) -> None:
     network = {"version": 2, "renderer": "networkd", kind: {"nic0": {"addresses": addresses}, "nic1": None}}
-    assert seeds.seed({"network_config": network}, guest="web1").addresses == ("192.0.2.9",)
+    assert plan_seed.seed({"network_config": network}, guest="web1").addresses == ("192.0.2.9",)
 
 
 def test_what_is_not_given_is_the_default() -> None:
-    seed = seeds.seed({"meta_data": "", "network_config": "", "vendor_data": ""}, guest="web1")
+    seed = plan_seed.seed({"meta_data": "", "network_config": "", "vendor_data": ""}, guest="web1")
     assert (seed.method, seed.on_change, seed.meta_data, seed.network_config) == ("nocloud", "ignore", {}, None)
-    assert seed == seeds.seed({}, guest="web1")
+    assert seed == plan_seed.seed({}, guest="web1")
 
 
 def test_every_problem_at_once() -> None:
     with pytest.raises(BadInput, match="of web1: ") as caught:
-        seeds.seed({"user_data": "hostname: a", "meta_data": "not: json", "network_config": [1]}, guest="web1")
+        plan_seed.seed({"user_data": "hostname: a", "meta_data": "not: json", "network_config": [1]}, guest="web1")
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
         "cloud_init.user_data of web1",
         "cloud_init.meta_data of web1",
@@ -155,23 +155,23 @@ def test_the_digest_tells_changes_apart() -> None:
         {"network_config": V2},
     ]
     spoken += [{"method": "virt_customize"}, {"vendor_data": {"a": 1}}]
-    assert len({seeds.seed(one, guest="web1").digest for one in spoken}) == len(spoken)
+    assert len({plan_seed.seed(one, guest="web1").digest for one in spoken}) == len(spoken)
     assert (
-        seeds.seed({"meta_data": {"b": 1, "a": 2}}, guest="x").digest
-        == seeds.seed({"meta_data": {"a": 2, "b": 1}}, guest="x").digest
+        plan_seed.seed({"meta_data": {"b": 1, "a": 2}}, guest="x").digest
+        == plan_seed.seed({"meta_data": {"a": 2, "b": 1}}, guest="x").digest
     )
 
 
 def test_on_change_is_not_content() -> None:
-    assert seeds.seed({"on_change": "refuse"}, guest="x").digest == seeds.seed({}, guest="x").digest
+    assert plan_seed.seed({"on_change": "refuse"}, guest="x").digest == plan_seed.seed({}, guest="x").digest
 
 
 def test_files() -> None:
-    seed = seeds.seed(
+    seed = plan_seed.seed(
         {"user_data": "#!/bin/sh\n", "meta_data": {"local-hostname": "other", "k": "v"}, "network_config": V2},
         guest="web1",
     )
-    files = seeds.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))
+    files = plan_seed.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))
     assert sorted(files) == ["meta-data", "network-config", "user-data", "vendor-data"]
     assert files["meta-data"] == (
         f'{{"instance-id": "web1-{seed.digest[:12]}", "k": "v", "local-hostname": "other"}}\n'
@@ -179,23 +179,23 @@ def test_files() -> None:
     assert files["user-data"] == "#!/bin/sh\n"
     vendor = json.loads(files["vendor-data"].partition("\n")[2])
     assert vendor == {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": "PRIVATE", "ed25519_public": "PUBLIC"}}
-    assert "network-config" not in seeds.files(seeds.seed({}, guest="web1"), guest="web1", host_key=("a", "b"))
+    assert "network-config" not in plan_seed.files(plan_seed.seed({}, guest="web1"), guest="web1", host_key=("a", "b"))
 
 
 def test_an_instance_id_can_be_given() -> None:
-    assert seeds.instance_id(seeds.seed({"meta_data": {"instance-id": "mine"}}, guest="web1"), "web1") == "mine"
+    assert plan_seed.instance_id(plan_seed.seed({"meta_data": {"instance-id": "mine"}}, guest="web1"), "web1") == "mine"
 
 
 def test_user_data_is_not_shown() -> None:
-    assert "secret" not in repr(seeds.seed({"user_data": {"password": "secret"}}, guest="web1"))
+    assert "secret" not in repr(plan_seed.seed({"user_data": {"password": "secret"}}, guest="web1"))
 
 
 OURS = {"ssh_deletekeys": True, "ssh_keys": {"ed25519_private": "PRIVATE", "ed25519_public": "PUBLIC"}}
 
 
 def vendor(said: object) -> str:
-    seed = seeds.seed({"vendor_data": said}, guest="web1")
-    return seeds.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))["vendor-data"]
+    seed = plan_seed.seed({"vendor_data": said}, guest="web1")
+    return plan_seed.files(seed, guest="web1", host_key=("PRIVATE", "PUBLIC"))["vendor-data"]
 
 
 def test_vendor_data_is_kept_beside_the_host_key() -> None:
@@ -204,15 +204,15 @@ def test_vendor_data_is_kept_beside_the_host_key() -> None:
     parts = t.cast("list[email.message.Message]", email.message_from_string(vendor(script)).get_payload())
     assert t.cast(bytes, parts[0].get_payload(decode=True)).decode() == script
     assert json.loads(str(parts[1].get_payload()).partition("\n")[2]) == OURS
-    assert seeds.seed({"vendor_data": script}, guest="a").digest != seeds.seed({}, guest="a").digest
+    assert plan_seed.seed({"vendor_data": script}, guest="a").digest != plan_seed.seed({}, guest="a").digest
 
 
 def test_host_keys_of_the_user_take_the_place_of_ours() -> None:
     output = {"user_data": {"ssh_keys": {"rsa_private": "R", "ed25519_private": "E"}}}
-    seed = seeds.seed(output, guest="web1")
+    seed = plan_seed.seed(output, guest="web1")
     assert list(seed.host_keys.items()) == [("ed25519", "E"), ("rsa", "R")]
-    assert "vendor-data" not in seeds.files(seed, guest="web1", host_key=("E", "P"))
-    seed = seeds.seed({"user_data": {"ssh_keys": {"ecdsa_private": "C"}}}, guest="web1")
+    assert "vendor-data" not in plan_seed.files(seed, guest="web1", host_key=("E", "P"))
+    seed = plan_seed.seed({"user_data": {"ssh_keys": {"ecdsa_private": "C"}}}, guest="web1")
     assert seed.host_keys == {"ecdsa": "C"}
 
 
@@ -253,7 +253,7 @@ NO_MIME = (
 )
 def test_a_problem_says_where_it_is(said: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(BadInput, match=r" of web1: ") as caught:
-        seeds.seed(said, guest="web1")
+        plan_seed.seed(said, guest="web1")
     assert caught.value.problems == [problem]
 
 
@@ -289,11 +289,11 @@ def test_a_problem_says_where_it_is(said: dict[str, t.Any], problem: str) -> Non
 )
 def test_bad_documents_are_refused(said: dict[str, t.Any], problem: str) -> None:
     with pytest.raises(BadInput, match=problem) as caught:
-        seeds.seed(said, guest="web1")
+        plan_seed.seed(said, guest="web1")
     assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize("rest", ["", "{", "[]", "7", '{"text": "a"}', "[" * 100_000])
 def test_a_text_that_begins_as_the_controllers_own_is_no_crash(rest: str) -> None:
     with pytest.raises(BadInput, match="cloud-init ignores it without a first line"):
-        seeds.seed({"user_data": f"#corral-sent\n{rest}"}, guest="web1")
+        plan_seed.seed({"user_data": f"#corral-sent\n{rest}"}, guest="web1")

@@ -7,39 +7,41 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.disk_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Disk, GuestSpec, Seed, Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import customize, seeding, steps
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk import DiskPlan
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_facts import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Seed, Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_seeding
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_disk import DiskPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_customize, plan_seed
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Customizing,
     DiskDevice,
     Known,
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.disk_record import NOBODY
-from ansible_collections.corral.virt.plugins.module_utils._plan.pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import NOBODY
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 ISO, SYSTEM = "/images/web1-seed.iso", "/images/web1-system.qcow2"
 KEY = ("(private)", "ssh-ed25519 AAAA")
 SITE = SeedSite(
     KEY, PoolDirectory("default", "dir", "/images", here=True), exists=False, uri="qemu:///system", here=True
 )
-OVERLAY = steps.CreateVolume(
+OVERLAY = plan_guest_steps.CreateVolume(
     "web1", Volume("default", "web1-system.qcow2", SYSTEM, 1, backing_path="/images/b"), "<volume/>"
 )
-EMPTY = steps.CreateVolume("web1", Volume("default", "web1-data.qcow2", "/images/web1-data.qcow2", 1), "<volume/>")
+EMPTY = plan_guest_steps.CreateVolume(
+    "web1", Volume("default", "web1-data.qcow2", "/images/web1-data.qcow2", 1), "<volume/>"
+)
 NEW = DiskPlan((Disk("data"), Disk("system")), (EMPTY, OVERLAY), making=("/images/web1-data.qcow2", SYSTEM))
 OLD = DiskPlan((Disk("system"),))
 
 
 def seed(**output: t.Any) -> Seed:
     """As option `cloud_init` says it."""
-    return seeds.seed({"user_data": {"hostname": "a"}, **output}, guest="web1")
+    return plan_seed.seed({"user_data": {"hostname": "a"}, **output}, guest="web1")
 
 
 NOCLOUD, OFFLINE = seed(), seed(method="virt_customize")
@@ -67,10 +69,10 @@ def xml_of(volume: Volume) -> str:
 
 def planned(
     what: Seed | None, of: Known, disks: DiskPlan, site: SeedSite | None = None, **more: t.Any
-) -> seeding.Seeding:
+) -> plan_seeding.Seeding:
     """The plan for that seed."""
     spec = wanted(what, **more)
-    return seeding.plan(spec, of, disks, seeding.seed_case(spec, of, disks), site, xml_of)
+    return plan_seeding.plan(spec, of, disks, plan_seeding.seed_case(spec, of, disks), site, xml_of)
 
 
 CASES = [
@@ -92,7 +94,7 @@ CASES = [
 @pytest.mark.parametrize(("method", "on_change", "first", "recorded", "case"), CASES)
 def test_a_seed_is_one_case(method: str, on_change: str, first: bool, recorded: str | None, case: str) -> None:
     what = seed(method=method, on_change=on_change)
-    assert seeding.case_of(what, first=first, recorded=what.digest if recorded == "same" else recorded) == case
+    assert plan_seeding.case_of(what, first=first, recorded=what.digest if recorded == "same" else recorded) == case
 
 
 ANEW = dataclasses.replace(NOCLOUD, on_change="next_boot")
@@ -126,7 +128,7 @@ QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
 
 @pytest.mark.parametrize(("what", "of", "disks", "question"), QUESTIONS)
 def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: DiskPlan, question: object) -> None:
-    assert seeding.seed_case(wanted(what), of, disks).question == question
+    assert plan_seeding.seed_case(wanted(what), of, disks).question == question
 
 
 @pytest.mark.parametrize(
@@ -140,18 +142,18 @@ def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: Di
     ],
 )
 def test_a_case_has_its_name(what: Seed | None, of: Known, disks: DiskPlan, case: str) -> None:
-    assert seeding.seed_case(wanted(what), of, disks).name == case
+    assert plan_seeding.seed_case(wanted(what), of, disks).name == case
 
 
 def test_what_may_be_done_about_another_seed() -> None:
     choices = GUEST_OPTIONS["cloud_init"]["options"]["on_change"]["choices"]
-    assert choices == list(seeds.ON_CHANGE) == ["ignore", "next_boot", "refuse"]
+    assert choices == list(plan_seed.ON_CHANGE) == ["ignore", "next_boot", "refuse"]
 
 
 def test_a_seed_is_written_before_the_disks_are_made() -> None:
     plan = planned(NOCLOUD, Known(), NEW, SITE)
     first, *rest = plan.disks.steps
-    assert isinstance(first, steps.WriteSeed) and rest == [EMPTY, OVERLAY]
+    assert isinstance(first, plan_guest_steps.WriteSeed) and rest == [EMPTY, OVERLAY]
     assert (first.guest, first.volume, first.replace) == (
         "web1",
         Volume("default", "web1-seed.iso", ISO, 1, "raw"),
@@ -173,7 +175,7 @@ def test_a_changed_seed_takes_the_place_of_the_old_one() -> None:
         dataclasses.replace(SITE, pool=None, exists=True),
     )
     [step] = plan.disks.steps
-    assert plan.rewritten and isinstance(step, steps.WriteSeed) and step.replace and step.volume.path == ISO
+    assert plan.rewritten and isinstance(step, plan_guest_steps.WriteSeed) and step.replace and step.volume.path == ISO
     assert [item.name for item in plan.disks.disks or ()] == ["system", "seed"]
     assert not planned(NOCLOUD, known(making=(ISO,)), OLD, SITE).rewritten
 
@@ -181,7 +183,11 @@ def test_a_changed_seed_takes_the_place_of_the_old_one() -> None:
 def test_a_seed_is_applied_to_the_disk_under_another_name() -> None:
     plan = planned(OFFLINE, Known(), NEW, SITE)
     other, made, applied = plan.disks.steps
-    assert other is EMPTY and isinstance(made, steps.CreateVolume) and isinstance(applied, steps.Customize)
+    assert (
+        other is EMPTY
+        and isinstance(made, plan_guest_steps.CreateVolume)
+        and isinstance(applied, plan_guest_steps.Customize)
+    )
     assert (made.volume.path, made.volume.name, made.replace) == (
         SYSTEM + ".unseeded",
         "web1-system.qcow2.unseeded",
@@ -198,13 +204,13 @@ def test_a_seed_is_applied_to_the_disk_under_another_name() -> None:
     unnamed = seed(user_data={}, method="virt_customize")
     again = dataclasses.replace(NEW, steps=(EMPTY, dataclasses.replace(OVERLAY, replace=True)))
     [*_others, applied] = planned(unnamed, Known(), again, SITE).disks.steps
-    assert isinstance(applied, steps.Customize) and applied.replace
-    assert applied.commands == customize.commands(unnamed, guest="web1", keys={"ed25519": KEY[0]})
-    assert applied.commands != customize.commands(unnamed, guest="web2", keys={"ed25519": KEY[0]})
+    assert isinstance(applied, plan_guest_steps.Customize) and applied.replace
+    assert applied.commands == plan_customize.commands(unnamed, guest="web1", keys={"ed25519": KEY[0]})
+    assert applied.commands != plan_customize.commands(unnamed, guest="web2", keys={"ed25519": KEY[0]})
     own = dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"})
     last = planned(own, Known(), NEW, SITE).disks.steps[-1]
     assert (
-        isinstance(last, steps.Customize)
+        isinstance(last, plan_guest_steps.Customize)
         and "ssh_host_rsa_key" in str(last.commands)
         and "KHByaXZhdGUp" not in str(last.commands)
     )
@@ -243,11 +249,11 @@ def test_what_is_refused(what: Seed, of: Known, disks: DiskPlan, site: SeedSite 
 
 
 def test_a_seed_that_stays_changes_nothing() -> None:
-    assert planned(NOCLOUD, known(NOCLOUD.digest), OLD) == seeding.Seeding(OLD)
+    assert planned(NOCLOUD, known(NOCLOUD.digest), OLD) == plan_seeding.Seeding(OLD)
     note = (
         "cloud_init of web1 differs from the seed it was created with; nothing was done (cloud_init.on_change: ignore)"
     )
-    assert planned(NOCLOUD, known("other"), OLD) == seeding.Seeding(OLD, notes=(note,))
+    assert planned(NOCLOUD, known("other"), OLD) == plan_seeding.Seeding(OLD, notes=(note,))
 
 
 @pytest.mark.parametrize(
@@ -269,23 +275,23 @@ def test_a_seed_that_is_incomplete_and_not_spoken_of(state: str, refused: bool) 
 
 def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
     [step, *_rest] = planned(NOCLOUD, Known(), NEW, SITE).disks.steps
-    assert isinstance(step, steps.WriteSeed) and '"local-hostname": "web1"' in step.files["meta-data"]
+    assert isinstance(step, plan_guest_steps.WriteSeed) and '"local-hostname": "web1"' in step.files["meta-data"]
     *_others, made, applied = planned(OFFLINE, Known(), NEW, SITE).disks.steps
     assert (getattr(made, "guest", ""), getattr(applied, "guest", "")) == ("web1", "web1")
 
 
 def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
     of = Known({"seed": DiskDevice("/images/before.iso", "vdz")}, seed="other")
-    assert seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
+    assert plan_seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
         "default", "before.iso", "/images/before.iso", ours=True
     )
 
 
 def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
     fast = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
-    resized = steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
+    resized = plan_guest_steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
     disks = DiskPlan((Disk("system"),), (resized, fast))
-    assert seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk(
+    assert plan_seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk(
         "fast", "web1-seed.iso", "", ours=False
     )
 
@@ -293,11 +299,11 @@ def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
 def test_a_name_that_cannot_be_a_file_gets_no_seed_but_may_have_one() -> None:
     odd = GuestSpec("a/b", seed=ANEW)
     with pytest.raises(BadInput, match="a new seed is named after its guest"):
-        seeding.seed_case(odd, Known(), NEW)
-    assert seeding.seed_case(odd, known("other"), OLD).question == AGAIN
+        plan_seeding.seed_case(odd, Known(), NEW)
+    assert plan_seeding.seed_case(odd, known("other"), OLD).question == AGAIN
 
 
 def test_a_seed_that_nobody_has_asked_the_host_about_is_left() -> None:
-    assert planned(NOCLOUD, Known(), NEW) == seeding.Seeding(NEW)
-    assert planned(OFFLINE, Known(), NEW) == seeding.Seeding(NEW)
-    assert planned(ANEW, known("other"), OLD, None) == seeding.Seeding(OLD)
+    assert planned(NOCLOUD, Known(), NEW) == plan_seeding.Seeding(NEW)
+    assert planned(OFFLINE, Known(), NEW) == plan_seeding.Seeding(NEW)
+    assert planned(ANEW, known("other"), OLD, None) == plan_seeding.Seeding(OLD)

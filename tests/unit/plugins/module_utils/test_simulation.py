@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._plan import simulation
-from ansible_collections.corral.virt.plugins.module_utils._plan.simulation import simulate
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_simulation
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Policy,
+)
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_simulation import simulate
 from ansible_collections.corral.virt.plugins.modules import virt_simulate
 
 
@@ -66,7 +71,7 @@ def test_what_may_be_promised_can_be_filled() -> None:
 
 
 def test_there_is_an_end_of_trying(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "_MOST", 2)
+    monkeypatch.setattr(plan_simulation, "_MOST", 2)
     found = simulate([host("a")], Policy(), fill=Guest("more", 1, 10))
     assert (found.count, found.limit) == (2, "2 is the most that is tried")
 
@@ -112,18 +117,18 @@ def test_no_more_are_tried_than_there_can_be(
     kind: Guest, its: dict[str, t.Any], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = dataclasses.replace(host("a", cpus=10 if kind.memory_mib == 10 else 8), **its)
-    assert simulation._at_most(kind, there, Policy(cpu_overcommit=1.0)) == most
+    assert plan_simulation._at_most(kind, there, Policy(cpu_overcommit=1.0)) == most
     tried: list[int] = []
 
     def placed(guests: list[Guest], hosts: list[Host], _policy: Policy) -> tuple[list[t.Any], list[Host]]:
         tried.append(len(guests))
         return [], hosts
 
-    monkeypatch.setattr(simulation, "_placed", placed)
-    simulation.filled(kind, [there, there], Policy(cpu_overcommit=1.0))
+    monkeypatch.setattr(plan_simulation, "_placed", placed)
+    plan_simulation.filled(kind, [there, there], Policy(cpu_overcommit=1.0))
     assert tried == [2 * most + 1]
 
 
 def test_no_more_is_tried_than_is_documented() -> None:
     documented = Path(virt_simulate.__file__).read_text()
-    assert f"at most {simulation._MOST:,} times" in documented
+    assert f"at most {plan_simulation._MOST:,} times" in documented

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import (
-    command,
-    devices,
-    interfaces,
-    missing,
-)
-from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import (
     Missing,
     NamedBy,
     Offer,
@@ -22,10 +16,12 @@ from ansible_collections.corral.virt.plugins.module_utils._model.prerequisites i
     Qcow2,
     Uplink,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan import power_steps, start
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_uplink import uplink
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_devices, files_missing, plan_start
+from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
+from ansible_collections.corral.virt.plugins.module_utils._system import command, interfaces
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-from ansible_collections.corral.virt.plugins.module_utils._xml.prerequisites import prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._xml.uplink import uplink
 
 GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader><nvram template='/t'>/v</nvram></os>
 <metadata><x:disk xmlns:x='urn:x'><source file='/not/a/disk'/></x:disk></metadata><devices>
@@ -161,8 +157,8 @@ def test_what_another_host_lacks_is_told_of_that_host() -> None:
         links=frozenset({"br0", "ovs0"}),
         paths=frozenset({"/k", "/l", "/d", "/logs"}),
     )
-    needs = start.combined([prerequisites(GUEST), Prerequisites(directories=frozenset({"/logs"}))])
-    assert start.problems(needs, lacked, "hyper2") == [
+    needs = plan_start.combined([prerequisites(GUEST), Prerequisites(directories=frozenset({"/logs"}))])
+    assert plan_start.problems(needs, lacked, "hyper2") == [
         ("network dmz is not active on hyper2", "start it with virt_network (state: active) or `virsh net-start dmz`"),
         ("hyper2 has no network lan", "create the network with virt_network, or choose another"),
         (
@@ -271,12 +267,12 @@ def test_no_guest_starts_on_a_host_in_maintenance_and_one_that_runs_there_can_be
         r"^cannot start web1: this host is in maintenance \(new fan\) .*undrain",
     )
     with pytest.raises(Refused, match=told):
-        start.check("start", "web1", Prerequisites(), missing)
-    start.check("change", "web1", Prerequisites(), missing)
+        plan_start.check("start", "web1", Prerequisites(), missing)
+    plan_start.check("change", "web1", Prerequisites(), missing)
     with pytest.raises(Refused, match=told):
-        start.check_steps("web1", [power_steps.Start("web1")], lambda: (Prerequisites(), missing))
-    start.check_steps(
-        "web1", [power_steps.Resume("web1"), power_steps.Reset("web1")], lambda: (Prerequisites(), missing)
+        plan_start.check_steps("web1", [plan_power_steps.Start("web1")], lambda: (Prerequisites(), missing))
+    plan_start.check_steps(
+        "web1", [plan_power_steps.Resume("web1"), plan_power_steps.Reset("web1")], lambda: (Prerequisites(), missing)
     )
 
 
@@ -341,26 +337,26 @@ def test_no_guest_starts_on_a_host_in_maintenance_and_one_that_runs_there_can_be
 )
 def test_all_that_is_missing_is_told(missing: Missing, text: str) -> None:
     with pytest.raises(NotFound, match=f"^cannot start web1: {text}"):
-        start.check("start", "web1", prerequisites(GUEST), missing)
+        plan_start.check("start", "web1", prerequisites(GUEST), missing)
 
 
 def test_what_a_saved_state_needs_is_not_in_the_definition() -> None:
     lacked, needs = Missing(paths=frozenset({"/a"})), Prerequisites(files=frozenset({"/a"}), restored=True)
     edited = "`virsh managedsave-edit 'a guest'` changes .*, `virsh managedsave-remove 'a guest'` discards it"
     with pytest.raises(NotFound, match=f"^cannot start a guest from its managed save image: /a does .*; {edited}"):
-        start.check("start", "a guest", needs, lacked)
-    start.check("start", "a guest", needs, Missing())
+        plan_start.check("start", "a guest", needs, lacked)
+    plan_start.check("start", "a guest", needs, Missing())
 
 
 def test_a_disk_that_an_interrupted_run_was_making() -> None:
     missing = Missing(paths=frozenset({"/a.making"}))
     with pytest.raises(NotFound, match="an interrupted run left /a incomplete; list its disks again"):
-        start.check("start", "web1", Prerequisites(files=missing.paths), missing)
+        plan_start.check("start", "web1", Prerequisites(files=missing.paths), missing)
 
 
 def test_variables_that_are_there_need_no_template() -> None:
-    start.check("start", "web1", prerequisites(GUEST), Missing(paths=frozenset({"/t"})))
-    start.check("start", "web1", prerequisites(GUEST), Missing(paths=frozenset({"/v"})))
+    plan_start.check("start", "web1", prerequisites(GUEST), Missing(paths=frozenset({"/t"})))
+    plan_start.check("start", "web1", prerequisites(GUEST), Missing(paths=frozenset({"/v"})))
 
 
 def test_what_is_made_before_is_not_needed() -> None:
@@ -370,7 +366,7 @@ def test_what_is_made_before_is_not_needed() -> None:
         Prerequisites(networks=frozenset({"n"})),
     ]
     left = Prerequisites(files=frozenset({"/b"}), images=frozenset({images["/b"]}), networks=frozenset({"n"}))
-    assert start.combined(both, made=["/a"]) == left
+    assert plan_start.combined(both, made=["/a"]) == left
 
 
 @pytest.mark.parametrize(
@@ -388,32 +384,32 @@ def test_what_is_made_before_is_not_needed() -> None:
 def test_an_interface_stays_where_it_is(fields: str, *, moves: bool) -> None:
     one = frozenset({"x"})
     needs = Prerequisites(networks=one, plugged=one, filters=one, links=one, lower=one)
-    assert start.of_update(needs, fields) == (needs if moves else Prerequisites(networks=one, filters=one))
+    assert plan_start.of_update(needs, fields) == (needs if moves else Prerequisites(networks=one, filters=one))
 
 
 def test_needs_of_several_are_all_of_them() -> None:
     two = [Prerequisites(templates={"/t": "/v"}), Prerequisites(templates={"/u": "/w"}, restored=True)]
-    assert start.combined(two) == Prerequisites(templates={"/t": "/v", "/u": "/w"}, restored=True)
+    assert plan_start.combined(two) == Prerequisites(templates={"/t": "/v", "/u": "/w"}, restored=True)
 
 
 def test_a_network_with_one_device_left_may_take_that() -> None:
     lacked = Missing(uplinks={"lan": Uplink(interfaces=("x", "y")), "dmz": Uplink()}, links=frozenset({"x"}))
-    start.check("start", "web1", Prerequisites(), lacked)
+    plan_start.check("start", "web1", Prerequisites(), lacked)
 
 
 def test_a_transient_network_starts_with_the_host_when_it_is_defined() -> None:
     lacked = Missing(no_autostart=frozenset({"a lan"}), transient=frozenset({"a lan"}))
-    [note] = start.autostart_notes("web1", lacked)
+    [note] = plan_start.autostart_notes("web1", lacked)
     assert "network a lan, which it needs, does not; it is transient: define it with virt_network" in note
     assert "`virsh net-dumpxml 'a lan' > 'a lan.xml'`, `virsh net-define 'a lan.xml'`, and `virsh net-autos" in note
 
 
 def test_only_a_start_is_looked_at() -> None:
     missing = Missing(paths=frozenset({"/a"}))
-    start.check_steps("web1", [power_steps.Resume("web1")], lambda: pytest.fail("asked"))
+    plan_start.check_steps("web1", [plan_power_steps.Resume("web1")], lambda: pytest.fail("asked"))
     with pytest.raises(NotFound, match="/a does not exist"):
-        start.check_steps(
-            "web1", [power_steps.Start("web1")], lambda: (Prerequisites(files=frozenset({"/a"})), missing)
+        plan_start.check_steps(
+            "web1", [plan_power_steps.Start("web1")], lambda: (Prerequisites(files=frozenset({"/a"})), missing)
         )
 
 
@@ -422,8 +418,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
     there.touch()
     link.symlink_to(tmp_path / "nowhere")
     paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
-    assert missing.missing_paths(paths) == set(paths[1:4])
-    assert missing.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
+    assert files_missing.missing_paths(paths) == set(paths[1:4])
+    assert files_missing.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
 
 
 def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +429,7 @@ def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) 
         return 2
 
     monkeypatch.setattr(socket, "if_nametoindex", index)
-    assert missing.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
+    assert files_missing.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
 
 
 def test_a_bridge_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,10 +455,10 @@ def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "usb 0x1:0x2",
     ]
     names += ["usb 1.2", "usb 1.3", "usb a:b", "mdev a"]
-    monkeypatch.setattr(devices, "_BUSES", str(tmp_path / "bus"))
-    assert devices.missing(names) == set(), "nobody sees any"
+    monkeypatch.setattr(files_devices, "_BUSES", str(tmp_path / "bus"))
+    assert files_devices.missing(names) == set(), "nobody sees any"
     for place in ("pci/devices/0000:06:00.0", f"mdev/devices/{UUID}", "usb/devices/usb1", "usb/devices/1-0:1.0"):
         (tmp_path / "bus" / place).mkdir(parents=True)
     for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
         (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
-    assert devices.missing(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
+    assert files_devices.missing(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}

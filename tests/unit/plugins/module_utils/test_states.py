@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._front import states
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_states
 
 
 class _Libvirt:
@@ -24,7 +24,7 @@ class _Libvirt:
 
 def described(uri: str, *, links: bool) -> dict[str, t.Any]:
     """What a host says."""
-    return states.described(_Libvirt(uri), {"name": None, "tags": False, "links": links})
+    return run_states.described(_Libvirt(uri), {"name": None, "tags": False, "links": links})
 
 
 def test_links_are_those_of_the_host_of_the_guests() -> None:

@@ -7,10 +7,15 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._changes import size_text
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._plan import steps
-from ansible_collections.corral.virt.plugins.module_utils._plan.steps import Reboot, Seen, Shutdown, WaitForAddress
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import (
+    Reboot,
+    Seen,
+    Shutdown,
+    WaitForAddress,
+)
 
 FIRMWARE = "so it is still in its firmware or has nothing to boot from"
 
@@ -96,93 +101,98 @@ def test_only_what_is_known_of_a_guest_is_said(seen: Seen, expected: str) -> Non
 
 GIB = 1024**3
 VOLUME = Volume("default", "a.qcow2", "/p/a.qcow2", 8 * GIB)
-TEXTS: list[tuple[steps.GuestStep, str]] = [
-    (steps.Define("web1", "<a/>"), "define web1"),
-    (steps.Define("web1", "<a/>", "title"), "define web1 (title)"),
-    (steps.Rename("web1", "web2"), "rename web1 to web2"),
-    (steps.CreateVolume("web1", VOLUME, "<a/>"), "create disk /p/a.qcow2 (8 GiB, qcow2)"),
+TEXTS: list[tuple[plan_guest_steps.GuestStep, str]] = [
+    (plan_guest_steps.Define("web1", "<a/>"), "define web1"),
+    (plan_guest_steps.Define("web1", "<a/>", "title"), "define web1 (title)"),
+    (plan_guest_steps.Rename("web1", "web2"), "rename web1 to web2"),
+    (plan_guest_steps.CreateVolume("web1", VOLUME, "<a/>"), "create disk /p/a.qcow2 (8 GiB, qcow2)"),
     (
-        steps.CreateVolume("web1", dataclasses.replace(VOLUME, backing_path="/p/b"), "<a/>"),
+        plan_guest_steps.CreateVolume("web1", dataclasses.replace(VOLUME, backing_path="/p/b"), "<a/>"),
         "create disk /p/a.qcow2 (8 GiB, qcow2, on /p/b)",
     ),
     (
-        steps.CreateVolume("web1", dataclasses.replace(VOLUME, copy_of="/p/c", format="raw"), "<a/>"),
+        plan_guest_steps.CreateVolume("web1", dataclasses.replace(VOLUME, copy_of="/p/c", format="raw"), "<a/>"),
         "create disk /p/a.qcow2 (8 GiB, raw, copy of /p/c)",
     ),
-    (steps.WriteSeed("web1", VOLUME, {}), "write cloud-init seed /p/a.qcow2"),
+    (plan_guest_steps.WriteSeed("web1", VOLUME, {}), "write cloud-init seed /p/a.qcow2"),
     (
-        steps.Customize("web1", "default", "a.making", "/p/a.qcow2", ()),
+        plan_guest_steps.Customize("web1", "default", "a.making", "/p/a.qcow2", ()),
         "apply cloud-init seed to disk /p/a.qcow2 (virt-customize)",
     ),
-    (steps.GrowDisk("web1", "/p/a", 9 * GIB), "grow disk /p/a to 9 GiB"),
-    (steps.GrowRunningDisk("web1", "/p/a", 9 * GIB, "vda"), "grow disk /p/a to 9 GiB while it runs"),
-    (steps.DeleteVolume("web1", "/p/a"), "delete disk /p/a"),
-    (steps.DeleteVolume("web1", "/p/a", keep_h=24), "delete disk /p/a, after 24 h in /p/.corral/.removed"),
+    (plan_guest_steps.GrowDisk("web1", "/p/a", 9 * GIB), "grow disk /p/a to 9 GiB"),
+    (plan_guest_steps.GrowRunningDisk("web1", "/p/a", 9 * GIB, "vda"), "grow disk /p/a to 9 GiB while it runs"),
+    (plan_guest_steps.DeleteVolume("web1", "/p/a"), "delete disk /p/a"),
+    (plan_guest_steps.DeleteVolume("web1", "/p/a", keep_h=24), "delete disk /p/a, after 24 h in /p/.corral/.removed"),
     (
-        steps.FinishRemoval("web1", "/p/.corral/.removed/a.1.disk", "/p/a"),
+        plan_guest_steps.FinishRemoval("web1", "/p/.corral/.removed/a.1.disk", "/p/a"),
         "delete disk /p/a, which was moved to /p/.corral/.removed/a.1.disk",
     ),
-    (steps.Attach("web1", "disks[a]", "<a/>"), "attach disks[a] to running web1"),
-    (steps.Detach("web1", "disks[a]", "<a/>"), "detach disks[a] from running web1"),
-    (steps.SetVcpus("web1", 3), "set 3 vcpus on running web1"),
-    (steps.SetMemory("web1", 2048), "set memory of running web1 to 2 MiB"),
-    (steps.SetMetadata("web1", "a"), "set metadata of running web1"),
-    (steps.UpdateDevice("web1", "graphics", "<a/>", "password"), "update graphics of running web1 (password)"),
+    (plan_guest_steps.Attach("web1", "disks[a]", "<a/>"), "attach disks[a] to running web1"),
+    (plan_guest_steps.Detach("web1", "disks[a]", "<a/>"), "detach disks[a] from running web1"),
+    (plan_guest_steps.SetVcpus("web1", 3), "set 3 vcpus on running web1"),
+    (plan_guest_steps.SetMemory("web1", 2048), "set memory of running web1 to 2 MiB"),
+    (plan_guest_steps.SetMetadata("web1", "a"), "set metadata of running web1"),
     (
-        steps.SetParameters("web1", "scheduler", {"cpu_shares": 2048, "vcpu_quota": -1}),
+        plan_guest_steps.UpdateDevice("web1", "graphics", "<a/>", "password"),
+        "update graphics of running web1 (password)",
+    ),
+    (
+        plan_guest_steps.SetParameters("web1", "scheduler", {"cpu_shares": 2048, "vcpu_quota": -1}),
         "set scheduler of running web1 (cpu_shares=2048, vcpu_quota=-1)",
     ),
     (
-        steps.SetParameters("web1", "memory", {"hard_limit": 1048576}),
+        plan_guest_steps.SetParameters("web1", "memory", {"hard_limit": 1048576}),
         f"set memory of running web1 (hard_limit={size_text(1048576)})",
     ),
     (
-        steps.SetParameters("web1", "memory", {"hard_limit": "unlimited"}),
+        plan_guest_steps.SetParameters("web1", "memory", {"hard_limit": "unlimited"}),
         "set memory of running web1 (hard_limit=unlimited)",
     ),
     (
-        steps.SetParameters("web1", "iotune", {"read_iops": 1}, target="vda"),
+        plan_guest_steps.SetParameters("web1", "iotune", {"read_iops": 1}, target="vda"),
         "set iotune of vda of running web1 (read_iops=1)",
     ),
-    (steps.Pin("web1", "vcpu", 3, "0-1"), "pin vcpu 3 of running web1 to 0-1"),
-    (steps.Pin("web1", "emulator", 0, "2"), "pin emulator of running web1 to 2"),
-    (steps.SetIothreads("web1", 1, 2), "set 2 iothreads on running web1"),
-    (steps.SetLifecycle("web1", "crash", "preserve"), "set on_crash of running web1 to preserve"),
-    (steps.SetStatsPeriod("web1", 5), "set the balloon of running web1 to report every 5 s"),
-    (steps.SetAutostart("web1", on=True), "set autostart of web1 on"),
-    (steps.SetAutostart("web1", on=False), "set autostart of web1 off"),
-    (steps.Start("web1"), "start web1"),
-    (steps.Start("web1", paused=True), "start web1 paused"),
-    (steps.Shutdown("web1", 300), "shut down web1"),
-    (steps.Shutdown("web1", 300, wait=False), "ask to shut down web1"),
-    (steps.Shutdown("web1", 60, force=True), "shut down web1, destroy it after 60 s"),
-    (steps.Reboot("web1", 60, force=True), "reboot web1, reset it after 60 s"),
-    (steps.Reboot("web1", 60), "reboot web1"),
-    (steps.Destroy("web1"), "destroy web1"),
-    (steps.Suspend("web1"), "suspend web1"),
-    (steps.Resume("web1"), "resume web1"),
-    (steps.Reset("web1"), "reset web1"),
-    (steps.Undefine("web1"), "undefine web1"),
-    (steps.Undefine("web1", ("nvram", "snapshots")), "undefine web1 with its nvram, snapshots"),
-    (steps.RecordAddresses("web1", (), ""), "remove the recorded addresses of web1"),
+    (plan_guest_steps.Pin("web1", "vcpu", 3, "0-1"), "pin vcpu 3 of running web1 to 0-1"),
+    (plan_guest_steps.Pin("web1", "emulator", 0, "2"), "pin emulator of running web1 to 2"),
+    (plan_guest_steps.SetIothreads("web1", 1, 2), "set 2 iothreads on running web1"),
+    (plan_guest_steps.SetLifecycle("web1", "crash", "preserve"), "set on_crash of running web1 to preserve"),
+    (plan_guest_steps.SetStatsPeriod("web1", 5), "set the balloon of running web1 to report every 5 s"),
+    (plan_guest_steps.SetAutostart("web1", on=True), "set autostart of web1 on"),
+    (plan_guest_steps.SetAutostart("web1", on=False), "set autostart of web1 off"),
+    (plan_guest_steps.Start("web1"), "start web1"),
+    (plan_guest_steps.Start("web1", paused=True), "start web1 paused"),
+    (plan_guest_steps.Shutdown("web1", 300), "shut down web1"),
+    (plan_guest_steps.Shutdown("web1", 300, wait=False), "ask to shut down web1"),
+    (plan_guest_steps.Shutdown("web1", 60, force=True), "shut down web1, destroy it after 60 s"),
+    (plan_guest_steps.Reboot("web1", 60, force=True), "reboot web1, reset it after 60 s"),
+    (plan_guest_steps.Reboot("web1", 60), "reboot web1"),
+    (plan_guest_steps.Destroy("web1"), "destroy web1"),
+    (plan_guest_steps.Suspend("web1"), "suspend web1"),
+    (plan_guest_steps.Resume("web1"), "resume web1"),
+    (plan_guest_steps.Reset("web1"), "reset web1"),
+    (plan_guest_steps.Undefine("web1"), "undefine web1"),
+    (plan_guest_steps.Undefine("web1", ("nvram", "snapshots")), "undefine web1 with its nvram, snapshots"),
+    (plan_guest_steps.RecordAddresses("web1", (), ""), "remove the recorded addresses of web1"),
     (
-        steps.RecordAddresses("web1", ("192.0.2.7", "192.0.2.8"), "<a/>"),
+        plan_guest_steps.RecordAddresses("web1", ("192.0.2.7", "192.0.2.8"), "<a/>"),
         "record that web1 was seen at 192.0.2.7 and 192.0.2.8",
     ),
 ]
 
 
 @pytest.mark.parametrize(("step", "text"), TEXTS, ids=lambda value: str(value)[:60])
-def test_a_step_says_what_is_done_to_which_guest(step: steps.GuestStep, text: str) -> None:
+def test_a_step_says_what_is_done_to_which_guest(step: plan_guest_steps.GuestStep, text: str) -> None:
     assert str(step) == text and step.changes
     assert "<a/>" not in repr(step), "documents hold secrets, and are long"
 
 
 def test_each_step_has_its_text_here() -> None:
     known = {type(step) for step, _text in TEXTS}
-    assert {kind for kind in vars(steps).values() if isinstance(kind, type) and issubclass(kind, steps.GuestStep)} == (
-        known | {steps.GuestStep}
-    )
+    assert {
+        kind
+        for kind in vars(plan_guest_steps).values()
+        if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
+    } == (known | {plan_guest_steps.GuestStep})
 
 
 VOLUME_SHOWN = (
@@ -194,49 +204,54 @@ VOLUME_SHOWN = (
 @pytest.mark.parametrize(
     ("kind", "said", "text", "shown"),
     [
-        (steps.Define, ["<a/>"], "define web1", "Define(guest='web1', why='')"),
+        (plan_guest_steps.Define, ["<a/>"], "define web1", "Define(guest='web1', why='')"),
         (
-            steps.CreateVolume,
+            plan_guest_steps.CreateVolume,
             [VOLUME, "<a/>"],
             "create disk /p/a.qcow2 (8 GiB, qcow2)",
             f"CreateVolume(guest='web1', volume={VOLUME_SHOWN}, replace=False)",
         ),
         (
-            steps.WriteSeed,
+            plan_guest_steps.WriteSeed,
             [VOLUME, {"user-data": "secret"}],
             "write cloud-init seed /p/a.qcow2",
             f"WriteSeed(guest='web1', volume={VOLUME_SHOWN}, replace=True)",
         ),
         (
-            steps.Customize,
+            plan_guest_steps.Customize,
             ["default", "a.making", "/p/a.qcow2", (("write", "secret"),)],
             "apply cloud-init seed to disk /p/a.qcow2 (virt-customize)",
             "Customize(guest='web1', pool='default', source='a.making', path='/p/a.qcow2', replace=False)",
         ),
-        (steps.SetMemory, [2048], "set memory of running web1 to 2 MiB", "SetMemory(guest='web1', kib=2048)"),
         (
-            steps.SetMetadata,
+            plan_guest_steps.SetMemory,
+            [2048],
+            "set memory of running web1 to 2 MiB",
+            "SetMemory(guest='web1', kib=2048)",
+        ),
+        (
+            plan_guest_steps.SetMetadata,
             [],
             "set metadata of running web1",
             "SetMetadata(guest='web1', title=None, description=None, osinfo=None)",
         ),
         (
-            steps.UpdateDevice,
+            plan_guest_steps.UpdateDevice,
             ["graphics", "<a/>"],
             "update graphics of running web1 ()",
             "UpdateDevice(guest='web1', what='graphics', fields='')",
         ),
         (
-            steps.SetParameters,
+            plan_guest_steps.SetParameters,
             ["numa", {"nodeset": "0"}],
             "set numa of running web1 (nodeset=0)",
             "SetParameters(guest='web1', kind='numa', values={'nodeset': '0'}, target='')",
         ),
-        (steps.Undefine, [], "undefine web1", "Undefine(guest='web1', managed_state=())"),
+        (plan_guest_steps.Undefine, [], "undefine web1", "Undefine(guest='web1', managed_state=())"),
     ],
 )
 def test_what_a_step_means_where_nothing_more_is_said(
-    kind: t.Callable[..., steps.GuestStep], said: list[t.Any], text: str, shown: str
+    kind: t.Callable[..., plan_guest_steps.GuestStep], said: list[t.Any], text: str, shown: str
 ) -> None:
     step = kind("web1", *said)
     assert (str(step), repr(step)) == (text, shown), "documents hold secrets, and are long"

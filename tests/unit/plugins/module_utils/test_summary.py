@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.address import Nic
-from ansible_collections.corral.virt.plugins.module_utils._model.xml_names import sealed
-from ansible_collections.corral.virt.plugins.module_utils._xml import (
-    brief,
-    disk,
-    domain,
-    graphics,
-    interface,
-    record,
-    summary,
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    fields_graphics,
+    fields_interface,
+    fields_record,
+    xml_summary,
 )
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 
@@ -41,7 +41,7 @@ def part(name: str, found: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
 
 
 def of_tables(xml: str) -> dict[str, t.Any]:
-    root, fields = parse(xml), domain.read_fields(xml)
+    root, fields = parse(xml), fields_domain.read_fields(xml)
     return {
         "tags": list(fields.get("tags", ())),
         "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
@@ -49,15 +49,15 @@ def of_tables(xml: str) -> dict[str, t.Any]:
             "current_mib": fields.get("memory.current_kib", 0) // 1024,
             "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
         },
-        "disks": part("disks", disk.read_all(root)),
-        "interfaces": part("interfaces", interface.read_all(root)),
-        "graphics": part("graphics", graphics.read_all(root)),
+        "disks": part("disks", fields_disk.read_all(root)),
+        "interfaces": part("interfaces", fields_interface.read_all(root)),
+        "graphics": part("graphics", fields_graphics.read_all(root)),
         "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
     }
 
 
 def record_of_tables(xml: str) -> dict[str, t.Any]:
-    kept = record.read(xml)
+    kept = fields_record.read(xml)
     lists = {name: list(kept.get(name, ())) for name in ("addresses", "seen")}
     return {
         **lists,
@@ -73,15 +73,18 @@ def test_there_are_documents() -> None:
 
 @pytest.mark.parametrize("xml", [*map(Path.read_text, DOCUMENTS), RECORD])
 def test_it_says_what_the_tables_say(xml: str) -> None:
-    found, root = summary.read(xml)
+    found, root = xml_summary.read(xml)
     assert found == of_tables(xml)
-    assert summary.recorded(root) == record_of_tables(xml)
-    assert (summary.is_managed(parse(xml)), summary.nics(parse(xml))) == (summary.is_managed(root), summary.nics(root))
+    assert xml_summary.recorded(root) == record_of_tables(xml)
+    assert (xml_summary.is_managed(parse(xml)), xml_summary.nics(parse(xml))) == (
+        xml_summary.is_managed(root),
+        xml_summary.nics(root),
+    )
 
 
 def test_a_record_is_read() -> None:
-    found, root = summary.read(RECORD)
-    assert (found["tags"], summary.recorded(root)) == (
+    found, root = xml_summary.read(RECORD)
+    assert (found["tags"], xml_summary.recorded(root)) == (
         ["front"],
         {
             "addresses": ["192.0.2.7"],
@@ -103,7 +106,7 @@ def test_a_record_is_read() -> None:
     ],
 )
 def test_a_console_is_a_terminal(devices: str, console: bool) -> None:
-    found, _root = summary.read(f"<domain><memory>2048</memory><devices>{devices}</devices></domain>")
+    found, _root = xml_summary.read(f"<domain><memory>2048</memory><devices>{devices}</devices></domain>")
     assert (found["console"], found["memory"]) == (console, {"current_mib": 2, "maximum_mib": 2})
 
 
@@ -116,18 +119,18 @@ def test_a_console_is_a_terminal(devices: str, console: bool) -> None:
     ],
 )
 def test_whether_anything_is_kept(inside: str, kept: bool) -> None:
-    _found, root = summary.read(f"<domain><metadata>{inside}</metadata></domain>")
-    assert summary.is_managed(root) is kept
+    _found, root = xml_summary.read(f"<domain><metadata>{inside}</metadata></domain>")
+    assert xml_summary.is_managed(root) is kept
 
 
 def test_interfaces_are_seen_as_the_network_of_the_host_sees_them() -> None:
-    _found, root = summary.read(
+    _found, root = xml_summary.read(
         """<domain><devices>
         <interface type='bridge'><mac address='52:54:00:AA:00:01'/><source bridge='br0'/><target dev='vnet0'/></interface>
         <interface type='network'><mac address='52:54:00:aa:00:02'/><source network='n'/><target dev='vnet1'/></interface>
         <interface type='user'/></devices></domain>"""
     )
-    assert summary.nics(root) == (Nic("52:54:00:aa:00:01", "vnet0", "br0"), Nic("52:54:00:aa:00:02"))
+    assert xml_summary.nics(root) == (Nic("52:54:00:aa:00:01", "vnet0", "br0"), Nic("52:54:00:aa:00:02"))
 
 
 @pytest.mark.parametrize(("guest", "moving"), [("4a5b", "hyper2"), ("another", None)])
@@ -135,6 +138,6 @@ def test_a_copy_of_a_definition_is_not_on_its_way(guest: str, moving: str | None
     xml = RECORD.replace("<name>", "<uuid>4a5b</uuid><name>").replace(
         "<c:moving ", f"<c:moving seal='{sealed(guest)}' "
     )
-    assert summary.recorded(summary.read(xml)[1])["moving"] == moving
-    mark = record.document(parse(xml))
+    assert xml_summary.recorded(xml_summary.read(xml)[1])["moving"] == moving
+    mark = fields_record.document(parse(xml))
     assert brief.moving(mark, "4a5b") == bool(moving)

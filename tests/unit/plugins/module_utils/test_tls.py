@@ -18,12 +18,11 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.module_utils._front.tls import install, read_trust, wanted
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import (
     CONTROLLER,
     IDENTITIES,
     Certificate,
@@ -36,8 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._model.tls import (
     check_names,
     usages,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import (
     check_set,
     check_state,
     decide,
@@ -49,8 +47,10 @@ from ansible_collections.corral.virt.plugins.module_utils._plan.tls import (
     requests,
     unknown_crls,
 )
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls import plan as plan_all
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls_steps import Install, Request, SetMode, SetTrust
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import plan as plan_all
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import Install, Request, SetMode, SetTrust
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options import install, read_trust, wanted
 
 NOW = datetime.datetime(2026, 11, 21, tzinfo=datetime.timezone.utc)
 LIBVIRT = IDENTITIES["libvirt"]
@@ -591,7 +591,7 @@ def keys() -> list[t.Any]:
 @pytest.fixture(autouse=True)
 def _ready_keys(keys: list[t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
     turn = itertools.cycle(keys)
-    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.KEY_BITS", 1024)
+    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca.KEY_BITS", 1024)
     monkeypatch.setattr(rsa, "generate_private_key", lambda **_options: next(turn))
 
 
@@ -602,14 +602,14 @@ class Signer:
     """A CA in memory."""
 
     def __init__(self) -> None:
-        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca")
         certificate, key = (text.decode() for text in ca.make("libvirt", now=NOW))
         self._authority = ca.CertificateAuthority(certificate, key, passphrase=None, named="the CA")
         self.trust = read_trust(certificate, self._authority.crl([]).decode())
 
     def revoking(self, *serials: int) -> Trust:
         """What it says when it has revoked these."""
-        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+        ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca")
         lines = [ca.Revoked(serial, NOW) for serial in serials]
         return read_trust(self.trust.text, self._authority.crl(lines).decode())
 
@@ -623,19 +623,19 @@ def authority() -> Signer:
 
 
 def goal(authority: Signer, identity: str = "libvirt", **fields: t.Any) -> TlsSpec:
-    owner, group = files.me()
+    owner, group = files_tls.me()
     days = datetime.timedelta(days=30)
     fields = {"trust": authority.trust, **fields}
     return TlsSpec(IDENTITIES.get(identity, CONTROLLER), "hyper1", ("10.0.0.1", "hyper1"), days, owner, group, **fields)
 
 
 def issue(authority: Signer, wanted: TlsSpec, root: Path) -> None:
-    csr = files.request(wanted.identity, str(root), subject=wanted.subject)
+    csr = files_tls.request(wanted.identity, str(root), subject=wanted.subject)
     install(wanted, str(root), certificate=authority.sign(csr, wanted))
 
 
 def read(authority: Signer, wanted: TlsSpec, root: Path) -> FoundTls:
-    return files.read(wanted.identity, str(root), trust=authority.trust)
+    return files_tls.read(wanted.identity, str(root), trust=authority.trust)
 
 
 @pytest.mark.parametrize("identity", ["libvirt", "qemu", "controller"])
@@ -649,7 +649,7 @@ def test_installed_is_as_wanted(authority: Signer, tmp_path: Path, identity: str
         f"O=corral.virt,OU={wanted.identity.authority},CN=hyper1"
     }
     left = [path.name for path in (root / wanted.identity.store).iterdir() if path.name != "current"]
-    assert left == [files.current(wanted.identity, str(root))], "only the set in use stays"
+    assert left == [files_tls.current(wanted.identity, str(root))], "only the set in use stays"
 
 
 def test_a_renewal_replaces_key_and_certificate(authority: Signer, tmp_path: Path) -> None:
@@ -666,7 +666,7 @@ def test_others_are_trusted_with_the_same_key(authority: Signer, tmp_path: Path)
     issue(authority, goal(authority), root)
     before = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
     both = read_trust(authority.trust.text + Signer().trust.text, authority.trust.crl)
-    files.request(LIBVIRT, str(root), subject="CN=x")  # another run waits for its certificates
+    files_tls.request(LIBVIRT, str(root), subject="CN=x")  # another run waits for its certificates
     install(goal(authority, trust=both), str(root))
     after = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places}
     assert {path for path in after if after[path] != before[path]} == {"CA/cacert.pem"}
@@ -713,12 +713,12 @@ def test_a_key_that_waits_for_another_run_is_kept(authority: Signer, tmp_path: P
     """The set that is put in place has its own."""
     root = tmp_path / "pki"
     goal_here = goal(authority)
-    csr = files.request(LIBVIRT, str(root), subject=goal_here.subject)
-    with files.held(LIBVIRT, str(root)):
-        new = files.gather(goal_here, str(root), certificate=authority.sign(csr, goal_here))
+    csr = files_tls.request(LIBVIRT, str(root), subject=goal_here.subject)
+    with files_tls.held(LIBVIRT, str(root)):
+        new = files_tls.gather(goal_here, str(root), certificate=authority.sign(csr, goal_here))
         pending = root / "libvirt/corral/pending.pem"
         pending.write_text("another run's key")
-        files.install(goal_here, str(root), new)
+        files_tls.install(goal_here, str(root), new)
     assert pending.read_text() == "another run's key"
 
 
@@ -726,7 +726,7 @@ def test_one_run_at_a_time_exchanges_files(authority: Signer, tmp_path: Path) ->
     root = tmp_path / "pki"
     issue(authority, goal(authority), root)
     other = threading.Thread(target=install, args=(goal(authority, trust=authority.revoking(5)), str(root)))
-    with files.held(LIBVIRT, str(root)):
+    with files_tls.held(LIBVIRT, str(root)):
         other.start()
         other.join(0.3)
         assert other.is_alive() and (root / "CA/cacrl.pem").read_text() == authority.trust.crl
@@ -755,8 +755,8 @@ def test_a_stranger_beside_our_ca_is_a_stranger(authority: Signer, tmp_path: Pat
 
 def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: Path) -> None:
     root = str(tmp_path / "pki")
-    signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
-    files.request(LIBVIRT, root, subject=goal(authority).subject)  # another run
+    signed = authority.sign(files_tls.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
+    files_tls.request(LIBVIRT, root, subject=goal(authority).subject)  # another run
     with pytest.raises(Refused, match="does not match"):
         install(goal(authority), root, certificate=signed)
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
@@ -764,7 +764,7 @@ def test_a_certificate_for_another_key_is_refused(authority: Signer, tmp_path: P
 
 def test_a_certificate_for_one_purpose_alone_is_refused(authority: Signer, tmp_path: Path) -> None:
     root = str(tmp_path / "pki")
-    signed = authority.sign(files.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
+    signed = authority.sign(files_tls.request(LIBVIRT, root, subject=goal(authority).subject), goal(authority))
     with pytest.raises(Refused, match="none of the given ones is for clientAuth"):
         install(goal(authority), root, certificate=each(signed)[0])
     assert not (tmp_path / "pki/libvirt/servercert.pem").exists()
@@ -772,7 +772,7 @@ def test_a_certificate_for_one_purpose_alone_is_refused(authority: Signer, tmp_p
 
 def test_a_list_that_has_ended_is_refused(authority: Signer, monkeypatch: pytest.MonkeyPatch) -> None:
     """GnuTLS takes nobody's certificate with it."""
-    ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._ca")
+    ca = pytest.importorskip("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca")
     monkeypatch.setattr(ca, "LIFE", datetime.timedelta(days=1))
     certificate, key = (
         text.decode() for text in ca.make("libvirt", now=datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc))
@@ -791,7 +791,7 @@ def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_pat
         "hyper1",
         ("hyper1",),
         datetime.timedelta(days=30),
-        files.me()[0],
+        files_tls.me()[0],
         None,
         trust=authority.trust,
     )
@@ -800,8 +800,8 @@ def test_without_qemu_its_key_has_nobody_to_belong_to(authority: Signer, tmp_pat
 
 
 def test_the_group_of_qemu() -> None:
-    assert files.group("no-such-group") is None
-    assert files.group(grp.getgrgid(os.getgid()).gr_name) is not None
+    assert files_tls.group("no-such-group") is None
+    assert files_tls.group(grp.getgrgid(os.getgid()).gr_name) is not None
 
 
 class PowerCut(Exception):
@@ -833,7 +833,7 @@ def test_a_power_cut_leaves_the_old_set_or_the_new(
             issue(authority, goal(authority), root)
         elif before == "plain":
             lay_plain(authority, root)
-        csr = files.request(LIBVIRT, str(root), subject=goal(authority).subject)
+        csr = files_tls.request(LIBVIRT, str(root), subject=goal(authority).subject)
         signed = authority.sign(csr, goal(authority))
         old = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places if (root / place.path).exists()}
         with monkeypatch.context() as patch:

@@ -6,9 +6,9 @@ import datetime
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import TrustFaults
-from ansible_collections.corral.virt.plugins.module_utils._plan.tls_spec import check_trust
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import TrustFaults
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_spec import check_trust
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)
 BEFORE = NOW - datetime.timedelta(seconds=1)

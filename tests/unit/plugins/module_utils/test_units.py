@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.corral.virt.plugins.module_utils import _changes, _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core import changes, units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 
 BINARY, DECIMAL = (
     {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4},
@@ -32,7 +32,7 @@ BINARY, DECIMAL = (
     ],
 )
 def test_sizes(text: int | str, size: int) -> None:
-    assert _units.bytes_of(text, bare="M", what="memory") == size
+    assert units.bytes_of(text, bare="M", what="memory") == size
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_sizes(text: int | str, size: int) -> None:
 )
 def test_sizes_that_are_none(text: t.Any) -> None:
     with pytest.raises(BadInput, match=r"^memory of web1: "):
-        _units.bytes_of(text, bare="M", what="memory of web1")
+        units.bytes_of(text, bare="M", what="memory of web1")
 
 
 # 2**23 TiB are 8 EiB: more than the limit
@@ -49,18 +49,18 @@ def test_sizes_that_are_none(text: t.Any) -> None:
 def test_sizes_are_whole_multiples(number: int, unit: str, space: str) -> None:
     for suffix, factors in (("", BINARY), ("iB", BINARY), ("B", DECIMAL)):
         for spelt in (unit + suffix, (unit + suffix).lower()):
-            assert _units.bytes_of(f"{number}{space}{spelt}", bare="G", what="x") == number * factors[unit]
+            assert units.bytes_of(f"{number}{space}{spelt}", bare="G", what="x") == number * factors[unit]
 
 
 @given(st.integers(1, 2**40))
 def test_memory_is_never_rounded_down(size_bytes: int) -> None:
-    kib = _units.kib_of(f"{size_bytes}B", what="x")
+    kib = units.kib_of(f"{size_bytes}B", what="x")
     assert (kib - 1) * 1024 < size_bytes <= kib * 1024
 
 
 @given(st.integers(1, 2**31))
 def test_mebibytes_come_back(mib: int) -> None:
-    assert _units.bytes_of(_changes.size_text(_units.kib_of(mib, what="x")), bare="M", what="x") == mib * 1024**2
+    assert units.bytes_of(changes.size_text(units.kib_of(mib, what="x")), bare="M", what="x") == mib * 1024**2
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_mebibytes_come_back(mib: int) -> None:
     ],
 )
 def test_sizes_in_messages(size: int, text: str) -> None:
-    assert _units.bytes_text(size) == text
+    assert units.bytes_text(size) == text
 
 
 @pytest.mark.parametrize("name", ["a", "A-1", "web1.example.org", "debian-12.qcow2", "0", "x" * 63, "a_b"])
 def test_names(name: str) -> None:
-    assert _units.check_name(name, what="name") == name
+    assert units.check_name(name, what="name") == name
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_names(name: str) -> None:
 )
 def test_names_that_are_none(name: t.Any) -> None:
     with pytest.raises(BadInput, match=r"^name: .* is not a valid name; use letters"):
-        _units.check_name(name, what="name")
+        units.check_name(name, what="name")
 
 
 HARMFUL = "/\\ \t\n\0<>&'\"$`;|*?~{}()[]!#%=:"
@@ -145,7 +145,7 @@ def test_names_are_inert() -> None:
     @given(st.text() | st.from_regex(r"[a-zA-Z0-9._-]{1,64}", fullmatch=True) | st.text("aZ0.-_" + HARMFUL, max_size=4))
     def run(name: str) -> None:
         try:
-            _units.check_name(name, what="name")
+            units.check_name(name, what="name")
         except BadInput:
             return
         passed.append(name)
@@ -161,9 +161,9 @@ def test_macs_come_back(raw: bytes, separator: str, upper: bool) -> None:
     spelt = f" {text.upper() if upper else text} "
     if raw[0] & 1:
         with pytest.raises(BadInput, match="not a unicast MAC"):
-            _units.mac_of(spelt, what="mac")
+            units.mac_of(spelt, what="mac")
     else:
-        assert _units.mac_of(spelt, what="mac") == text.replace("-", ":")
+        assert units.mac_of(spelt, what="mac") == text.replace("-", ":")
 
 
 @pytest.mark.parametrize(
@@ -171,21 +171,21 @@ def test_macs_come_back(raw: bytes, separator: str, upper: bool) -> None:
 )
 def test_macs_that_are_none(mac: str) -> None:
     with pytest.raises(BadInput, match=r"^mac: "):
-        _units.mac_of(mac, what="mac")
+        units.mac_of(mac, what="mac")
 
 
 @given(st.uuids(), st.text(), st.text())
 def test_derived_macs(uuid: t.Any, name: str, other: str) -> None:
-    mac = _units.derived_mac(str(uuid), name)
-    assert _units.mac_of(mac, what="mac") == mac and mac.startswith("52:54:00:")
-    assert mac == _units.derived_mac(str(uuid), name)
-    assert (mac == _units.derived_mac(str(uuid), other)) == (name == other)
+    mac = units.derived_mac(str(uuid), name)
+    assert units.mac_of(mac, what="mac") == mac and mac.startswith("52:54:00:")
+    assert mac == units.derived_mac(str(uuid), name)
+    assert (mac == units.derived_mac(str(uuid), other)) == (name == other)
 
 
 @given(st.uuids())
 def test_uuids_come_back(uuid: t.Any) -> None:
     for spelt in (str(uuid), str(uuid).upper(), uuid.hex, f"{{{uuid}}}"):
-        assert _units.uuid_of(spelt, what="uuid") == str(uuid)
+        assert units.uuid_of(spelt, what="uuid") == str(uuid)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_uuids_come_back(uuid: t.Any) -> None:
 )
 def test_uuids_that_are_none(uuid: str) -> None:
     with pytest.raises(BadInput, match=r"^uuid: .* is not a UUID"):
-        _units.uuid_of(uuid, what="uuid")
+        units.uuid_of(uuid, what="uuid")
 
 
 def test_what_passes_can_stand_in_xml() -> None:
@@ -203,7 +203,7 @@ def test_what_passes_can_stand_in_xml() -> None:
     @example(["plain text", {"a": "of any language: äöü", "b": "two\nlines"}])
     @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
     def run(value: t.Any) -> None:
-        if not _units.control_characters(value, allowed="\n\t"):
+        if not units.control_characters(value, allowed="\n\t"):
             for text in texts(value):
                 passed.append(text)
                 element = etree.Element("x")
@@ -224,23 +224,23 @@ def texts(value: t.Any) -> list[str]:
 
 def test_control_characters_are_located() -> None:
     value = {"disks": [{"name": "a"}, {"name": "b\x1b"}], "title": "x\ny"}
-    assert _units.control_characters(value) == [
+    assert units.control_characters(value) == [
         "disks[1].name: control characters cannot be stored; remove them",
         "title: control characters cannot be stored; remove them",
     ]
-    assert len(_units.control_characters(value, allowed="\n\t")) == 1
+    assert len(units.control_characters(value, allowed="\n\t")) == 1
 
 
 @pytest.mark.parametrize("character", ["\x1b", "\x7f", "\x80", "\x85", "\x9b", "\x9f"])
 def test_no_title_holds_what_a_terminal_obeys(character: str) -> None:
-    assert _units.control_characters({"title": f"a{character}b"}, allowed="\n\t")
-    assert not _units.control_characters({"title": "a\xa0\xfcb"}, allowed="\n\t")
+    assert units.control_characters({"title": f"a{character}b"}, allowed="\n\t")
+    assert not units.control_characters({"title": "a\xa0\xfcb"}, allowed="\n\t")
 
 
 @pytest.mark.parametrize("character", ["\ud800", "\udfff", "\ufffe", "\uffff"])
 def test_no_text_holds_what_is_no_xml_character(character: str) -> None:
-    assert _units.control_characters(f"a{character}b", allowed="\n\t")
-    assert not _units.control_characters("a\ud7ff\ue000\ufffdb")
+    assert units.control_characters(f"a{character}b", allowed="\n\t")
+    assert not units.control_characters("a\ud7ff\ue000\ufffdb")
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_no_text_holds_what_is_no_xml_character(character: str) -> None:
 )
 def test_a_file_is_no_name_of_an_image(image: object, way: str) -> None:
     with pytest.raises(BadInput, match=way.replace("(", r"\(").replace(")", r"\)")):
-        _units.check_image(image, what="image of web1")
-    assert _units.check_image("debian-12.qcow2", what="image") == "debian-12.qcow2"
+        units.check_image(image, what="image of web1")
+    assert units.check_image("debian-12.qcow2", what="image") == "debian-12.qcow2"
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_a_file_is_no_name_of_an_image(image: object, way: str) -> None:
     [(5242880, "5GiB"), (1536 * 1024, "1536MiB"), (1024**3, "1TiB"), (1025, "1025KiB"), (1024, "1MiB"), (0, "0KiB")],
 )
 def test_sizes_are_shown_as_users_write_them(kib: int, text: str) -> None:
-    assert _changes.size_text(kib) == text
-    assert not kib or _units.kib_of(text, what="x") == kib
+    assert changes.size_text(kib) == text
+    assert not kib or units.kib_of(text, what="x") == kib
 
 
 def test_a_change_is_told_in_the_words_of_the_options() -> None:
-    change = _changes.Change("memory.maximum_kib", None, 5242880)
+    change = changes.Change("memory.maximum_kib", None, 5242880)
     assert str(change) == "memory.maximum: (unset) -> 5GiB"
-    assert _changes.diff([change, _changes.Change("vcpus.current", 1, 2)]) == {
+    assert changes.diff([change, changes.Change("vcpus.current", 1, 2)]) == {
         "before": {"vcpus.current": 1},
         "after": {"memory.maximum": "5GiB", "vcpus.current": 2},
     }

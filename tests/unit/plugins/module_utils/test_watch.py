@@ -6,8 +6,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._model.move import COPY, DELTA, FULL, DiskMove, Tuning
-from ansible_collections.corral.virt.plugins.module_utils._plan.watch import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    COPY,
+    DELTA,
+    FULL,
+    DiskMove,
+    Tuning,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_watch import (
     Watch,
     has_lagging_clock,
     progress,

@@ -11,12 +11,12 @@ import subprocess
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_converge import converge
-from ansible_collections.corral.virt.plugins.module_utils._front.tls_options import OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils._certifier import Certifier
-from ansible_collections.corral.virt.plugins.plugin_utils._held_lists import Survey
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls import converge
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.certifier import Certifier
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.held_lists import Survey
 
 START = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
 MONTH = datetime.timedelta(days=30)

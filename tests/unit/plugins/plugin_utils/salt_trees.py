@@ -9,7 +9,7 @@ from pathlib import Path
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.corral.virt.plugins.action import virt_from_salt
-from ansible_collections.corral.virt.plugins.plugin_utils import _salt
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_inventory
 
 NOTHING: dict[str, t.Any] = {"salt_root": [], "pillar": [], "minion": None, "rendered": [], "hypervisors": []}
 
@@ -19,7 +19,7 @@ class Trees:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.result: _salt.Converted
+        self.result: salt_inventory.Converted
 
     def put(self, path: str, text: str | bytes) -> Path:
         """A file of one of the trees."""
@@ -28,7 +28,7 @@ class Trees:
         file.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode())
         return file
 
-    def convert(self, **options: t.Any) -> _salt.Converted:
+    def convert(self, **options: t.Any) -> salt_inventory.Converted:
         """What the action would write."""
         for option, name in (("salt_root", "salt"), ("pillar", "pillar")):
             if (self.place / name).exists():

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-MODULE = "ansible_collections.corral.virt.plugins.plugin_utils._ansible_core"
+MODULE = "ansible_collections.corral.virt.plugins.plugin_utils._controller.ansible_core"
 
 
 def test_an_older_ansible_core_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

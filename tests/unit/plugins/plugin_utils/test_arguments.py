@@ -10,10 +10,11 @@ import yaml
 from ansible.vars.reserved import get_reserved_names
 
 from ansible_collections.corral.virt.plugins.filter.guest_options import guest_options
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._model.domain import ACTIONS, STATES
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import ACTIONS, STATES
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions as _actions
 
 ROOT = Path(__file__).parents[4]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
@@ -26,7 +27,7 @@ Given = dict[str, t.Any]
 
 def asked(action: str, given: Given, known: t.Collection[str] = ()) -> Given:
     """The converted arguments."""
-    return _arguments.asked(_actions.action(action), given, lambda: known)
+    return action_arguments.asked(_actions.action(action), given, lambda: known)
 
 
 def problems(action: str, given: Given, known: t.Collection[str] = ()) -> list[str]:
@@ -275,7 +276,7 @@ def test_everything_that_is_missing_is_told() -> None:
 
 
 def test_a_problem_knows_its_argument() -> None:
-    with pytest.raises(_arguments.BadArguments) as error:
+    with pytest.raises(action_arguments.BadArguments) as error:
         asked("create", {"guest": "a: b; write -e c", "domain": {"vcpu": 1}})
     guest, domain = error.value.found
     assert (guest.argument, domain.argument, domain.option) == ("guest", "domain", "vcpu")
@@ -396,8 +397,8 @@ def test_a_value_that_cannot_be_converted_is_none() -> None:
 def test_what_may_hold_a_secret_is_not_shown() -> None:
     action = _actions.action("create")
     given = {"guest": "a", "cloud_init": {}, "xml": "<a/>", "domain": {}, "graphics": {}, "vcpus": 1}
-    assert _arguments.withheld(action, asked("create", given)) == ["cloud_init", "domain", "graphics", "xml"]
-    assert _arguments.withheld(_actions.action("migrate"), {"options": {}, "postcopy_after_passes": 1}) == []
+    assert action_arguments.withheld(action, asked("create", given)) == ["cloud_init", "domain", "graphics", "xml"]
+    assert action_arguments.withheld(_actions.action("migrate"), {"options": {}, "postcopy_after_passes": 1}) == []
 
 
 @pytest.mark.parametrize("value", ["inf", "-Infinity", "nan", "1e999999999", "1_0e1_000", float("inf"), float("nan")])

@@ -14,14 +14,14 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused, Unsupported
-from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.module_utils._model.tls import IDENTITIES, TlsSpec
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
-from ansible_collections.corral.virt.plugins.plugin_utils._ca import OLDEST
-from ansible_collections.corral.virt.plugins.plugin_utils._pairs import given
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, TlsSpec
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import OLDEST
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import given
 
 GOAL = TlsSpec(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 
@@ -34,7 +34,7 @@ def make(directory: Path, **output: t.Any) -> str:
 
 
 def request(tmp_path: Path, subject: str = GOAL.subject) -> str:
-    return files.request(GOAL.identity, str(tmp_path / "pki"), subject=subject)
+    return files_tls.request(GOAL.identity, str(tmp_path / "pki"), subject=subject)
 
 
 def read(text: str) -> t.Any:
@@ -61,7 +61,7 @@ def test_a_host_gets_the_name_the_controller_chose_and_a_certificate_for_each_pu
     text = Authorities(str(tmp_path / "ca")).sign(csr, GOAL, days=90)
     purposes = []
     for one in map(read, each(text)):
-        output = files.describe(one)
+        output = files_tls.describe(one)
         assert (output.subject, output.names) == (GOAL.subject, GOAL.names)
         (extended,) = [extension for extension in one.extensions if isinstance(extension.value, x509.ExtendedKeyUsage)]
         assert extended.critical
@@ -95,7 +95,9 @@ def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
     ca = tmp_path / "ca"
     make(ca)
     text = Authorities(str(ca)).sign(request(tmp_path), GOAL, days=100000)
-    ends = {files.describe(read(pem)).not_after for pem in (*each(text), (ca / "libvirt/1/ca-cert.pem").read_text())}
+    ends = {
+        files_tls.describe(read(pem)).not_after for pem in (*each(text), (ca / "libvirt/1/ca-cert.pem").read_text())
+    }
     assert len(ends) == 1
 
 
@@ -190,10 +192,10 @@ def test_an_old_library_is_the_reason_that_is_told(
     result = rf"requires cryptography 38.0.4 or newer, found {version}; pip install 'cryptography>=38.0.4'"
     with pytest.raises(Unsupported, match=re.escape(result)):
         Authorities(str(tmp_path / "ca"))
-    files.need_library()
+    files_tls.need_library()
 
 
 def test_a_newer_library_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("38.0.4", "38.1", "42.0.0.dev1", "100.0"):
         monkeypatch.setattr("cryptography.__version__", version)
-        files.need_library(OLDEST)
+        files_tls.need_library(OLDEST)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.domain import DOMAIN
-from ansible_collections.corral.virt.plugins.plugin_utils import _catalogue
-from ansible_collections.corral.virt.plugins.plugin_utils._catalogue import Catalogue
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
+from ansible_collections.corral.virt.plugins.plugin_utils._images import catalogue as _catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.tests.tools import catalogue_addresses
 
 KEYS = {"url", "sums", "signature", "algorithm", "arch", "user", "osinfo", "least"}

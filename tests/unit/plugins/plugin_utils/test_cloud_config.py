@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _cloud_config, _guest_problems
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config, guest_problems
 
 SECRET = "geheim"
 REMEDY = "If the guest's image takes this, set cloud_init.schema to ignore"
@@ -18,7 +18,7 @@ REMEDY = "If the guest's image takes this, set cloud_init.schema to ignore"
 def warnings(user_data: object, **options: t.Any) -> list[str]:
     """Of web1."""
     found: list[str] = []
-    _cloud_config.check({"name": "web1", "cloud_init": {"user_data": user_data, **options}}, found.append)
+    cloud_config.check({"name": "web1", "cloud_init": {"user_data": user_data, **options}}, found.append)
     return found
 
 
@@ -109,28 +109,28 @@ def test_the_user_decides_what_follows() -> None:
 def test_a_refusal_is_among_the_problems_of_a_guest() -> None:
     """The same is known before any host is asked."""
     guest = {"name": "web1", "cloud_init": {"user_data": {"runcmd": "ls"}, "schema": "refuse"}}
-    [problem] = _guest_problems.problems(guest, {})
+    [problem] = guest_problems.problems(guest, {})
     assert "runcmd (must be a list)" in problem
 
 
 def test_the_seed_of_a_guest_that_goes_is_nobodys_concern() -> None:
     guest = {"name": "web1", "state": "absent", "cloud_init": {"user_data": {"runcmd": "ls"}}}
-    _cloud_config.check(guest, pytest.fail)
+    cloud_config.check(guest, pytest.fail)
 
 
 def test_without_the_library_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    _cloud_config._validator.cache_clear()
+    cloud_config._validator.cache_clear()
     try:
-        assert warnings({"runcmd": "ls"}, schema="refuse") == [_cloud_config.UNCHECKED]
+        assert warnings({"runcmd": "ls"}, schema="refuse") == [cloud_config.UNCHECKED]
         assert warnings({}) == []
     finally:
-        _cloud_config._validator.cache_clear()
+        cloud_config._validator.cache_clear()
 
 
 def test_the_schema_is_that_of_its_licence_file_byte_for_byte() -> None:
-    content = Path(_cloud_config.FILE).read_bytes()
+    content = Path(cloud_config.FILE).read_bytes()
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # as git names it in the release
     assert blob == "7796073c9281fffd669f5efa874aa1f55ee95fbb"
-    text = Path(f"{_cloud_config.FILE}.license").read_text()
-    assert f"cloud-init/{_cloud_config.VERSION}/" in text and "SPDX-License-Identifier: Apache-2.0\n" in text
+    text = Path(f"{cloud_config.FILE}.license").read_text()
+    assert f"cloud-init/{cloud_config.VERSION}/" in text and "SPDX-License-Identifier: Apache-2.0\n" in text

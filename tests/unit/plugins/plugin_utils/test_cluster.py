@@ -7,8 +7,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _cluster, _report_data, _reported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import cluster_file, reported_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data
 
 WRITTEN = """
 hosts:
@@ -26,9 +27,9 @@ hosts:
 
 
 def test_a_text_written_by_hand() -> None:
-    hosts = _cluster.parsed(WRITTEN, "c.yml")
-    infos = _cluster.infos(hosts)
-    first, second = (_reported.host(name, info) for name, info in infos.items())
+    hosts = cluster_file.parsed(WRITTEN, "c.yml")
+    infos = cluster_file.infos(hosts)
+    first, second = (reported_hosts.host(name, info) for name, info in infos.items())
     assert (first.memory_mib, first.memory_used_mib, first.vcpus_used) == (16384 - 512, 2048, 2)
     assert (first.apart, first.bridges, first.pools) == (frozenset({"web"}), frozenset({"br0"}), None)
     assert (first.platform, second.platform, first.residents[0].platform) == (
@@ -37,7 +38,7 @@ def test_a_text_written_by_hand() -> None:
         frozenset({"efi"}),
     )
     assert [guest.name for guest in first.residents] == ["web1"] and set(first.guests) == {"web1", "idle"}
-    assert second.maintenance == "new fan" and _cluster.groups(hosts) == {"ssd": ["h1"]}
+    assert second.maintenance == "new fan" and cluster_file.groups(hosts) == {"ssd": ["h1"]}
 
 
 def test_what_the_playbook_query_writes() -> None:
@@ -55,9 +56,9 @@ def test_what_the_playbook_query_writes() -> None:
         "autostart": True,
     }
     told = {"h1": {"host": {"cpus": 8, "memory_mib": 4096}, "domains": [guest]}}
-    text = json.dumps(_report_data.data("query", told, ["h2"], None))
-    [(name, info)] = _cluster.infos(_cluster.parsed(text, "c.json")).items()
-    [resident] = _reported.host(name, info).residents
+    text = json.dumps(report_data.data("query", told, ["h2"], None))
+    [(name, info)] = cluster_file.infos(cluster_file.parsed(text, "c.json")).items()
+    [resident] = reported_hosts.host(name, info).residents
     assert (name, resident.memory_mib, resident.vcpus, resident.uuid) == ("h1", 1024, 2, "u1")
     assert (resident.bridges, resident.apart) == (frozenset({"br0"}), frozenset({"web"}))
     assert info["guests"][0]["autostart"] is True
@@ -67,7 +68,7 @@ def test_what_a_text_says_beyond_what_it_must() -> None:
     nics = [{"type": "bridge"}, {"type": "bridge", "source": "br1"}, {"type": "network", "source": "lan"}]
     guest = {"name": "web1", "vcpus": 1, "memory_mib": 512, "interfaces": nics}
     hosts = [{**HOST, "memory_reserved_mib": 100, "guests": [guest, {**guest, "name": "web2", "uuid": "u2"}]}]
-    info = _cluster.infos(_cluster.parsed("  " + json.dumps({"hosts": hosts}), "c"))["h1"]
+    info = cluster_file.infos(cluster_file.parsed("  " + json.dumps({"hosts": hosts}), "c"))["h1"]
     assert info["memory_reserved_mib"] == 100 and (info["vcpus_used"], info["memory_used_mib"]) == (2, 1024)
     assert [(one["uuid"], one["bridges"]) for one in info["guests"]] == [("web1", ["br1"]), ("u2", ["br1"])]
 
@@ -118,11 +119,11 @@ HOST: dict[str, t.Any] = {"name": "h1", "cpus": 8, "memory_mib": 1024}
 def test_every_problem_is_told(content: t.Any, problems: list[str]) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
     with pytest.raises(BadInput, match="c: ") as refused:
-        _cluster.parsed(text, "c")
+        cluster_file.parsed(text, "c")
     assert len(refused.value.problems) == len(problems)
     assert all(found.startswith(wanted) for found, wanted in zip(refused.value.problems, problems, strict=True))
 
 
 def test_yaml_makes_no_objects() -> None:
     with pytest.raises(BadInput, match="neither JSON nor YAML"):
-        _cluster.parsed("hosts: !!python/object/apply:os.getcwd []", "c")
+        cluster_file.parsed("hosts: !!python/object/apply:os.getcwd []", "c")

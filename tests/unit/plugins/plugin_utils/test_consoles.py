@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._consoles import Way, beyond, display, serial
+from ansible_collections.corral.virt.plugins.plugin_utils._report.consoles import Way, beyond, display, serial
 
 PLAIN, LOCAL = Way("hyper2"), Way("localhost", local=True)
 ROOT = Way("192.0.2.12", user="root", port=22)

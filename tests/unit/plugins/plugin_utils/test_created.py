@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.filter import missing_guests, reached_guests
 from ansible_collections.corral.virt.plugins.filter.created_guest import FilterModule, created_guest
-from ansible_collections.corral.virt.plugins.plugin_utils._created import missing, reached
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.created_guests import missing, reached
 
 SEEDED = [{"name": "web1", "ssh_host_key": "ssh-ed25519 AAAA"}]
 GUEST = {"name": "web1", "state": "running", "wait_for_ip": "unknown"}

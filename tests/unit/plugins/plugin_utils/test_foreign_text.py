@@ -7,7 +7,7 @@ import typing as t
 import pytest
 from ansible.template import is_trusted_as_template
 
-from ansible_collections.corral.virt.plugins.plugin_utils._foreign_text import trusted
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import trusted
 
 RENAMED = "#jinja2: variable_start_string:'[%', variable_end_string:'%]'\n[% lookup('pipe', 'id') %]"
 

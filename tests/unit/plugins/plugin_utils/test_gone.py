@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _gone
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from ansible_collections.corral.virt.plugins.plugin_utils import _gone
     ids=str,
 )
 def test_names_as_they_are_written(value: object, names: list[str]) -> None:
-    assert _gone.named(value) == names
+    assert dead_hosts.named(value) == names
 
 
 def test_only_hosts_of_the_group_are_gone() -> None:
-    assert [*_gone.unknown(["h1"], "hyper", ["h1", "h2"])] == []
+    assert [*dead_hosts.unknown(["h1"], "hyper", ["h1", "h2"])] == []
     output = [
         "gone: h9 is not a host of the group hyper; choose one of h1, h2",
         "gone: web1 is not a host of the group hyper; choose one of h1, h2",
     ]
-    assert [*_gone.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == output
+    assert [*dead_hosts.unknown(["h9", "h1", "web1"], "hyper", ["h2", "h1"])] == output
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_only_hosts_of_the_group_are_gone() -> None:
     ],
 )
 def test_what_is_a_sign_of_life(why: str, alive: bool) -> None:
-    output = [*_gone.alive({"h1": why})]
+    output = [*dead_hosts.alive({"h1": why})]
     assert bool(output) is alive and all(
         one.startswith("gone: h1 may be alive (") and "\n" not in one for one in output
     )
 
 
 def test_a_host_that_lets_us_in_is_not_gone() -> None:
-    assert [*_gone.alive({"h1": None, "h2": "No route to host"})] == [
+    assert [*dead_hosts.alive({"h1": None, "h2": "No route to host"})] == [
         "gone: h1 answers, so its guests may run; remove it from gone"
     ]
 
@@ -84,5 +84,5 @@ def test_a_host_that_lets_us_in_is_not_gone() -> None:
     ids=str,
 )
 def test_names_are_said_twice(gone: list[str], confirm: list[str], said: str | None) -> None:
-    found = _gone.unconfirmed(gone, confirm)
+    found = dead_hosts.unconfirmed(gone, confirm)
     assert found is None if said is None else str(found).endswith(said)

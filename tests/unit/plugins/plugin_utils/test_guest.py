@@ -9,8 +9,8 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._plan import seed as seeds
-from ansible_collections.corral.virt.plugins.plugin_utils._guest import prepared, with_profiles
+from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.preparation import prepared, with_profiles
 
 NETWORK = "version: 2\nethernets: {eth0: {addresses: [192.0.2.7/24]}}\n"
 
@@ -40,7 +40,7 @@ def test_documents_become_texts() -> None:
 def test_a_seed_is_the_same_whether_the_controller_helped_or_not() -> None:
     output: dict[str, t.Any] = {"user_data": {"a": 1}, "meta_data": {"k": "v"}, "network_config": {"version": 2}}
     helped = prepared({"name": "a", "cloud_init": output})["cloud_init"]
-    assert seeds.seed(helped, guest="a") == seeds.seed(output, guest="a")
+    assert plan_seed.seed(helped, guest="a") == plan_seed.seed(output, guest="a")
 
 
 def test_user_data_as_text_is_not_touched() -> None:
@@ -57,7 +57,7 @@ def test_what_is_no_yaml_is_said(key: str) -> None:
 def seeded(key: str, said: object) -> str:
     """The file of a seed, as cloud-init reads it."""
     helped = prepared({"name": "a", "cloud_init": {key: said}})["cloud_init"]
-    files = seeds.files(seeds.seed(json.loads(json.dumps(helped)), guest="a"), guest="a", host_key=("E", "P"))
+    files = plan_seed.files(plan_seed.seed(json.loads(json.dumps(helped)), guest="a"), guest="a", host_key=("E", "P"))
     return files[key.replace("_", "-")].encode().decode()
 
 
@@ -129,7 +129,7 @@ def test_what_virt_customize_could_not_write_is_refused() -> None:
 def test_a_seed_as_text_is_the_same_as_that_of_its_mapping() -> None:
     mapping = {"packages": ["vim"], "ssh_keys": {"rsa_private": "R"}}
     (text, same) = (
-        seeds.seed(prepared({"name": "a", "cloud_init": {"user_data": said}})["cloud_init"], guest="a")
+        plan_seed.seed(prepared({"name": "a", "cloud_init": {"user_data": said}})["cloud_init"], guest="a")
         for said in ("#cloud-config\n# ours\n" + yaml.safe_dump(mapping), mapping)
     )
     assert (text.digest, text.config, text.host_keys) == (same.digest, same.config, same.host_keys)

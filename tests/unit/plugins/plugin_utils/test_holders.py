@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._holders import Asked, HolderVerdict, verdict
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.guest_hosts import Asked, HolderVerdict, verdict
 
 HAS, HAS_NOT, SILENT = Asked(frozenset(["web1"])), Asked(frozenset()), Asked(None, reason="no route")
 WOULD = Asked(frozenset(), makes=frozenset(["web1"]))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _home
+from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
 
-DEFAULT = _home.CA_DIR
+DEFAULT = home_files.CA_DIR
 
 
 def lacks(home: str | None, monkeypatch: pytest.MonkeyPatch, path: str = DEFAULT) -> bool:
@@ -19,7 +19,7 @@ def lacks(home: str | None, monkeypatch: pytest.MonkeyPatch, path: str = DEFAULT
         monkeypatch.delenv("HOME")
     else:
         monkeypatch.setenv("HOME", home)
-    return _home.lacks(str(Path(path).expanduser()), DEFAULT)
+    return home_files.lacks(str(Path(path).expanduser()), DEFAULT)
 
 
 def test_a_home_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_without_the_variable_the_account_says(tmp_path: Path, monkeypatch: pyte
     assert not lacks(None, monkeypatch)
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     monkeypatch.chdir(tmp_path)
-    assert _home.lacks(f"{tmp_path}/{DEFAULT}", DEFAULT)
+    assert home_files.lacks(f"{tmp_path}/{DEFAULT}", DEFAULT)
 
 
 def test_what_the_user_chose_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed, NotFound, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._address.libvirt_agents import Agents
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states as guest_states
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._model.address import AddressClaim
-from ansible_collections.corral.virt.plugins.plugin_utils import _hypervisors
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import hypervisors
 
 MAC = "52:54:00:00:00:01"
 DOMAIN = """<domain><name>web1</name><uuid>1</uuid><metadata>
@@ -39,7 +39,7 @@ def test_each_for_itself() -> None:
         "bad": fail,
         "good": lambda _heard: "yes",
     }
-    answers, failures = _hypervisors.ask(questions, concurrency=2, timeout_s=1)
+    answers, failures = hypervisors.ask(questions, concurrency=2, timeout_s=1)
     never.set()
     assert answers == {"good": "yes"}
     assert {name: type(error) for name, error in failures.items()} == {
@@ -52,7 +52,7 @@ def test_each_for_itself() -> None:
 def test_all_at_once() -> None:
     together = threading.Barrier(20, timeout=300)
     questions = {str(number): lambda _heard: together.wait() for number in range(20)}
-    answers, _failures = _hypervisors.ask(questions, concurrency=20, timeout_s=60)
+    answers, _failures = hypervisors.ask(questions, concurrency=20, timeout_s=60)
     assert len(answers) == 20
 
 
@@ -63,7 +63,7 @@ def test_who_goes_on_replying_is_not_given_up() -> None:
             heard()
         return "all"
 
-    answers, failures = _hypervisors.ask({"slow": slow}, concurrency=1, timeout_s=1.5)
+    answers, failures = hypervisors.ask({"slow": slow}, concurrency=1, timeout_s=1.5)
     assert (answers, failures) == ({"slow": "all"}, {})
 
 
@@ -82,23 +82,23 @@ def test_who_goes_on_replying_is_not_given_up() -> None:
 def test_nobody_is_given_up_because_this_process_is_slow(now: float, talks: float, given_up: set[str]) -> None:
     """While others reply, who waits for its turn is not silent; one that hangs is given up all the same."""
     assert (
-        _hypervisors.silent({"waits", "talks"}, {"waits": 10, "talks": talks, "ended": 3}, now, timeout_s=1) == given_up
+        hypervisors.silent({"waits", "talks"}, {"waits": 10, "talks": talks, "ended": 3}, now, timeout_s=1) == given_up
     )
 
 
 def test_reasons() -> None:
-    assert _hypervisors.reason(Failed("closed")) == "closed"
-    assert _hypervisors.reason(ValueError("bad port")) == "ValueError: bad port"
+    assert hypervisors.reason(Failed("closed")) == "closed"
+    assert hypervisors.reason(ValueError("bad port")) == "ValueError: bad port"
 
 
 def reply(
     *, given: str = "", seen: str = "", channel: str = "connected", state: str = "running", **asked: str
-) -> _hypervisors.Reply:
+) -> hypervisors.Reply:
     """What libvirt answers about a guest; in `asked`, an address by source."""
     given = f"<c:address>{given}</c:address>" if given else ""
     seen = f"<corral-seen:at>{seen}</corral-seen:at>" if seen else ""
     claims = {source: [AddressClaim(MAC, address, source)] for source, address in asked.items()}
-    return _hypervisors.Reply("web1", "1", state, DOMAIN.format(given=given, seen=seen, agent=channel), claims)
+    return hypervisors.Reply("web1", "1", state, DOMAIN.format(given=given, seen=seen, agent=channel), claims)
 
 
 SEEN = f"{MAC} 192.0.2.7 dhcp 100"
@@ -121,8 +121,8 @@ SEEN = f"{MAC} 192.0.2.7 dhcp 100"
         pytest.param(reply(seen=SEEN.replace("192.0.2.7", "127.0.0.1")), {}, id="a record of what is no address"),
     ],
 )
-def test_which_source_is_believed(answer: _hypervisors.Reply, worth: dict[str, list[int]]) -> None:
-    found = _hypervisors.facts(answer, SOURCES)
+def test_which_source_is_believed(answer: hypervisors.Reply, worth: dict[str, list[int]]) -> None:
+    found = hypervisors.facts(answer, SOURCES)
     assert (found["addresses"], found["worth"]) == (list(worth), worth)
 
 
@@ -132,7 +132,7 @@ def test_what_an_agent_says_of_other_interfaces_leads_nowhere() -> None:
         AddressClaim("02:42:00:00:00:01", "172.17.0.1", "agent"),
         AddressClaim(MAC, "192.0.2.7", "agent"),
     ]
-    assert _hypervisors.facts(answer, SOURCES)["addresses"] == ["192.0.2.7"]
+    assert hypervisors.facts(answer, SOURCES)["addresses"] == ["192.0.2.7"]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_what_an_agent_says_of_other_interfaces_leads_nowhere() -> None:
         (reply(seen=SEEN), ["lease", "agent"], True),
     ],
 )
-def test_only_agents_are_asked_that_may_know_more(answer: _hypervisors.Reply, sources: list[str], asked: bool) -> None:
-    assert _hypervisors._is_unknown(answer, sources) == asked
+def test_only_agents_are_asked_that_may_know_more(answer: hypervisors.Reply, sources: list[str], asked: bool) -> None:
+    assert hypervisors._is_unknown(answer, sources) == asked
 
 
 def test_agents_that_never_answer_cost_one_budget_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +162,12 @@ def test_agents_that_never_answer_cost_one_budget_for_all(monkeypatch: pytest.Mo
             if int(uuid) % 2:
                 self._answers.put((uuid, [AddressClaim(MAC, f"192.0.2.{uuid}", "agent")]))
 
-    monkeypatch.setattr(_hypervisors, "Agents", Half)
-    monkeypatch.setattr(_hypervisors, "_AGENTS_S", 0.5)
-    replies = [_hypervisors.Reply("web", str(number), "running", "", {}) for number in range(100)]
+    monkeypatch.setattr(hypervisors, "Agents", Half)
+    monkeypatch.setattr(hypervisors, "_AGENTS_S", 0.5)
+    replies = [hypervisors.Reply("web", str(number), "running", "", {}) for number in range(100)]
     heard: list[None] = []
     begun_s = time.monotonic()
-    _hypervisors._ask_agents("test:///default", replies, lambda: heard.append(None))
+    hypervisors._ask_agents("test:///default", replies, lambda: heard.append(None))
     assert time.monotonic() - begun_s < 2
     assert len(heard) > 2, "the hypervisor is not given up meanwhile"
     assert [reply.uuid for reply in replies if reply.asked] == [str(number) for number in range(1, 100, 2)]
@@ -175,7 +175,7 @@ def test_agents_that_never_answer_cost_one_budget_for_all(monkeypatch: pytest.Mo
 
 def test_who_may_not_write_asks_no_agent() -> None:
     begun_s = time.monotonic()
-    _hypervisors._ask_agents("test:///nowhere.xml", [_hypervisors.Reply("web1", "1", "running", "", {})], lambda: None)
+    hypervisors._ask_agents("test:///nowhere.xml", [hypervisors.Reply("web1", "1", "running", "", {})], lambda: None)
     assert time.monotonic() - begun_s < 2
 
 
@@ -195,8 +195,8 @@ def test_a_guest_that_goes_between_the_list_and_its_document_is_left_out(
         return found
 
     monkeypatch.setattr(guest_states, "of_all", gone)
-    monkeypatch.setattr(_hypervisors, "reached", lambda uri, **_options: opened(uri))  # one that may write
-    replies = _hypervisors.guests(f"test://{host}", SOURCES, lambda: None, timeout_s=5, own=[])
+    monkeypatch.setattr(hypervisors, "reached", lambda uri, **_options: opened(uri))  # one that may write
+    replies = hypervisors.guests(f"test://{host}", SOURCES, lambda: None, timeout_s=5, own=[])
     assert {reply.name for reply in replies} == {"stays", "last"}
 
 
@@ -225,18 +225,18 @@ def test_over_a_slow_line_several_guests_are_asked_at_a_time(monkeypatch: pytest
     kept = [each for each in states if each[0] != "gone"]
     for slow_s, most in ((0.01, 5), (10, 1)):
         far = Far(0.02)
-        monkeypatch.setattr(_hypervisors, "_reply", far.reply)
-        monkeypatch.setattr(_hypervisors, "_SLOW_S", slow_s)
-        found: list[t.Any] = [*_hypervisors._replies(states, [], lambda: None)]
+        monkeypatch.setattr(hypervisors, "_reply", far.reply)
+        monkeypatch.setattr(hypervisors, "_SLOW_S", slow_s)
+        found: list[t.Any] = [*hypervisors._replies(states, [], lambda: None)]
         assert found == kept
         assert (far.most, far.asked) == (most, 10)
-    assert _hypervisors._replies([], [], lambda: None) == []
+    assert hypervisors._replies([], [], lambda: None) == []
 
 
 @pytest.mark.parametrize("wrong", ["0", "7"])
 def test_what_fails_ends_the_others(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     far = Far(0.02, wrong=wrong)
-    monkeypatch.setattr(_hypervisors, "_reply", far.reply)
+    monkeypatch.setattr(hypervisors, "_reply", far.reply)
     with pytest.raises(Failed, match=wrong):
-        _hypervisors._replies([(str(number), "running") for number in range(50)], [], lambda: None)
+        hypervisors._replies([(str(number), "running") for number in range(50)], [], lambda: None)
     assert far.asked < 20

@@ -9,8 +9,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _import
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import import_files
 
 XML = "<domain>\n  <devices>\n    <redirdev bus='usb'/>\n  </devices>\n</domain>\n"
 WEB1: dict[str, t.Any] = {
@@ -50,8 +50,8 @@ def read(text: str) -> t.Any:
 
 @pytest.mark.parametrize("form", ["list", "host_vars"])
 def test_a_file_says_what_the_host_said(form: str) -> None:
-    guest = _import.guest("web1", {"arguments": {**WEB1, "xml": XML}})
-    [(path, text)] = _import.files([guest], "/x/dest", form).items()
+    guest = import_files.guest("web1", {"arguments": {**WEB1, "xml": XML}})
+    [(path, text)] = import_files.files([guest], "/x/dest", form).items()
     assert path == ("/x/dest" if form == "list" else "/x/dest/web1.yml")
     found = read(text)
     assert (found["virt_guests"] == [{**WEB1, "xml": XML}]) if form == "list" else (found["virt_guest"]["xml"] == XML)
@@ -61,7 +61,7 @@ def test_a_file_says_what_the_host_said(form: str) -> None:
 @pytest.mark.parametrize("text", EVIL)
 def test_no_text_of_a_host_is_a_template(text: str) -> None:
     result = {"arguments": {**WEB1, "title": "x", "description": text}}
-    [written] = _import.files([_import.guest("web1", result)], "/x", "list").values()
+    [written] = import_files.files([import_files.guest("web1", result)], "/x", "list").values()
     variables = read(written)
     value = Templar(loader=DataLoader(), variables=variables).template(variables["virt_guests"])
     assert value[0]["description"] == text
@@ -79,13 +79,13 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
             {"path": "/domain/devices/disk[2]", "why": "it holds a secret"},
         ],
     }
-    guest = _import.guest("Web-1.x", result)
-    assert _import.notes("Web-1.x", result, guest) == [
+    guest = import_files.guest("Web-1.x", result)
+    assert import_files.notes("Web-1.x", result, guest) == [
         "Web-1.x: set vault_web_1_x_5ede09b9_graphics_password (ansible-vault)",
         "Web-1.x: /domain/devices/graphics[2]: it has a password",
         "Web-1.x: /domain/devices/disk[2]: it holds a secret",
     ]
-    [text] = _import.files([guest], "/x", "list").values()
+    [text] = import_files.files([guest], "/x", "list").values()
     variables = {**read(text), "vault_web_1_x_5ede09b9_graphics_password": "letmein"}
     found = Templar(loader=DataLoader(), variables=variables).template(variables["virt_guests"])
     assert found[0]["graphics"]["password"] == "letmein"
@@ -119,7 +119,7 @@ def test_a_secret_is_a_variable_of_the_vault() -> None:
 )
 def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> None:
     with pytest.raises(BadInput, match=f"cannot import web1: its host {why}"):
-        _import.guest("web1", told)
+        import_files.guest("web1", told)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,15 @@ def test_an_answer_that_is_none_is_refused(told: dict[str, t.Any], why: str) -> 
     ],
 )
 def test_a_guest_that_its_arguments_would_change_is_refused(answer: dict[str, t.Any] | None, why: list[str]) -> None:
-    assert list(_import.differences("web1", answer)) == [f"cannot import web1: {one}" for one in why]
+    assert list(import_files.differences("web1", answer)) == [f"cannot import web1: {one}" for one in why]
 
 
 def test_two_guests_never_share_a_secret() -> None:
     names = ["web1", "Web1", "WEB1", "a-b", "a.b", "a_b", "b\u00fcro", "b_ro"]
     withheld = {"graphics": {"type": "vnc"}}
     guests = [
-        _import.guest(name, {"arguments": {**WEB1, "name": name}, "withheld_arguments": withheld}) for name in names
+        import_files.guest(name, {"arguments": {**WEB1, "name": name}, "withheld_arguments": withheld})
+        for name in names
     ]
     variables = [guest["graphics"]["password"] for guest in guests]
     assert len(set(variables)) == len(names) and all(one[3:-3].isascii() for one in variables)
@@ -157,7 +158,7 @@ def test_two_guests_never_share_a_secret() -> None:
 def test_guests_of_one_name_on_several_hosts_are_refused() -> None:
     there = (("web1", "hyper2"), ("db1", "hyper1"), ("web1", "hyper1"))
     chosen = [{"name": name, "host": host} for name, host in there]
-    assert list(_import.twins(chosen)) == [
+    assert list(import_files.twins(chosen)) == [
         "cannot import web1: hyper1 and hyper2 each have a guest of that name; exclude one: --limit"
     ]
 
@@ -165,4 +166,4 @@ def test_guests_of_one_name_on_several_hosts_are_refused() -> None:
 @pytest.mark.parametrize("name", ["../../etc/cron.d/x", "a/b", "..", "a\n"])
 def test_a_name_is_never_a_path(name: str) -> None:
     with pytest.raises(BadInput, match="is not a valid name"):
-        _import.guest(name, {"arguments": {**WEB1, "name": name}})
+        import_files.guest(name, {"arguments": {**WEB1, "name": name}})

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _guest_addresses, _inventory
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import guest_addresses, inventory_guests
 
 ADDRESSES = ["fd00::5", "10.1.2.3/24", "192.168.0.5", "nonsense"]
 
@@ -29,7 +29,7 @@ def guest(name: str = "web1", state: str = "running", uuid: str = "1", **more: t
     ],
 )
 def test_one_of_two(first: dict[str, t.Any], second: dict[str, t.Any], shown: str, words: str) -> None:
-    guests, warnings = _inventory.chosen({"b": [second, guest("alone")], "a": [first]})
+    guests, warnings = inventory_guests.chosen({"b": [second, guest("alone")], "a": [first]})
     assert (list(guests), guests["web1"][0]) == (["alone", "web1"], shown)
     assert len(warnings) == 1 and words in warnings[0]
 
@@ -50,23 +50,23 @@ def stale(name: str = "web1", **more: t.Any) -> dict[str, t.Any]:
 def test_what_was_last_known_is_no_second_guest(
     first: dict[str, t.Any], second: dict[str, t.Any], shown: str, said: int
 ) -> None:
-    guests, warnings = _inventory.chosen({"a": [first], "b": [second]})
+    guests, warnings = inventory_guests.chosen({"a": [first], "b": [second]})
     assert guests["web1"][0] == shown and len(warnings) == said and "RUN" not in "".join(warnings)
 
 
 def test_stale_guests_are_in_no_group_of_a_state() -> None:
-    assert _inventory.groups("hyper1", stale(tags=["web"])) == ["on_hyper1", "guests_stale", "tag_web"]
-    assert _inventory.variables("hyper1", stale(), None)["virt_stale"] is True
-    assert "virt_stale" not in _inventory.variables("hyper1", guest(), None)
+    assert inventory_guests.groups("hyper1", stale(tags=["web"])) == ["on_hyper1", "guests_stale", "tag_web"]
+    assert inventory_guests.variables("hyper1", stale(), None)["virt_stale"] is True
+    assert "virt_stale" not in inventory_guests.variables("hyper1", guest(), None)
 
 
 def test_lost_hypervisors_are_one_sentence() -> None:
     reasons = {f"h{number:02d}": "refused" for number in range(12)} | {"x": "no answer", "y": "no answer"}
-    assert _inventory.lost(reasons, 100, stale={"y"}) == (
+    assert inventory_guests.lost(reasons, 100, stale={"y"}) == (
         "14 of 100 hypervisors did not answer; guests on h00, h01, h02, h03, h04, h05, h06, h07, h08, h09 and 2 more "
         "are not shown: refused; guests on x are not shown: no answer; guests on y are shown as last known: no answer"
     )
-    assert _inventory.lost({}, 100) == ""
+    assert inventory_guests.lost({}, 100) == ""
 
 
 SENSIBLE: dict[str, t.Any] = {
@@ -110,32 +110,32 @@ FILES = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile"}
     ],
 )
 def test_options_that_contradict_each_other(options: dict[str, t.Any], problems: list[str]) -> None:
-    found = _inventory.contradictions({**SENSIBLE, **options})
+    found = inventory_guests.contradictions({**SENSIBLE, **options})
     assert len(found) == len(problems)
     assert all(text.startswith(words) for text, words in zip(found, problems, strict=True))
 
 
 def test_an_option_that_there_is_not() -> None:
     known = ["hosts", "timeout", "filters"]
-    assert _inventory.unknown("filter", known) == "filter is not an option of this plugin; did you mean filters?"
-    assert _inventory.unknown("xyz", known) == "xyz is not an option of this plugin"
+    assert inventory_guests.unknown("filter", known) == "filter is not an option of this plugin; did you mean filters?"
+    assert inventory_guests.unknown("xyz", known) == "xyz is not an option of this plugin"
 
 
 def test_strangers_are_all_that_are_no_guests() -> None:
     groups = {"all": ["web1", "DB.example.", "010.0.0.1", "2001:DB8:0::1"], "guests": ["web1"]}
-    assert _inventory.strangers(groups) == {
+    assert inventory_guests.strangers(groups) == {
         "db.example": "DB.example.",
         "010.0.0.1": "010.0.0.1",
         "2001:db8::1": "2001:DB8:0::1",
     }
-    assert _inventory.strangers({"all": ["a"]}) == {"a": "a"} and _inventory.strangers({}) == {}
+    assert inventory_guests.strangers({"all": ["a"]}) == {"a": "a"} and inventory_guests.strangers({}) == {}
 
 
 def reached(
     *guests: dict[str, t.Any], foreign: dict[str, str] | None = None, prefer: tuple[str, ...] = ("ipv4", "ipv6")
 ) -> t.Any:
     """Addresses by guest, and what is said about the others; each guest is on a hypervisor of its own."""
-    return _guest_addresses.reached_at(
+    return guest_addresses.reached_at(
         {one["name"]: (f"hyper{n}", one) for n, one in enumerate(guests, 1)}, foreign or {}, prefer
     )
 
@@ -213,7 +213,7 @@ def test_a_guest_that_is_off_leaves_its_address_to_one_that_runs() -> None:
 
 @pytest.mark.parametrize("name", ["web1", "_x", "db.example.com", "a-b", "vm-525400123456", "10-web", "A"])
 def test_names_that_are_safe_are_shown_as_they_are(name: str) -> None:
-    assert _inventory.host_name(name) == name
+    assert inventory_guests.host_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -222,17 +222,17 @@ def test_names_that_are_safe_are_shown_as_they_are(name: str) -> None:
      "a" * 300, "root@firewall", "a:22", "a,b", "{{ 1 }}", "[a]", "!a", "~a", ".a"],
 )  # fmt: skip
 def test_what_ssh_or_ansible_would_read_otherwise_is_shown_under_an_alias(name: str) -> None:
-    alias = _inventory.host_name(name)
-    assert alias != name and alias.startswith("alias_") and alias == _inventory.host_name(name)
+    alias = inventory_guests.host_name(name)
+    assert alias != name and alias.startswith("alias_") and alias == inventory_guests.host_name(name)
     assert set(alias) <= set(string.ascii_letters + string.digits + "_.-") and len(alias) < 70
-    assert _inventory.host_name(alias) != alias  # a guest of that very name does not meet it
+    assert inventory_guests.host_name(alias) != alias  # a guest of that very name does not meet it
 
 
 def test_different_names_have_different_aliases() -> None:
     assert (
         len(
             {
-                _inventory.host_name(name)
+                inventory_guests.host_name(name)
                 for name in ("Windows 10", "Windows_10", "Windows  10", "Windows 10 ", "Windows/10")
             }
         )
@@ -245,11 +245,11 @@ def test_different_names_have_different_aliases() -> None:
     [("web1", True), ("10.0.0.1", True), ("fd00::1", True), ("-oX=y", False), ("a b", False), ("", False)],
 )
 def test_destinations(host: str, valid: bool) -> None:
-    assert _inventory.is_destination(host) is valid
+    assert inventory_guests.is_destination(host) is valid
 
 
 def test_control_characters_do_not_become_variables() -> None:
-    shown = _inventory.variables("hyper1", guest("a\x9b31m", title="b\x1b]0;c\x07\x85", tags=["d\x9b"]), None)
+    shown = inventory_guests.variables("hyper1", guest("a\x9b31m", title="b\x1b]0;c\x07\x85", tags=["d\x9b"]), None)
     assert (shown["virt_name"], shown["virt_title"], shown["virt_tags"]) == (
         "a\\x9b31m",
         "b\\x1b]0;c\\x07\\x85",
@@ -258,7 +258,7 @@ def test_control_characters_do_not_become_variables() -> None:
 
 
 def test_groups() -> None:
-    assert _inventory.groups("hyper1", guest(tags=["web", "eu"])) == [
+    assert inventory_guests.groups("hyper1", guest(tags=["web", "eu"])) == [
         "on_hyper1",
         "guests_running",
         "tag_web",
@@ -284,18 +284,18 @@ OTHER_KEY = KEY.replace("GcT", "GcU")
 )
 def test_keys_that_hypervisors_report(first: list[str | None], second: list[str | None], known: dict[str, str]) -> None:
     answers = {name: [guest(ssh_host_key=key) for key in keys] for name, keys in (("a", first), ("b", second))}
-    assert _inventory.host_keys(answers) == known
+    assert inventory_guests.host_keys(answers) == known
 
 
 def test_a_key_that_was_last_known_is_none_of_the_guest_that_has_the_name_now() -> None:
     past = guest(ssh_host_key=KEY, stale=True)
     for now, known in ((OTHER_KEY, {"web1": OTHER_KEY}), (None, {})):
-        assert _inventory.host_keys({"a": [past], "b": [guest(ssh_host_key=now)]}) == known
-    assert _inventory.host_keys({"a": [past]}) == {"web1": KEY}
+        assert inventory_guests.host_keys({"a": [past], "b": [guest(ssh_host_key=now)]}) == known
+    assert inventory_guests.host_keys({"a": [past]}) == {"web1": KEY}
 
 
 def test_a_key_needs_no_file() -> None:
-    words = shlex.split(_inventory.ssh_args_of_key(KEY, "web1"))
+    words = shlex.split(inventory_guests.ssh_args_of_key(KEY, "web1"))
     assert words[::2] == ["-o"] * 5
     assert words[1::2] == [
         "IgnoreUnknown=KnownHostsCommand",
@@ -307,7 +307,7 @@ def test_a_key_needs_no_file() -> None:
 
 
 def test_ssh_reads_back_what_was_meant() -> None:
-    words = shlex.split(_inventory.ssh_args("/it's my/100% place", "web1"))
+    words = shlex.split(inventory_guests.ssh_args("/it's my/100% place", "web1"))
     assert words[1::2] == [
         'UserKnownHostsFile="/it\'s my/100%% place"',
         'HostKeyAlias="web1"',
@@ -328,7 +328,7 @@ def test_ssh_reads_back_what_was_meant() -> None:
     ],
 )
 def test_where_a_uri_leads(uri: str, place: tuple[str, int] | None) -> None:
-    assert _inventory.endpoint(uri) == place
+    assert inventory_guests.endpoint(uri) == place
 
 
 @pytest.mark.parametrize(
@@ -341,8 +341,8 @@ def test_where_a_uri_leads(uri: str, place: tuple[str, int] | None) -> None:
     ],
 )
 def test_ssh_asks_nobody(uri: str, after: str) -> None:
-    assert _inventory.unattended(uri) == after
+    assert inventory_guests.unattended(uri) == after
 
 
 def test_addresses_in_uris() -> None:
-    assert [_inventory.in_uri(host) for host in ("h1", "10.0.0.1", "fd00::1")] == ["h1", "10.0.0.1", "[fd00::1]"]
+    assert [inventory_guests.in_uri(host) for host in ("h1", "10.0.0.1", "fd00::1")] == ["h1", "10.0.0.1", "[fd00::1]"]

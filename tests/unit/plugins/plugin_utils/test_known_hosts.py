@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._known_hosts import KeyedNames, edited
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.known_hosts import KeyedNames, edited
 
 A, B, RSA = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB", "ssh-rsa CCCC"
 # Of the name web1.

@@ -16,12 +16,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import tls as files
-from ansible_collections.corral.virt.plugins.module_utils._files.trust import each
-from ansible_collections.corral.virt.plugins.module_utils._run import Gate
-from ansible_collections.corral.virt.plugins.plugin_utils import _ca, _expiry
-from ansible_collections.corral.virt.plugins.plugin_utils._authorities import Authorities
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca, expiry
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
@@ -40,7 +40,7 @@ def keys() -> list[t.Any]:
 def cloud(tmp_path: Path, keys: list[t.Any], monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """Three hosts that have nothing yet."""
     turn = itertools.cycle(keys)
-    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.KEY_BITS", 1024)
+    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca.KEY_BITS", 1024)
     monkeypatch.setattr(rsa, "generate_private_key", lambda **_options: next(turn))
     for host in ("h1", "h2", "h3"):
         (tmp_path / host).mkdir()
@@ -58,7 +58,7 @@ def test_the_first_play_makes_all_and_the_second_nothing(cloud: Cloud) -> None:
 @pytest.mark.deep
 def test_four_years_month_by_month_and_a_roll_over(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first CA lives for four years; a host is off for a quarter, another one comes, a third gets a new address."""
-    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.LIFE", 1460 * DAY)
+    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca.LIFE", 1460 * DAY)
     cloud.play()
     made: dict[int, int] = {}
     for month in range(1, 49):
@@ -166,17 +166,17 @@ def test_a_list_that_no_ca_of_ours_signed_revokes_nobody(cloud: Cloud) -> None:
     cloud.play()
     kept = Authorities(str(cloud.place / "ca"), clock=lambda: cloud.now)
     serial = int(x509.load_pem_x509_certificate(cloud.path("h2", "libvirt/clientcert.pem").read_bytes()).serial_number)
-    certificate, key = (text.decode() for text in _ca.make("libvirt", now=cloud.now))
-    theirs = _ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs").crl(
-        [_ca.Revoked(serial, cloud.now)]
+    certificate, key = (text.decode() for text in ca.make("libvirt", now=cloud.now))
+    theirs = ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs").crl(
+        [ca.Revoked(serial, cloud.now)]
     )
     assert not kept.adopt("libvirt", theirs.decode())
     assert not any(one["changed"] for one in cloud.play().values())
     own = cloud.place / "ca/libvirt/1"
-    ours = _ca.CertificateAuthority(
+    ours = ca.CertificateAuthority(
         *((own / name).read_text() for name in ("ca-cert.pem", "ca-key.pem")), passphrase=None, named="ours"
     )
-    assert kept.adopt("libvirt", ours.crl([_ca.Revoked(serial, cloud.now)]).decode())
+    assert kept.adopt("libvirt", ours.crl([ca.Revoked(serial, cloud.now)]).decode())
     assert kept.trust("libvirt", name="h1", gate=Gate(check_mode=True)).refuses == (f"{serial:x}",)
 
 
@@ -258,7 +258,7 @@ def test_a_run_that_is_killed_anywhere_divides_nobody(
     cloud.play()
     cloud.now += MONTH
     writes = 0
-    real = files.write
+    real = files_tls.write
 
     def write(path: Path, *words: t.Any, **more: t.Any) -> None:
         nonlocal writes
@@ -268,7 +268,7 @@ def test_a_run_that_is_killed_anywhere_divides_nobody(
         real(path, *words, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write", write)
+        patch.setattr(files_tls, "write", write)
         with contextlib.suppress(KeyboardInterrupt):
             cloud.play(new_authority=True)
     assert not cloud.refusals()
@@ -383,7 +383,7 @@ def test_an_inventory_that_told_nothing_revokes_nobody(cloud: Cloud) -> None:
 def test_a_removal_that_was_killed_is_ended_by_the_next_run(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud.play()
     writes = iter([True, False])
-    real = files.write
+    real = files_tls.write
 
     def write(*words: t.Any, **more: t.Any) -> None:
         if not next(writes):
@@ -391,7 +391,7 @@ def test_a_removal_that_was_killed_is_ended_by_the_next_run(cloud: Cloud, monkey
         real(*words, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write", write)
+        patch.setattr(files_tls, "write", write)
         with pytest.raises(KeyboardInterrupt):
             cloud.revoke(["h1", "h2"], hypervisors=["h1", "h2"])
     assert len(cloud.revoke(["h1", "h2"], hypervisors=["h1", "h2"])["steps"]) == 3
@@ -457,7 +457,7 @@ def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any])
     cloud.answer = lambda ask: lambda params: {**ask(params), **lie}
     cloud.visit("h3")
     cloud.answer = lambda ask: ask
-    assert not _expiry.warnings(str(cloud.place / "ca"), now=cloud.now)
+    assert not expiry.warnings(str(cloud.place / "ca"), now=cloud.now)
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.play()
     assert not cloud.refusals()
@@ -499,7 +499,7 @@ def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
     ],
 )
 def test_what_would_not_be_used_is_refused(cloud: Cloud, said: dict[str, t.Any], problem: str) -> None:
-    with pytest.raises(BadInput) as caught:  # noqa: PT011 - each for a reason of its own
+    with pytest.raises(BadInput) as caught:
         cloud.visit("h1", **said)
     assert any(problem in one for one in caught.value.problems), caught.value.problems
     assert not (cloud.place / "ca").exists()

@@ -13,11 +13,11 @@ import pytest
 from ansible import constants
 from ansible.plugins.loader import module_utils_loader
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._files import durable, private
-from ansible_collections.corral.virt.plugins.plugin_utils import _packed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, private
+from ansible_collections.corral.virt.plugins.plugin_utils._controller import packed_modules
 
-SOURCE, MODULE = "plugins/module_utils/_units.py", "corral.virt.virt_pool"
+SOURCE, MODULE = "plugins/module_utils/_core/units.py", "corral.virt.virt_pool"
 Do = t.Callable[[], object]
 
 
@@ -38,9 +38,9 @@ class Runs:
         for path in (*map(self.collection.joinpath, own), *map(self.core.joinpath, of_core)):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("first\n")
-        monkeypatch.setattr(_packed, "_COLLECTION", str(self.collection))
-        monkeypatch.setattr(_packed, "_CORE", str(self.core))
-        monkeypatch.setattr(_packed, "core_path", [str(self.core)])
+        monkeypatch.setattr(packed_modules, "_COLLECTION", str(self.collection))
+        monkeypatch.setattr(packed_modules, "_CORE", str(self.core))
+        monkeypatch.setattr(packed_modules, "core_path", [str(self.core)])
         monkeypatch.setattr(private, "place", lambda: str(self.private))
         monkeypatch.setattr(module_utils_loader, "_get_paths", self._paths)
 
@@ -61,8 +61,8 @@ class Runs:
 
     def core_packs(self, module: str = MODULE, *, before: Do = nothing, meanwhile: Do = nothing) -> bool:
         """Whether one process of this run packs a module, as core does."""
-        packed = Path(_packed._in_this_run(module))
-        with _packed.kept(module):
+        packed = Path(packed_modules._in_this_run(module))
+        with packed_modules.kept(module):
             before()
             if packed.exists():
                 assert packed.read_text() == (self.collection / SOURCE).read_text()
@@ -133,7 +133,7 @@ def test_what_is_no_source_counts_for_nothing(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("where", "name", "value"),
     [
-        (_packed, "__version__", "2.99.0"),
+        (packed_modules, "__version__", "2.99.0"),
         (sys, "version", "3.99"),
         (constants, "DEFAULT_MODULE_COMPRESSION", "ZIP_STORED"),
     ],
@@ -175,23 +175,23 @@ def test_only_the_first_process_of_a_run_keeps_a_pack(runs: Runs) -> None:
 def test_a_pack_that_somebody_else_begins_is_not_kept(left: str, runs: Runs) -> None:
     """Between the look at the sources and the claim, too."""
     runs.begin()
-    packed = Path(_packed._in_this_run(MODULE))
-    digest = _packed._digest
+    packed = Path(packed_modules._in_this_run(MODULE))
+    digest = packed_modules._digest
 
     def slow(name: str) -> str:
         packed.parent.mkdir(parents=True, exist_ok=True)
         packed.with_name(packed.name + left).write_text("older\n")
         return digest(name)
 
-    runs.monkeypatch.setattr(_packed, "_digest", slow)
-    with _packed.kept(MODULE):
+    runs.monkeypatch.setattr(packed_modules, "_digest", slow)
+    with packed_modules.kept(MODULE):
         packed.write_text("older\n")
     assert not runs.kept()
 
 
 def test_a_run_that_has_it_looks_at_no_source(runs: Runs) -> None:
     runs.packs()
-    runs.monkeypatch.setattr(_packed, "_sources", None)
+    runs.monkeypatch.setattr(packed_modules, "_sources", None)
     assert not runs.core_packs()
 
 

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _report, _report_data
+from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text
 
 TUNNEL = "ssh -L 5901:127.0.0.1:5900 hyper6"
 CENTOS: dict[str, t.Any] = {
@@ -72,30 +72,30 @@ hyper6
 
 
 def test_query() -> None:
-    assert _report.text("query", {"hyper6": {"domains": [CENTOS]}}, [], None) == QUERY
+    assert report_text.text("query", {"hyper6": {"domains": [CENTOS]}}, [], None) == QUERY
 
 
 @pytest.mark.parametrize(("guest", "text"), [("centos", QUERY), ("bare", QUERY_BARE)])
 def test_query_of_one_guest_shows_only_its_host(guest: str, text: str) -> None:
-    assert _report.text("query", HOSTS, [], [guest]) == text
+    assert report_text.text("query", HOSTS, [], [guest]) == text
 
 
 def test_query_of_nobody() -> None:
-    assert _report.text("query", HOSTS, [], ["nobody"]) == ""
+    assert report_text.text("query", HOSTS, [], ["nobody"]) == ""
 
 
 def test_hosts_are_sorted_and_the_unreached_are_shown() -> None:
-    text = _report.text("query", HOSTS, ["hyper2"], None)
+    text = report_text.text("query", HOSTS, ["hyper2"], None)
     assert text.startswith("hyper1\nhyper2\n  (not reached: its guests are not shown)\nhyper6\n  centos\n")
 
 
 def test_console() -> None:
-    assert _report.text("console", HOSTS, [], ["centos"]) == (
+    assert report_text.text("console", HOSTS, [], ["centos"]) == (
         f"hyper6\n  centos: ssh -t hyper6 virsh --connect qemu:///system console centos\n  centos: {TUNNEL}; "
         "vncviewer localhost:5901"
     )
     assert (
-        _report.text("console", HOSTS, [], ["bare"])
+        report_text.text("console", HOSTS, [], ["bare"])
         == "hyper6\n  bare: it has no serial console\n  bare: nothing listens"
     )
 
@@ -106,7 +106,7 @@ def test_steps() -> None:
         {"name": "web2", "changed": False, "steps": []},
         {"name": "web3", "failed": True, "msg": "cannot start \x1bweb3", "steps": []},
     ]
-    text = _report.text("steps", {"h1": {"results": results}, "h2": {"skipped": True}}, [], None)
+    text = report_text.text("steps", {"h1": {"results": results}, "h2": {"skipped": True}}, [], None)
     assert text == "h1\n  start \\x1bweb1\n  web2 is already in that state", (
         "why web3 was not started, the end of the run says"
     )
@@ -116,7 +116,7 @@ def test_steps_tell_what_waits() -> None:
     """A guest that goes on as it was is not in the wanted state."""
     first = {"name": "web1", "changed": True, "steps": ["define web1"], "pending": ["memory.maximum: 1GiB -> 2GiB"]}
     again = {**first, "name": "web2", "changed": False, "steps": []}
-    assert _report.text("steps", {"h1": {"results": [first, again]}}, [], None).splitlines() == [
+    assert report_text.text("steps", {"h1": {"results": [first, again]}}, [], None).splitlines() == [
         "h1",
         "  define web1",
         "  waits for the next start of web1: memory.maximum: 1GiB -> 2GiB",
@@ -140,7 +140,7 @@ MOVED = {"name": "web1", "dest": "h2", "changed": True, "mode": "live", "steps":
     ],
 )
 def test_a_move_ends_with_one_line(figures: dict[str, t.Any], line: str) -> None:
-    assert _report.moved({**MOVED, **figures}) == line
+    assert report_text.moved({**MOVED, **figures}) == line
 
 
 def test_migrations() -> None:
@@ -149,7 +149,7 @@ def test_migrations() -> None:
     plan = {**MOVED, "disks": [disk], "bytes_to_move": 2 * 1024**2, "notes": ["it writes much"]}
     stays = {"name": "db1", "failed": True, "msg": "cannot migrate db1 to h2: no room", "steps": []}
     there = {"name": "web2", "dest": "h2", "changed": False, "steps": []}
-    text = _report.text(
+    text = report_text.text(
         "migrations", {"h1": {"results": [plan, written, stays, there]}, "h3": {"skipped": True}}, [], None
     )
     assert text.splitlines() == [
@@ -166,7 +166,7 @@ def test_migrations() -> None:
 
 
 def test_list() -> None:
-    assert _report.text("list", HOSTS, [], None) == "hyper1\nhyper6\n  running\n    centos\n  shutdown\n    bare"
+    assert report_text.text("list", HOSTS, [], None) == "hyper1\nhyper6\n  running\n    centos\n  shutdown\n    bare"
 
 
 def test_host_info() -> None:
@@ -187,7 +187,7 @@ def test_host_info() -> None:
         "bridges": None,
         "guests": [1, 2],
     }
-    assert _report.text("host_info", {"hyper1": {"host": host}}, [], None) == (
+    assert report_text.text("host_info", {"hyper1": {"host": host}}, [], None) == (
         "hyper1\n  cpus: 8 (3 vcpus in use)\n  cpu_model: EPYC\n  topology: 1 sockets, 4 cores each, 2 threads each, "
         "3400 MHz\n"
         "  memory_mib: 32768 (16000 free)\n  virt_types: qemu, kvm\n  libvirt: 9.0.0\n"
@@ -208,14 +208,14 @@ def test_host_info() -> None:
     ],
 )
 def test_sizes(size: int | None, text: str) -> None:
-    assert _report._size(size) == text
+    assert report_text._size(size) == text
 
 
 @pytest.mark.parametrize("kind", ["query", "list"])
 def test_control_characters_reach_no_terminal(kind: str) -> None:
     """They may come from guests and from hypervisors."""
     bad = {**CENTOS, "name": "a\x1b[2J\x9b31m\nfake", "disks": [{"target": "v\x07", "source": "/\x1b]0;t\x07"}]}
-    shown = _report.text(kind, {"hyper1": {"domains": [bad]}}, [], None)
+    shown = report_text.text(kind, {"hyper1": {"domains": [bad]}}, [], None)
     assert "a\\x1b[2J\\x9b31m\\nfake" in shown
     assert not [char for char in shown if not char.isprintable() and char != "\n"]
 
@@ -244,7 +244,7 @@ REMEDIES = [
 
 @pytest.mark.parametrize(("text", "problem", "remedy"), REMEDIES)
 def test_a_problem_and_its_remedy_are_told_apart(text: str, problem: str, remedy: str | None) -> None:
-    (found,) = _report_data.problems("h1", {"msg": text}, (), failed=True)
+    (found,) = report_data.problems("h1", {"msg": text}, (), failed=True)
     assert (found["problem"], found["remedy"]) == (problem, remedy)
 
 
@@ -253,14 +253,14 @@ def test_what_failed_is_told_of_whom_it_is_about() -> None:
         "results": [{"name": "a", "failed": True, "msg": "no; wait"}, {"name": "b", "steps": ["start b"]}],
         "msg": "1 failed",
     }
-    assert [one["object"] for one in _report_data.problems("h1", told, (), failed=True)] == ["a"]
-    assert [one["object"] for one in _report_data.problems("h1", told, (), failed=False)] == ["a"]
-    assert _report_data.problems("h1", {"msg": "x"}, (), failed=False) == []
+    assert [one["object"] for one in report_data.problems("h1", told, (), failed=True)] == ["a"]
+    assert [one["object"] for one in report_data.problems("h1", told, (), failed=False)] == ["a"]
+    assert report_data.problems("h1", {"msg": "x"}, (), failed=False) == []
     about = {"disk: x": "disk", "cannot find web1: x": "web1", "cannot find web10: x": "h1"}
     for text, what in about.items():
-        (found,) = _report_data.problems("h1", {"msg": text}, ("web1",), failed=True)
+        (found,) = report_data.problems("h1", {"msg": text}, ("web1",), failed=True)
         assert (found["object"], found["host"]) == (what, "h1")
-    (found,) = _report_data.problems(None, {"msg": "cannot do it"}, (), failed=True)
+    (found,) = report_data.problems(None, {"msg": "cannot do it"}, (), failed=True)
     assert (found["object"], found["host"]) == ("run", None)
 
 
@@ -271,7 +271,7 @@ def test_what_a_host_tells_of_its_guests_is_always_json() -> None:
         "seconds": float("inf"),
         "changed": True,
     }
-    (told,) = _report_data.changes({"results": [odd, "x", {"no": "name"}]})
+    (told,) = report_data.changes({"results": [odd, "x", {"no": "name"}]})
     assert told == {
         "name": "7", "changed": True, "steps": [None, {"a": None}, "b'x'", "start"], "seconds": None, "failed": False,
     }  # fmt: skip

@@ -6,16 +6,16 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Guest, GuestCopy, Policy
-from ansible_collections.corral.virt.plugins.plugin_utils import _reported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, GuestCopy, Policy
+from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
 
 
 def test_every_number_that_must_be_above_zero_is_told() -> None:
     options = {"max_moves": 0, "tolerance": 0.5, "cpu_overcommit": 2.0, "memory_overcommit": -1.0}
     with pytest.raises(BadInput, match=r"^max_moves, memory_overcommit: must be above zero$"):
-        _reported.policy(options, "max_moves", "tolerance")
-    assert _reported.policy({**options, "memory_overcommit": 0.9}) == Policy(2.0, 0.9)
+        reported_hosts.policy(options, "max_moves", "tolerance")
+    assert reported_hosts.policy({**options, "memory_overcommit": 0.9}) == Policy(2.0, 0.9)
 
 
 ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
@@ -28,14 +28,14 @@ def test_a_migration_that_was_interrupted_is_found_on_whichever_host() -> None:
         "hyper2": {"uuid": "2222", "guests": [ARRIVED]},
         "hyper3": {"uuid": "3333", "guests": [{**ARRIVED, "name": "web3", "uuid": "cccc", "moving_from": "gone"}]},
     }
-    (found,) = _reported.unsettled(infos)
+    (found,) = reported_hosts.unsettled(infos)
     assert (found["name"], found["source"], found["dest"]) == ("web1", "hyper1", "hyper2")
     begun = {
         **infos,
         "hyper1": {"uuid": "1111", "guests": [{**ARRIVED, "state": "running"}]},
         "hyper2": {"uuid": "2222", "guests": []},
     }
-    (found,) = _reported.unsettled(begun)
+    (found,) = reported_hosts.unsettled(begun)
     assert (found["source"], found["dest"]) == ("hyper1", "hyper2")
 
 
@@ -52,24 +52,24 @@ INFO: dict[str, t.Any] = {
 
 
 def test_memory_of_a_guest_that_starts_with_its_host_is_not_promised_twice() -> None:
-    host = _reported.host("hyper1", INFO)
+    host = reported_hosts.host("hyper1", INFO)
     assert (host.vcpus_used, host.memory_used_mib) == (6, 3072)
 
 
 @pytest.mark.parametrize(("memory_mib", "used"), [(0, 4096), (512, 4096), (2048, 5120)])
 def test_memory_of_a_guest_that_the_same_batch_starts_is_not_promised_twice(memory_mib: int, used: int) -> None:
     """The larger one of what it has and what it is to have."""
-    host = _reported.host("hyper1", INFO, started={"off": Guest("off", 1, memory_mib)})
+    host = reported_hosts.host("hyper1", INFO, started={"off": Guest("off", 1, memory_mib)})
     assert (host.vcpus_used, host.memory_used_mib) == (8, used)
 
 
 def test_a_guest_that_runs_and_grows_counts_once() -> None:
-    host = _reported.host("hyper1", INFO, started={"on": Guest("on", 4, 3072)})
+    host = reported_hosts.host("hyper1", INFO, started={"on": Guest("on", 4, 3072)})
     assert (host.vcpus_used, host.memory_used_mib) == (8, 5120)
 
 
 def test_every_guest_counts_when_that_is_asked_for() -> None:
-    host = _reported.host("hyper1", INFO, all_defined=True)
+    host = reported_hosts.host("hyper1", INFO, all_defined=True)
     assert (host.vcpus_used, host.memory_used_mib) == (8, 4096)
 
 
@@ -78,7 +78,7 @@ def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
     arriving |= {"uuid": "aaaa", "pools": ["fast"], "bridges": ["br0"]}
     pools = [{"name": "fast", "active": True}, {"name": "off", "active": False}]
     info = {**INFO, "guests": [arriving], "pools": pools, "networks": [{"name": "lan"}], "machines": []}
-    host = _reported.host("h2", info)
+    host = reported_hosts.host("h2", info)
     assert (host.name, host.cpus, host.pools, host.networks, host.machines) == (
         "h2",
         8,
@@ -95,7 +95,7 @@ def test_a_host_has_the_copies_and_offers_that_it_reported() -> None:
         names("br0"),
     )
     assert guest.memory_mib == 1024
-    unknown = _reported.host("h2", {**INFO, "pools": None})
+    unknown = reported_hosts.host("h2", {**INFO, "pools": None})
     assert unknown.pools is None and unknown.disk_left_mib == {}
 
 
@@ -106,24 +106,29 @@ def test_what_ties_guests_to_their_host_is_known() -> None:
     on, off = {**found("on", "running"), **bound, "tags": tags}, {**found("off", "shutdown"), "devices": ["usb 2"]}
     versions = {"libvirt_version": "9.0.0", "hypervisor_version": "7.2.22", "kernel_version": None}
     info = {**INFO, **versions, "devices": ["pci 1", "pci 3", "usb 2", "usb 2"], "guests": [on, off]}
-    counting = _reported.Counting.of({"migration_groups": {"h1": "intel"}}, None)
-    host = _reported.host("h1", info, counting=counting)
+    counting = reported_hosts.Counting.of({"migration_groups": {"h1": "intel"}}, None)
+    host = reported_hosts.host("h1", info, counting=counting)
     assert host.devices == {"pci 1": 0, "pci 3": 1, "usb 2": 1}
     assert (host.versions, host.migration_group) == ({"libvirt": "9.0.0", "qemu": "7.2.22"}, "intel")
-    assert _reported.host("h2", {**info, "devices": None}, counting=counting).migration_group == ""
-    assert _reported.host("h2", INFO).devices is None
-    guest = _reported.guest(on, counting, host_name="h1")
+    assert reported_hosts.host("h2", {**info, "devices": None}, counting=counting).migration_group == ""
+    assert reported_hosts.host("h2", INFO).devices is None
+    guest = reported_hosts.guest(on, counting, host_name="h1")
     assert (guest.networks, guest.machines, guest.groups) == (names("lan"), names("pc-q35-7.2"), names("ssd"))
     assert guest.platform == names("tpm")
     assert (guest.devices, guest.versions) == (("pci 1", "usb 2"), (("kernel", "6.1"), ("qemu", "8.2")))
-    within = [_reported.guest(one, counting, host_name=host).runs_within for one in (on, off) for host in ("h1", "h2")]
+    within = [
+        reported_hosts.guest(one, counting, host_name=host).runs_within for one in (on, off) for host in ("h1", "h2")
+    ]
     assert within == ["intel", "", None, None]
-    assert _reported.guest(on, counting).runs_within is None and _reported.guest(on, host_name="h1").runs_within is None
+    assert (
+        reported_hosts.guest(on, counting).runs_within is None
+        and reported_hosts.guest(on, host_name="h1").runs_within is None
+    )
 
 
 def test_hosts_that_were_not_reached_are_left_out() -> None:
     results = {"b": {"host": INFO}, "a": {"host": INFO}, "c": {"unreachable": True}, "d": "x", "e": {"host": "x"}}
-    assert list(_reported.usable(results)) == ["a", "b"] and _reported.usable(results)["a"] is INFO
+    assert list(reported_hosts.usable(results)) == ["a", "b"] and reported_hosts.usable(results)["a"] is INFO
 
 
 def test_moves_that_were_begun_are_told_in_order_and_once() -> None:
@@ -135,7 +140,7 @@ def test_moves_that_were_begun_are_told_in_order_and_once() -> None:
         "h2": {"uuid": "2", "guests": [here("web1", state="paused"), here("old", moving=None)]},
         "h0": {"uuid": "0", "guests": [here("db1", moving_from="0")]},
     }
-    assert [(one["source"], one["name"], one["dest"]) for one in _reported.unsettled(infos)] == [
+    assert [(one["source"], one["name"], one["dest"]) for one in reported_hosts.unsettled(infos)] == [
         ("h0", "db1", "h2"),
         ("h1", "web1", "h2"),
         ("h1", "web2", "h2"),
@@ -154,7 +159,7 @@ def test_moves_that_were_begun_are_told_in_order_and_once() -> None:
     ],
 )
 def test_memory_that_is_kept_for_the_host(reserve: t.Any, of_h1: int, of_h2: int) -> None:
-    counting = _reported.Counting.of({"reserve": reserve}, None)
+    counting = reported_hosts.Counting.of({"reserve": reserve}, None)
     assert (counting.reserved("h1", 512), counting.reserved("h2", 512)) == (of_h1, of_h2)
 
 
@@ -163,16 +168,16 @@ def test_room_that_is_left_in_pools(overcommit: float | None, left: dict[str, fl
     gib = 1024**3
     pool = {"capacity_bytes": 2 * gib, "available_bytes": gib}
     pools = [{"name": "fast", "active": True, **pool}, {"name": "off", "active": False, **pool}]
-    assert _reported.Counting.of({"disk_overcommit": overcommit}, None).disk_left(pools) == left
+    assert reported_hosts.Counting.of({"disk_overcommit": overcommit}, None).disk_left(pools) == left
 
 
 def test_losses_are_a_part_of_the_policy() -> None:
     options = {"cpu_overcommit": 2.0, "memory_overcommit": 1.0}
-    assert _reported.policy(options).losses == 0
-    assert _reported.policy({**options, "rules": {"require_n_plus": 2}}).losses == 2
-    assert _reported.policy({**options, "max_moves": None}, "max_moves") == Policy(2.0, 1.0)
-    counting = _reported.Counting.of({}, {"ssd": ["h1"]})
-    assert _reported.host("h9", INFO, counting=counting).groups == frozenset()
+    assert reported_hosts.policy(options).losses == 0
+    assert reported_hosts.policy({**options, "rules": {"require_n_plus": 2}}).losses == 2
+    assert reported_hosts.policy({**options, "max_moves": None}, "max_moves") == Policy(2.0, 1.0)
+    counting = reported_hosts.Counting.of({}, {"ssd": ["h1"]})
+    assert reported_hosts.host("h9", INFO, counting=counting).groups == frozenset()
 
 
 def names(*words: str) -> frozenset[str]:
@@ -188,7 +193,7 @@ def test_rules_of_a_cluster() -> None:
         "disk_overcommit": 1.5,
         "failure_domains": {"h1": "r1"},
     }
-    counting = _reported.Counting.of(rules, {"rack": ["h1"], "ssd": ["h1", "h2"]})
+    counting = reported_hosts.Counting.of(rules, {"rack": ["h1"], "ssd": ["h1", "h2"]})
     gib = 1024**3
     info = {
         "cpus": 8,
@@ -218,16 +223,16 @@ def test_rules_of_a_cluster() -> None:
             for name, state in (("on", "running"), ("off", "shutdown"))
         ],
     }
-    host = _reported.host("h1", info, counting=counting)
+    host = reported_hosts.host("h1", info, counting=counting)
     assert (host.memory_mib, host.memory_used_mib, host.vcpus_used) == (16384 - 2048, 1024 + 64, 2)
     assert (host.apart, host.together) == (names("a", "b"), names("c"))
     assert (host.networks, host.machines, host.cpu_models) == (names("lan"), names("q35"), names("EPYC"))
-    assert host.platform == names("efi") and _reported.host("h1", INFO).platform is None
+    assert host.platform == names("efi") and reported_hosts.host("h1", INFO).platform is None
     assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, names("rack", "ssd"), "r1")
     assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
-    other = _reported.host("h2", info, counting=counting)
+    other = reported_hosts.host("h2", info, counting=counting)
     assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", names("ssd"))
-    plain = _reported.host("h1", info)
+    plain = reported_hosts.host("h1", info)
     assert (plain.memory_used_mib, plain.disk_left_mib, plain.groups) == (1024, {}, None)
 
 
@@ -242,4 +247,4 @@ def test_rules_of_a_cluster() -> None:
 )
 def test_rules_that_mean_nothing(rules: dict[str, t.Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        _reported.Counting.of(rules, None)
+        reported_hosts.Counting.of(rules, None)

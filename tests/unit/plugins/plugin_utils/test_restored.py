@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Refused
-from ansible_collections.corral.virt.plugins.plugin_utils import _ca
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import Cloud
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="the files belong to root")]
@@ -31,7 +31,7 @@ def keys() -> list[t.Any]:
 def cloud(tmp_path: Path, keys: list[t.Any], monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """Three hosts with certificates, and a backup of the CA directory."""
     turn = itertools.cycle(keys)
-    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._ca.KEY_BITS", 1024)
+    monkeypatch.setattr("ansible_collections.corral.virt.plugins.plugin_utils._authority.ca.KEY_BITS", 1024)
     monkeypatch.setattr(rsa, "generate_private_key", lambda **_options: next(turn))
     for host in ("h1", "h2", "h3"):
         (tmp_path / host).mkdir()
@@ -147,9 +147,9 @@ def test_a_list_that_is_no_news_changes_nothing(cloud: Cloud, lie: str) -> None:
     """A host can show whatever it likes."""
     texts = {"garbage": "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"}
     texts["older"] = cloud.path("h2", LISTS[0]).read_text()
-    certificate, key = (text.decode() for text in _ca.make("libvirt", now=cloud.now))
-    theirs = _ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs")
-    texts["foreign"] = theirs.crl([_ca.Revoked(5, cloud.now)]).decode()
+    certificate, key = (text.decode() for text in ca.make("libvirt", now=cloud.now))
+    theirs = ca.CertificateAuthority(certificate, key, passphrase=None, named="theirs")
+    texts["foreign"] = theirs.crl([ca.Revoked(5, cloud.now)]).decode()
     cloud.revoke(name="h3")
     cloud.play()
     place = cloud.path("h2", LISTS[0]).resolve()

@@ -12,10 +12,10 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.template import trust_as_template
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.plugin_utils import _salt, _salt_sources, _salt_yaml
-from ansible_collections.corral.virt.plugins.plugin_utils._variables import untagged, written
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import untagged, written
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_inventory, salt_sources, salt_yaml
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.salt_trees import Trees
 
 
@@ -621,7 +621,7 @@ HOSTILE = [
     (b"a: 2026-99-99", "a value cannot be read"),
     (b"a: !!binary aGk=", "a value is bytes"),
     (b"? {a: 1}\n: 2", "unhashable key"),
-    (b"#" * (_salt_yaml.LARGEST_BYTES + 1), "it is larger than 2 MiB"),
+    (b"#" * (salt_yaml.LARGEST_BYTES + 1), "it is larger than 2 MiB"),
 ]
 
 
@@ -708,7 +708,7 @@ KEYS = [
 def test_a_value_of_another_kind_is_no_traceback(function: str, odd: t.Any) -> None:
     for key in KEYS:
         data = {"a": {function: [{"cpu": 1}, {"mem": 512}, {key: odd}]}}
-        _salt.convert([_salt.SaltSource("x.sls", "states", data)], [], [], [], lambda _path: None)
+        salt_inventory.convert([salt_inventory.SaltSource("x.sls", "states", data)], [], [], [], lambda _path: None)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
@@ -727,13 +727,13 @@ def test_an_order_of_another_kind_is_no_traceback(odd: t.Any) -> None:
         {"a": {"mgrcompat.module_run": odd}, "b": {"module.run": [{"virt.init": odd}]}},
     ]
     for shape in shapes:
-        _salt.convert([_salt.SaltSource("x.sls", "states", shape)], [], [], [], lambda _path: None)
+        salt_inventory.convert([salt_inventory.SaltSource("x.sls", "states", shape)], [], [], [], lambda _path: None)
     for low in (
         [odd],
         [{"state": odd, "fun": odd, "__id__": odd}],
         [{"state": "virt", "fun": "running", "__id__": "a", "cpu": odd}],
     ):
-        _salt.convert([_salt.SaltSource("x.sls", "low", low)], [], [], [], lambda _path: None)
+        salt_inventory.convert([salt_inventory.SaltSource("x.sls", "low", low)], [], [], [], lambda _path: None)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
@@ -749,10 +749,10 @@ def test_pillars_of_other_kinds_are_merged_without_traceback(odd: t.Any) -> None
         for kinds in (("pillar", "pillar"), ("pillar", "minion"), ("minion", "pillar")):
             for order in ([*pillars, other], [other, *pillars]):
                 sources = [
-                    _salt.SaltSource(f"{n}.sls", kind, data)
+                    salt_inventory.SaltSource(f"{n}.sls", kind, data)
                     for n, (kind, data) in enumerate(zip(kinds, order, strict=True))
                 ]
-                _salt.convert(sources, [], [], [], lambda _path: None)
+                salt_inventory.convert(sources, [], [], [], lambda _path: None)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=map(str, range(len(ODD))))
@@ -786,7 +786,7 @@ def test_a_pillar_of_another_kind_is_no_traceback(odd: t.Any) -> None:
         {"salt": {"control": {"cluster": {"c": {"node": odd}}, "size": {"s": odd}}}},
     ]
     for shape in shapes:
-        _salt.convert([_salt.SaltSource("x.sls", "pillar", shape)], [], [], [], lambda _path: None)
+        salt_inventory.convert([salt_inventory.SaltSource("x.sls", "pillar", shape)], [], [], [], lambda _path: None)
 
 
 def test_nothing_outside_of_the_tree_is_read(trees: Trees) -> None:
@@ -819,7 +819,7 @@ def test_a_minion_is_no_path(trees: Trees) -> None:
     trees.convert(rendered=[str(rendered)])
     assert all(".." not in path for path in trees.result.files) and "is not the name of a host" in trees.told
     with pytest.raises(BadInput, match="not the name of a host"):
-        _salt_sources.Trees([], [], ["../x"])
+        salt_sources.Trees([], [], ["../x"])
 
 
 @pytest.mark.parametrize(

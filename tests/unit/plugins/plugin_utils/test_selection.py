@@ -6,10 +6,20 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions
-from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import HostedGuest, Hosts, answers, copies
-from ansible_collections.corral.virt.plugins.plugin_utils._selection import check_expected, check_name, found, missing
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import (
+    HostedGuest,
+    Hosts,
+    answers,
+    copies,
+)
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.selection import (
+    check_expected,
+    check_name,
+    found,
+    missing,
+)
 
 HOSTS = Hosts("hyper", ("h1", "h2"))
 PARTLY = Hosts("hyper", ("h1", "h2"), silent=("h3",), hidden=("h4", "h5"))
@@ -23,7 +33,7 @@ GUESTS = (
 
 def hit(action: str, there: t.Sequence[HostedGuest] = GUESTS, hosts: Hosts = HOSTS, **arguments: t.Any) -> list[str]:
     """`web1@h1` for each guest that is found."""
-    return [f"{copy.name}@{copy.host}" for copy in found(_actions.action(action), arguments, there, hosts)]
+    return [f"{copy.name}@{copy.host}" for copy in found(actions.action(action), arguments, there, hosts)]
 
 
 def refused(
@@ -31,7 +41,7 @@ def refused(
 ) -> list[str]:
     """What is said instead."""
     try:
-        found(_actions.action(action), arguments, there, hosts)
+        found(actions.action(action), arguments, there, hosts)
     except BadInput as error:
         return error.problems
     return []
@@ -319,7 +329,7 @@ def chosen(*guests: HostedGuest, **other: t.Any) -> list[dict[str, t.Any]]:
 
 def differs(hit: t.Sequence[HostedGuest], expected: list[dict[str, t.Any]]) -> list[str]:
     try:
-        check_expected(_actions.action("reset"), hit, expected)
+        check_expected(actions.action("reset"), hit, expected)
     except BadInput as error:
         return error.problems
     return []
@@ -344,7 +354,7 @@ def test_guests_are_those_that_were_chosen() -> None:
 
 @pytest.mark.parametrize(("what", "name"), [("creates", "create"), ("renames", "rename"), ("moves", "migrate")])
 def test_what_the_catalogue_says_of_an_action_tells_how_its_guests_are_found(what: str, name: str) -> None:
-    assert [one for one in _actions.names() if getattr(_actions.action(one), what)] == [name]
+    assert [one for one in actions.names() if getattr(actions.action(one), what)] == [name]
 
 
 def test_who_has_a_name_is_not_told_to_who_chose_it() -> None:
@@ -352,7 +362,7 @@ def test_who_has_a_name_is_not_told_to_who_chose_it() -> None:
     new = {"create": {"guest": "web1"}, "rename": {"guest": "web2", "to": "web1"}}
     for name, arguments in new.items():
         with pytest.raises(BadInput, match="the name web1 is not available") as error:
-            check_name(_actions.action(name), arguments, GUESTS)
+            check_name(actions.action(name), arguments, GUESTS)
         assert error.value.problems == [f"cannot {name}: the name web1 is not available; choose another one"]
-        check_name(_actions.action(name), {**arguments, "guest": "new", "to": "new"}, GUESTS)
-    check_name(_actions.action("start"), {"guest": ["web1"]}, GUESTS)
+        check_name(actions.action(name), {**arguments, "guest": "new", "to": "new"}, GUESTS)
+    check_name(actions.action("start"), {"guest": ["web1"]}, GUESTS)

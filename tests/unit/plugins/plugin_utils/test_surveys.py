@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _surveys
-from ansible_collections.corral.virt.plugins.plugin_utils._actions import Argument
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, surveys
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument
 
 TEXTS = {"vcpus": "Number of vCPUs.", "disks": "Disks.", "storage": "What is copied."}
 
@@ -55,7 +55,7 @@ QUESTIONS: list[tuple[Argument, Wanted]] = [
 
 @pytest.mark.parametrize(("argument", "wanted"), QUESTIONS, ids=lambda value: getattr(value, "name", ""))
 def test_an_argument_is_a_question(argument: Argument, wanted: Wanted) -> None:
-    found = _surveys._question(argument, TEXTS)
+    found = surveys._question(argument, TEXTS)
     assert {key: found.get(key) for key in wanted} == wanted
     assert found["variable"] == argument.name and found["required"] is argument.required
     assert ("default" in found, "choices" in found, "min" in found) == (
@@ -66,18 +66,18 @@ def test_an_argument_is_a_question(argument: Argument, wanted: Wanted) -> None:
 
 
 def test_what_must_be_answered_has_no_default() -> None:
-    found = _surveys._question(Argument("to", {"type": "str", "default": "x"}, "Where.", required=True), {})
+    found = surveys._question(Argument("to", {"type": "str", "default": "x"}, "Where.", required=True), {})
     assert "default" not in found
 
 
 def test_a_survey_asks_for_what_the_catalogue_says() -> None:
-    texts = dict.fromkeys(_actions.action("create").arguments, "Text.")
-    plain, whole = _surveys.job_templates(_actions.action("create"))
-    asked = [question["variable"] for question in _surveys.survey(whole, texts)]
+    texts = dict.fromkeys(actions.action("create").arguments, "Text.")
+    plain, whole = surveys.job_templates(actions.action("create"))
+    asked = [question["variable"] for question in surveys.survey(whole, texts)]
     assert asked[:6] == ["guest", "image", "vcpus", "memory", "disks", "interfaces"] and whole.name == "create_admin"
     assert [name for name in asked if name not in plain.asks] == ["disks", "interfaces"] and plain.name == "create"
-    (start,) = _surveys.job_templates(_actions.action("start"))
-    assert [question["variable"] for question in _surveys.survey(start, {})] == ["guest", "tag", "wait_for_login"]
+    (start,) = surveys.job_templates(actions.action("start"))
+    assert [question["variable"] for question in surveys.survey(start, {})] == ["guest", "tag", "wait_for_login"]
     assert not start.admin
-    (build,) = _surveys.job_templates(_actions.action("build_image"))
+    (build,) = surveys.job_templates(actions.action("build_image"))
     assert (build.name, build.admin) == ("build_image", True), "what it must be told reaches the host"

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal, _waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal, waiting
 
 WEB: dict[str, t.Any] = {"name": "web1", "state": "shutdown"}
 BOOT = {"name": "b", "state": "rebooted"}
@@ -50,17 +50,17 @@ BOOT = {"name": "b", "state": "rebooted"}
     ],
 )
 def test_what_is_waited_for(guests: list[t.Any], text: str | None) -> None:
-    assert _waiting.waits("h1", guests) == text
+    assert waiting.waits("h1", guests) == text
 
 
 def test_a_line_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(_waiting, "_EVERY_S", 0.05)
-    monkeypatch.setattr(_terminal, "say", shown.append)
-    with _waiting.lines("waiting"):
+    monkeypatch.setattr(waiting, "_EVERY_S", 0.05)
+    monkeypatch.setattr(terminal, "say", shown.append)
+    with waiting.lines("waiting"):
         time.sleep(0.2)
     count = len(shown)
     assert count >= 2 and shown[0] == "waiting; 0 s so far"
-    with _waiting.lines(None):
+    with waiting.lines(None):
         time.sleep(0.1)
     assert len(shown) == count, "nothing after the end, and nothing without a text"

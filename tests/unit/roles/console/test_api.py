@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _selection
-from ansible_collections.corral.virt.plugins.plugin_utils._hosted_guests import HostedGuest, Hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, selection
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import HostedGuest, Hosts
 from ansible_collections.corral.virt.roles.console.files.corral_console import (
     answers,
     offers,
@@ -409,8 +409,8 @@ def test_one_odd_name_does_not_refuse_all(site: tuple[Site, TestClient]) -> None
     job = client.get(f"/api/jobs/{answer.json()['id']}").json()
     assert {guest["name"] for guest in job["guests"]} >= {name for name, named in ODD.items() if named}
     assert set(job["omitted"]) == {name for name, named in ODD.items() if not named}
-    found = _selection.found(
-        _actions.action("start"),
+    found = selection.found(
+        actions.action("start"),
         job["arguments"],
         [HostedGuest("hyper1", name, f"uuid-{name}", "shutdown") for name in (*ODD, "web1", "test")],
         Hosts("hyper", ("hyper1",)),

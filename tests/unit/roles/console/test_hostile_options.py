@@ -18,11 +18,11 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.filter.guest_options import guest_options
-from ansible_collections.corral.virt.plugins.module_utils import _units
-from ansible_collections.corral.virt.plugins.module_utils._errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS, GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.module_utils._front.migrate_options import OPTIONS
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _arguments
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS, GUEST_OPTIONS
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_migration_options import OPTIONS
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions
 from ansible_collections.corral.virt.roles.console.files.corral_console import offers, order, policy
 from ansible_collections.corral.virt.roles.console.files.corral_console.order import Seen
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy import Who
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[4]
 HOSTS = ("hyper1", "rack1-a")
 GUEST = Seen("6695eb01-f6a4-8304-79aa-97f2502e193f", "ci-1", "rack1-a", "shutdown", ())
 OWN = {"virt_domain": GUEST_OPTIONS, "virt_migrate": OPTIONS}
-REACH: dict[str, t.Any] = yaml.safe_load((ROOT / "plugins/plugin_utils/reach.yml").read_text())
+REACH: dict[str, t.Any] = yaml.safe_load((ROOT / "plugins/plugin_utils/_commands/reach.yml").read_text())
 FAR = {name for name, kind in REACH["kinds"].items() if kind["within"] in ("site", "host")}
 # Of a rule for one guest at least: the processors, the memory and the disks of an ordinary guest.
 MOST = {"memory": "8GiB", "vcpus": 4, "disks": 4, "disks.size": "100GiB"}
@@ -161,10 +161,10 @@ def _renamed(name: str, to: str, entry: object) -> object:
 
 def module_reads(action: str, made: order.Order) -> dict[str, t.Any]:
     """The options of the module that the playbook calls, from the variables that the job gives it: as the module has them."""
-    does = _actions.action(action)
+    does = actions.action(action)
     module = does.options_of.get("module", "virt_domain")
-    told = _arguments.asked(does, {**made.values})
-    names = _arguments.withheld(does, told)
+    told = action_arguments.asked(does, {**made.values})
+    names = action_arguments.withheld(does, told)
     merged = guest_options({"arguments": told, "withheld": names}, action, [made.values[name] for name in names])
     if "networks" in merged:
         merged["interfaces"] = merged.pop("networks")
@@ -241,7 +241,7 @@ def amounts(read: t.Mapping[str, t.Any]) -> dict[str, float]:
 
     def mib(value: object, bare: str = "M") -> float:
         try:
-            return _units.bytes_of(t.cast("int | str", value), bare=bare, what="x") / MIB
+            return units.bytes_of(t.cast("int | str", value), bare=bare, what="x") / MIB
         except BadInput:  # the module refuses it
             return 0
 
@@ -274,7 +274,7 @@ BASE: dict[str, dict[str, t.Any]] = {
 
 def attempts(action: str) -> t.Iterator[tuple[dict[str, t.Any], order.Order]]:
     """Requests that are orders: they hold what the module can be told."""
-    does = _actions.action(action)
+    does = actions.action(action)
     guests = () if does.creates or does.kind != "guest" else (GUEST,)
     for more in asked(action):
         arguments = {**BASE.get(action, {}), **more}
@@ -292,7 +292,7 @@ def attempts(action: str) -> t.Iterator[tuple[dict[str, t.Any], order.Order]]:
 
 @pytest.mark.parametrize("action", [name for name in offers.names() if modules(name)])
 def test_nothing_that_reaches_further_passes_in_any_spelling(action: str) -> None:
-    module = _actions.action(action).options_of.get("module") or "virt_migrate"
+    module = actions.action(action).options_of.get("module") or "virt_migrate"
     passed = tried = 0
     for request, made in attempts(action):
         tried += 1

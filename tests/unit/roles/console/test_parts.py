@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.roles.console.files import pack_console, wheels
 from ansible_collections.corral.virt.roles.console.files.corral_console import authority, watch
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import BadConfig, Config

@@ -7,8 +7,8 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._front.domain_options import DICTS
-from ansible_collections.corral.virt.plugins.plugin_utils import _actions, _reach
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, reach
 from ansible_collections.corral.virt.roles.console.files.corral_console import offers, openapi, order, policy, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy import Request, Who
 
@@ -18,7 +18,7 @@ Spec = dict[str, t.Any]
 
 def options(module: str) -> dict[str, Spec]:
     """With the keys of options that are a number or a dictionary."""
-    found = {name: spec for name, spec in _actions.options(module).items() if name != "networks"}
+    found = {name: spec for name, spec in actions.options(module).items() if name != "networks"}
     more = {name: {"type": "dict", "options": keys} for name, keys in DICTS.items()} if module == "virt_domain" else {}
     return {**found, **more}
 
@@ -46,7 +46,7 @@ def request(action: str, way: tuple[str, ...], value: object) -> Request:
 
 
 def modules(action: str) -> set[str]:
-    found = _actions.action(action)
+    found = actions.action(action)
     inside = {argument.options_of for argument in found.arguments.values() if argument.options_of}
     return inside | {found.options_of["module"]} if found.options_of else inside
 
@@ -54,10 +54,10 @@ def modules(action: str) -> set[str]:
 def value(spec: Spec, place: str) -> object:
     """One that is not harmless."""
     if spec.get("choices"):
-        return next((one for one in spec["choices"] if not _reach.is_harmless(place, one)), spec["choices"][0])
+        return next((one for one in spec["choices"] if not reach.is_harmless(place, one)), spec["choices"][0])
     kind = spec.get("type", "str")
     if kind == "bool":
-        return next((one for one in (True, False) if not _reach.is_harmless(place, one)), True)
+        return next((one for one in (True, False) if not reach.is_harmless(place, one)), True)
     samples = {"int": 7, "list": [7], "path": "/etc/shadow", "dict": {"x": "auto"}, "raw": 7}
     return samples.get(kind, "x")
 
@@ -76,9 +76,9 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
     action: str, way: tuple[str, ...], spec: Spec
 ) -> None:
     """Neither the pattern `*` of what holds an option, nor that for all options."""
-    place = _reach.canonical(".".join(way))
+    place = reach.canonical(".".join(way))
     asked = request(action, way, value(spec, place))
-    kind = _reach.table(action)[place]
+    kind = reach.table(action)[place]
     assert kind is not None
 
     def allowed(may: str = action, **rule: t.Any) -> bool:
@@ -86,7 +86,7 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
         return not policy.refusal(rules, Who("a"), asked)
 
     # A limit is also one for what an amount holds.
-    little = kind.within == "guest" or _reach.is_harmless(place, value(spec, place))
+    little = kind.within == "guest" or reach.is_harmless(place, value(spec, place))
     for parent in ("*", *((way[0],) if len(way) > 1 and way[0] not in DICTS else ())):
         assert allowed(arguments={parent: "*"}) == little, parent
     named: dict[str, t.Any] = (
@@ -97,35 +97,35 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
         assert kind.within == "host"
 
 
-@pytest.mark.parametrize("name", _actions.names())
+@pytest.mark.parametrize("name", actions.names())
 def test_no_option_is_without_a_reach(name: str) -> None:
     """A new option needs a line in reach.yml; a line for an option that is gone needs to go."""
-    action, table = _actions.action(name), _reach.table(name)
+    action, table = actions.action(name), reach.table(name)
     for argument in action.arguments.values():
-        assert argument.options_of or _reach.place_of(action, argument.name) in table
+        assert argument.options_of or reach.place_of(action, argument.name) in table
     for module in modules(name):
         for way, _spec in leaves(options(module)):
-            assert table[_reach.canonical(".".join(way))], way
-    assert set(_reach.kinds()) >= {kind.name for kind in table.values() if kind}
+            assert table[reach.canonical(".".join(way))], way
+    assert set(reach.kinds()) >= {kind.name for kind in table.values() if kind}
 
 
 def test_no_line_of_the_table_is_about_nothing() -> None:
     for module in MODULES:
         known = {".".join(way): spec for way, spec in leaves(options(module))} | dict.fromkeys(DICTS, Spec())
-        declared = _reach._declared(module)
+        declared = reach._declared(module)
         assert set(declared) <= {*known}
         assert not [place for place in declared if known[place].get("type") == "path"], "they reach a path"
     known = {".".join(way): spec for module in MODULES for way, spec in leaves(options(module))}
-    for place, values in _reach._file()["harmless"].items():
+    for place, values in reach._file()["harmless"].items():
         assert set(values) <= set(known[place].get("choices", values)), place
-    names = {name for action in _actions.names() for name in _actions.action(action).arguments}
-    for place in _reach._declared("arguments"):
+    names = {name for action in actions.names() for name in actions.action(action).arguments}
+    for place in reach._declared("arguments"):
         action, _dot, name = place.rpartition(".")
-        assert name in (_actions.action(action).arguments if action else names), place
+        assert name in (actions.action(action).arguments if action else names), place
 
 
 def test_what_is_in_a_list_is_counted_in_every_list() -> None:
-    assert _reach.lists("create") >= {"disks", "interfaces", "hostdevs", "disks.network.hosts", "numa.cells"}
+    assert reach.lists("create") >= {"disks", "interfaces", "hostdevs", "disks.network.hosts", "numa.cells"}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -134,10 +134,10 @@ def test_reading_options_changes_no_place(module: str) -> None:
     for way, spec in leaves(options(module)):
         action = "create" if module == "virt_domain" else "migrate"
         asked = request(action, way, value(spec, ".".join(way)))
-        found, problems = _reach.read(module, asked.arguments)
+        found, problems = reach.read(module, asked.arguments)
         if not any(text.startswith("missing required") for text in problems.values()):
-            places = [part.place for part in _reach.parts(action, found)]
-            assert _reach.canonical(".".join(way)) in places, problems
+            places = [part.place for part in reach.parts(action, found)]
+            assert reach.canonical(".".join(way)) in places, problems
 
 
 def test_the_interface_describes_what_a_rule_must_name() -> None:
@@ -145,10 +145,10 @@ def test_the_interface_describes_what_a_rule_must_name() -> None:
     for action in offers.names():
         told = {place for each in schemas[action]["properties"].values() for place in each.get("x-reaches", ())}
         given = {
-            _reach.place_of(_actions.action(action), name).partition(".")[0] for name in schemas[action]["properties"]
+            reach.place_of(actions.action(action), name).partition(".")[0] for name in schemas[action]["properties"]
         }
-        far = {place for place, kind in _reach.table(action).items() if kind and kind.within != "guest"}
-        entry = _actions.action(action).entry
+        far = {place for place, kind in reach.table(action).items() if kind and kind.within != "guest"}
+        entry = actions.action(action).entry
         far -= {f"{entry.of}.{name}" for name in entry.fixed} if entry else set()  # nobody gives these
         assert told == {place for place in far if place.partition(".")[0] in given}
     assert schemas["create"]["properties"]["disks"]["x-reaches"]["disks.source"] == "a path on the host"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._model.placement import Policy
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Policy
 from ansible_collections.corral.virt.roles.console.files.corral_console import targets
 
 POOLS = [{"name": "default", "active": True, "path": "/images", "capacity_bytes": 1, "allocation_bytes": 0}]

@@ -1,0 +1,106 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Frames at the interfaces of guests, seen and put there by raw sockets of the host's kernel. It takes root."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic
+
+__all__ = ["Listener", "listening"]
+
+_ALL = 0x0003  # ETH_P_ALL
+_PACKET, _AUXDATA = 263, 8  # SOL_PACKET, PACKET_AUXDATA
+_VLAN = 1 << 4  # TP_STATUS_VLAN_VALID: the kernel took a tag away
+_AT_ONCE = 200  # frames of one guest: a busy one must not hold up the others
+_GONE = (errno.ENODEV, errno.ENXIO, errno.ENETDOWN)
+
+
+class Listener:
+    """Sockets at many guests' interfaces. The kernel keeps what comes until it is read, and drops what is too much."""
+
+    def __init__(self, *, bytes_each: int) -> None:
+        self._bytes_each = bytes_each
+        self._sockets: dict[Nic, socket.socket] = {}
+
+    def follow(self, nics: t.Collection[Nic]) -> None:
+        """Listen at these and no others: guests come and go, and are given new devices."""
+        for nic in [nic for nic in self._sockets if nic not in nics]:
+            self._sockets.pop(nic).close()
+        for nic in [nic for nic in nics if nic.device and nic not in self._sockets]:
+            with contextlib.suppress(FileNotFoundError):
+                opened = _opened(nic.device)
+                if opened:
+                    self._sockets[nic] = opened
+
+    def heard(self) -> t.Iterator[tuple[Nic, bytes, bool]]:
+        """Every frame since the last call: the interface, how the frame begins, and whether it is on its way to the
+        guest.
+        """
+        for nic, listening_at in self._sockets.items():
+            with contextlib.suppress(OSError):  # nothing more, or the device has gone with its guest
+                for _count in range(_AT_ONCE):
+                    data, extra, _flags, sender = listening_at.recvmsg(self._bytes_each, socket.CMSG_SPACE(20))
+                    if not any(
+                        level == _PACKET and kind == _AUXDATA and _tagged(value) for level, kind, value in extra
+                    ):
+                        yield nic, data, sender[2] == socket.PACKET_OUTGOING
+
+    def put(self, frames: t.Iterable[tuple[str, bytes]]) -> None:
+        """Put frames to the guests behind these devices.
+
+        One that cannot take more now is asked again by who calls this again.
+        """
+        by_device = {nic.device: one for nic, one in self._sockets.items()}
+        for device, data in frames:
+            if device in by_device:
+                with contextlib.suppress(OSError):
+                    by_device[device].send(data)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for one in self._sockets.values():
+            one.close()
+
+
+@contextlib.contextmanager
+def listening(*, bytes_each: int) -> t.Iterator[Listener]:
+    """A listener for the length of a `with` block; raises Unsupported where this user may not listen."""
+    try:
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+    except PermissionError as error:
+        how = "set ansible_become" if os.geteuid() else "root lacks it here: give this container or service CAP_NET_RAW"
+        raise Unsupported(f"cannot capture packets of guests: this requires root with CAP_NET_RAW; {how}") from error
+    listener = Listener(bytes_each=bytes_each)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def _opened(device: str) -> socket.socket | None:
+    """A socket that hears one device only, from the start; None for a device that is gone."""
+    one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    try:
+        one.setsockopt(_PACKET, _AUXDATA, 1)
+        one.setblocking(False)
+        one.bind((device, _ALL))
+    except OSError as error:
+        one.close()
+        if error.errno in _GONE:
+            return None
+        raise
+    return one
+
+
+def _tagged(value: bytes) -> bool:
+    return len(value) >= 4 and bool(struct.unpack("=I", value[:4])[0] & _VLAN)

@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Ask the agents inside guests for addresses, on a connection of its own: one that is silent holds up nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._address import libvirt_ip_addresses
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
+
+__all__ = ["Agents"]
+
+_AT_ONCE = 4  # libvirt's daemon works on five calls of a client; the fifth closes the connection
+
+
+class Agents:
+    """Questions under way, and what was answered. It takes a connection that may write.
+
+    Without one, nobody is asked.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._open: set[str] = set()
+        self._answers: queue.SimpleQueue[tuple[str, list[AddressClaim]]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._started = self._refused = False
+
+    def ask(self, uuid: str) -> None:
+        """Ask a guest, unless it still owes an answer."""
+        if uuid in self._open:
+            return
+        self._open.add(uuid)
+        self._work.put(uuid)
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        """Ask nobody any more. Who is being asked is not waited for; the connection ends with the last of them."""
+        for _worker in range(_AT_ONCE if self._started else 0):
+            self._work.put(None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody owes an answer."""
+        return bool(self._open) and not self._refused
+
+    def answers(self) -> dict[str, list[AddressClaim]]:
+        """What was answered since the last call, by UUID."""
+        found: dict[str, list[AddressClaim]] = {}
+        with contextlib.suppress(queue.Empty):
+            while True:
+                uuid, claims = self._answers.get_nowait()
+                self._open.discard(uuid)
+                found[uuid] = claims
+        return found
+
+    def _serve(self) -> None:
+        """Threads that nobody waits for: an agent that accepts a question and never answers keeps its thread."""
+        try:
+            with explained("connect to", self._uri):
+                connection = libvirt.open(self._uri)
+        except VirtError:
+            self._refused = True  # who may not write asks nobody; the other sources go on
+            return
+        for _worker in range(_AT_ONCE):
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: t.Any) -> None:
+        for uuid in iter(self._work.get, None):
+            claims: list[AddressClaim] = []
+            with contextlib.suppress(VirtError):
+                claims = libvirt_ip_addresses.claims(libvirt_query.by_uuid(connection, uuid), "agent")
+            self._answers.put((uuid, claims))

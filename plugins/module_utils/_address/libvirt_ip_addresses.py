@@ -1,0 +1,39 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Addresses of guests as libvirt knows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim, host_address
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt
+
+__all__ = ["LIBVIRT_SOURCES", "addresses", "claims"]
+
+LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
+
+
+def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
+    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside
+    it, leads nowhere.
+    """
+    return [claim.address for claim in claims(domain, source) if claim.mac in macs]
+
+
+def claims(domain: t.Any, source: str) -> list[AddressClaim]:
+    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
+
+    Only those that can be a host's own.
+    """
+    try:
+        known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))
+    except libvirt.libvirtError:
+        return []  # no agent, no lease file: this source knows nothing, which is an answer
+    found = []
+    for nic in (known or {}).values():
+        reported = (host_address(entry["addr"]) for entry in nic.get("addrs") or ())
+        found += [AddressClaim(str(nic.get("hwaddr")).lower(), str(address), source) for address in reported if address]
+    return found

@@ -1,0 +1,250 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which claims of addresses are believed, what is recorded of them, and what guests are asked. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_frame
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import (
+    Address,
+    AddressClaim,
+    AddressedGuest,
+    HostLinks,
+    Interface,
+    Nic,
+    Sighting,
+    host_address,
+)
+
+__all__ = ["AddressVerdict", "addresses", "judge", "neighbours", "questions", "recorded"]
+
+_SWEPT = 1024  # addresses of a network that a guest is asked about one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class AddressVerdict:
+    """By the guests' UUIDs: claims that are believed, best first; why others are not.
+
+    And recorded entries that are another guest's now.
+    """
+
+    believed: t.Mapping[str, tuple[AddressClaim, ...]]
+    refused: t.Mapping[str, tuple[str, ...]]
+    lost: t.Mapping[str, t.Mapping[Sighting, str]]  # and that guest's name
+
+
+def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool) -> AddressVerdict:
+    """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's
+    address.
+
+    Before things have `settled`, who has not answered may yet do so.
+    """
+    believed: dict[str, tuple[AddressClaim, ...]] = {}
+    refused: dict[str, tuple[str, ...]] = {}
+    lost: dict[str, dict[Sighting, str]] = {}
+    for guest in guests:
+        why = {claim: _why_not(claim, guest, guests, links, settled=settled) for claim in _best(guest)}
+        believed[guest.uuid] = tuple(claim for claim, reason in why.items() if not reason)
+        refused[guest.uuid] = tuple(
+            f"{claim.address} ({claim.source}): {reason}" for claim, reason in why.items() if reason
+        )
+        for claim in believed[guest.uuid]:
+            for other in guests:
+                for entry in other.seen if other.uuid != guest.uuid else ():
+                    if entry.address == claim.address:
+                        lost.setdefault(other.uuid, {})[entry] = guest.name
+    return AddressVerdict(believed, refused, lost)
+
+
+def recorded(
+    guest: AddressedGuest,
+    believed: t.Sequence[AddressClaim],
+    lost: t.Container[Sighting],
+    *,
+    now_s: int,
+    named: bool = False,
+) -> tuple[Sighting, ...]:
+    """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
+    is.
+
+    With somebody else's guest nothing is recorded unless the user has `named` it.
+    """
+    if not (guest.managed or named):
+        return guest.seen
+    record = []
+    for mac in sorted(guest.macs):
+        for version in (4, 6):
+            old = [one for one in guest.seen if one.mac == mac and _version(one.address) == version and one not in lost]
+            new = [
+                claim
+                for claim in believed
+                if claim.mac == mac
+                and _version(claim.address) == version
+                and claim.address not in _spellings(guest.assigned)
+            ]
+            record += _entry(old[:1], new, now_s)
+    return tuple(record)
+
+
+def addresses(guest: AddressedGuest, believed: t.Sequence[AddressClaim]) -> list[str]:
+    """The addresses at which a guest was seen: IPv4 before IPv6, what was recorded of it before other ones."""
+    known = {entry.address for entry in guest.seen}
+    order = sorted(believed, key=lambda claim: (_version(claim.address), claim.address not in known, -claim.rank))
+    return list(dict.fromkeys(claim.address for claim in order))
+
+
+def questions(
+    guests: t.Sequence[AddressedGuest], links: HostLinks, sought: t.Collection[str]
+) -> t.Iterator[tuple[str, bytes]]:
+    """Frames to put to guests' interfaces, by device: whether they still have what was recorded, and who is `sought`
+    what it has at all.
+    """
+    for guest in guests:
+        for nic in guest.nics if guest.running else ():
+            wanted = [entry.address for entry in guest.seen if entry.mac == nic.mac]
+            sender_mac = links.macs.get(nic.bridge)
+            if not nic.device or not sender_mac:
+                continue
+            for interface in _networks(nic, links, 4):
+                network = interface.network
+                inside = [address for address in wanted if ipaddress.ip_address(address) in network]
+                if guest.uuid in sought and network.num_addresses <= _SWEPT:
+                    inside += map(str, network.hosts())
+                sender = str(interface.ip)
+                for address in dict.fromkeys(inside):
+                    if address != sender:
+                        yield (
+                            nic.device,
+                            plan_frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac),
+                        )
+
+
+def neighbours(guests: t.Collection[AddressedGuest], links: HostLinks) -> t.Iterator[tuple[str, AddressClaim]]:
+    """What the host's neighbour table says of guests, by UUID: a live neighbour on the bridge of an interface."""
+    for (device, address), mac in links.neighbours.items():
+        if (device, address) not in links.live:
+            continue
+        for guest in guests:
+            if any((nic.mac, nic.bridge) == (mac, device) for nic in guest.nics):
+                yield guest.uuid, AddressClaim(mac, address, "arp")
+
+
+def _best(guest: AddressedGuest) -> list[AddressClaim]:
+    """Each address of each interface once, by its best claim.
+
+    What does not come from one of its interfaces is not its.
+    """
+    best: dict[tuple[str, str], AddressClaim] = {}
+    for claim in guest.claims if guest.running else ():
+        if claim.mac in guest.macs and claim.outranks(best.get((claim.mac, claim.address))):
+            best[claim.mac, claim.address] = claim
+    return sorted(best.values(), key=lambda claim: -claim.rank)
+
+
+def _why_not(
+    claim: AddressClaim, guest: AddressedGuest, guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
+) -> str:
+    """Why a claim is not believed; empty where it is."""
+    address = host_address(claim.address)
+    if address is None:
+        return "it is not a host address"
+    nic = next(nic for nic in guest.nics if nic.mac == claim.mac)
+    reasons = [_of_the_host(address, nic, links)]
+    if claim.address not in _spellings(guest.assigned):
+        reasons += [_of_no_network(address, nic, links), _of_a_neighbour(claim, guest, nic, links)]
+        reasons += [_of_another(claim, guest, other, settled=settled) for other in guests if other.uuid != guest.uuid]
+    return next(filter(None, reasons), "")
+
+
+def _of_the_host(address: Address, nic: Nic, links: HostLinks) -> str:
+    if any(address == interface.ip for interfaces in links.addresses.values() for interface in interfaces):
+        return "it is this hypervisor's own address"
+    return f"it is the router of {nic.bridge or 'this network'}" if str(address) in links.routers else ""
+
+
+def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
+    """Where the host has no address on the bridge, only networks elsewhere tell."""
+    here = [interface.network for interface in _networks(nic, links, address.version)]
+    if here and not any(address in network for network in here):
+        return f"{nic.bridge} has {', '.join(map(str, here))}"
+    ends = [
+        end
+        for one in here
+        if one.prefixlen < one.max_prefixlen - 1
+        for end in (one.network_address, one.broadcast_address)
+    ]
+    if address.version == 4 and address in ends:
+        return "it is not a host address"
+    for device, interfaces in links.addresses.items() if not here else ():
+        if any(address in interface.network for interface in interfaces):
+            return f"it is in the network of {device}"
+    return ""
+
+
+def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
+    """A guest's own word against that of another machine in the network, which answered a moment ago."""
+    there = (nic.bridge, claim.address)
+    if claim.rank > 1 or there not in links.live or links.neighbours[there] in guest.macs:
+        return ""
+    return f"{links.neighbours[there]} answers for it"
+
+
+def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGuest, *, settled: bool) -> str:
+    if claim.address in _spellings(other.assigned):
+        return f"it is assigned to {other.name}"
+    if not other.running:
+        return ""
+    there = [one for one in _best(other) if one.address == claim.address]
+    records = [entry for entry in other.seen if entry.address == claim.address]
+    mine = [entry for entry in guest.seen if entry.address == claim.address]
+    if records:
+        return _held(claim, other, records[0], answers=bool(there), settled=settled)
+    if there and not mine and there[0].rank >= claim.rank:
+        return f"{other.name} also claims it"
+    return ""
+
+
+def _held(claim: AddressClaim, other: AddressedGuest, entry: Sighting, *, answers: bool, settled: bool) -> str:
+    """Another guest was seen there before: it must have gone, or a better witness must speak for this one."""
+    family = _version(entry.address)
+    elsewhere = not answers and any(one.mac == entry.mac and _version(one.address) == family for one in other.claims)
+    if claim.rank > entry.rank or elsewhere:
+        return ""
+    if answers or not settled:
+        return f"{other.name} uses it"
+    return (
+        ""
+        if claim.rank == entry.rank
+        else f"{other.name} was seen at it, and its DHCP server has not reported otherwise"
+    )
+
+
+def _entry(old: list[Sighting], new: list[AddressClaim], now_s: int) -> list[Sighting]:
+    if not new:
+        return old
+    for entry in old:
+        for claim in new:
+            if claim.address == entry.address:
+                return [dataclasses.replace(entry, source=claim.source) if claim.rank > entry.rank else entry]
+    best = min(new, key=lambda claim: (-claim.rank, int(ipaddress.ip_address(claim.address))))
+    return [Sighting(best.mac, best.address, best.source, now_s)]
+
+
+def _networks(nic: Nic, links: HostLinks, version: int) -> list[Interface]:
+    """Addresses of the host on the interface's bridge, with their networks."""
+    found = links.addresses.get(nic.bridge, ())
+    return [one for one in found if one.version == version and not one.ip.is_link_local]
+
+
+def _version(address: str) -> int:
+    return 6 if ":" in address else 4
+
+
+def _spellings(addresses: t.Iterable[str]) -> set[str]:
+    return {str(host_address(text)) for text in addresses}

@@ -1,0 +1,68 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps about the addresses of guests. They stand by themselves, so that little travels to a host for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Seen
+
+__all__ = ["RecordAddresses", "WaitForAddress"]
+
+
+@dataclasses.dataclass(frozen=True)
+class WaitForAddress:
+    """What is waited for after the steps of all guests: an address of this one, from that source.
+
+    No step: nothing changes by it.
+    """
+
+    guest: str
+    source: str
+    timeout_s: int
+    boots: bool = True  # it was started for this: one that boots slowly on a busy host has more time
+
+    def asks(self, source: str) -> bool:
+        """Whether that source is asked."""
+        return self.source in ("any", source)
+
+    def timeout_message(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
+        """What to say when it has none: where it was looked for, and which addresses were seen there and are not
+        believed.
+        """
+        if seen.unseen:
+            return f"no address of {self.guest}: {seen.unseen}; run again"
+        if seen.state == "absent":
+            return (
+                f"no address of {self.guest}: it was removed in the meantime, or was transient and powered off; run "
+                "again to create it"
+            )
+        if seen.state == "shutdown":
+            last = f" ({seen.facts()})" if seen.facts() else ""
+            return f"no address of {self.guest}: it powered off in the meantime{last}; start it again"
+        facts = [
+            f"tried: {', '.join(tried) or self.source}",
+            *(f"rejected: {claim}" for claim in refused),
+            seen.facts(self.source),
+        ]
+        return (
+            f"no address of {self.guest} within {self.timeout_s} s ({'; '.join(facts)}); see `virsh console "
+            f"{self.guest}`, give it a static address (cloud_init.network_config), or raise wait_timeout"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordAddresses(GuestStep):
+    """Record with the guest at which addresses it was seen, in place of what was recorded before."""
+
+    addresses: tuple[str, ...]
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        if not self.addresses:
+            return f"remove the recorded addresses of {self.guest}"
+        return f"record that {self.guest} was seen at {' and '.join(self.addresses)}"

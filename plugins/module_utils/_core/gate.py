@@ -1,0 +1,101 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""THE GATE: the only code that knows check mode. Every write of the collection passes here."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+
+__all__ = ["Gate", "Looked"]
+
+S = t.TypeVar("S", bound=Step)
+T = t.TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """The doer of a step that cannot be undone: it looks again, by identity, and acts under what the look holds.
+
+    `look` raises where what is about to be destroyed is not what the plan meant, or somebody has come to need it.
+    """
+
+    look: t.Callable[..., contextlib.AbstractContextManager[object] | None]
+    act: t.Callable[..., object]
+
+    def __call__(self, *arguments: t.Any) -> object:
+        """Act on what the look still finds; returns what the act does."""
+        with self.look(*arguments) or contextlib.nullcontext():
+            return self.act(*arguments)
+
+
+class Gate:
+    """Let steps through to `do`, or only count them in check mode.
+
+    `meanwhile` is called before each step, after everything was planned: a test lets others act there.
+    """
+
+    def __init__(self, *, check_mode: bool, meanwhile: t.Callable[[Step], object] = lambda _step: None) -> None:
+        self._check_mode = check_mode
+        self._meanwhile = meanwhile
+        self._before: list[str] = []  # steps that are done already
+
+    def after(self, steps: t.Sequence[Step]) -> Gate:
+        """The gate for what follows these steps: when that fails, the message lists them, too."""
+        following = copy.copy(self)
+        following._before = [*self._before, *map(str, steps)]
+        return following
+
+    def hold(
+        self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[object]]
+    ) -> None:
+        """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held."""
+        if not self._check_mode:
+            stack.enter_context(make())
+
+    def rehearse(self, look: t.Callable[[], object]) -> None:
+        """Look, in check mode only, for what a real run finds out by doing."""
+        if self._check_mode:
+            look()
+
+    def perform(self, do: t.Callable[[], T], *, otherwise: t.Callable[[], T]) -> T:
+        """What doing it gives; in check mode what is known without doing it."""
+        return otherwise() if self._check_mode else do()
+
+    def foretell(self, steps: t.Sequence[S]) -> t.Sequence[S]:
+        """Steps that a later call plans and carries out: check mode makes no such call, and reports them now."""
+        return steps if self._check_mode else ()
+
+    def assumes(self, look: t.Callable[[], bool]) -> bool:
+        """Whether a plan may assume what `look` says of a check run: there others do first what this one waits for.
+
+        A real run assumes nothing.
+        """
+        return self._check_mode and look()
+
+    def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
+        """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.
+
+        Raises Failed with the steps already done, so that the user knows what is where.
+        """
+        if self._check_mode:
+            return []
+        done = [*self._before]
+        results: list[object] = []
+        for step in steps:
+            try:
+                self._meanwhile(step)
+                results.append(do(step))
+            except VirtError as error:
+                if not done:
+                    raise
+                raise Failed(f"{error} (already done: {'; '.join(done)})", done) from error
+            done.append(str(step))
+        return results

@@ -1,0 +1,67 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Tell everything that is wrong with a request at once, not only the first of it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+
+__all__ = ["WHERE_IT_IS", "Problems", "contradictions", "control_characters"]
+
+WHERE_IT_IS = "`ansible-playbook corral.virt.list` shows which host has it"  # a guest that is not here
+
+T = t.TypeVar("T")
+
+
+class Problems:
+    """What is wrong with one request."""
+
+    def __init__(self, found: t.Iterable[str] = ()) -> None:
+        self.found = list(found)
+
+    def tried(self, make: t.Callable[[], T]) -> T | None:
+        """What it gives; where that is BadInput, its problems are noted and None comes back."""
+        try:
+            return make()
+        except BadInput as error:
+            self.found += error.problems
+            return None
+
+    def read(self, what: str, make: t.Callable[[], T]) -> T | None:
+        """What it gives; where that is ValueError, its text is noted as a problem of `what` and None comes back."""
+        try:
+            return make()
+        except ValueError as error:
+            self.found.append(f"{what}: {error}")
+            return None
+
+    def refuse(self) -> None:
+        """Raises BadInput when there are any."""
+        if self.found:
+            raise BadInput(self.found)
+
+
+def contradictions(
+    names: t.Sequence[str], at_once: int, originals: t.Mapping[str, str] | None = None
+) -> t.Iterator[str]:
+    """What is wrong with many guests of one call, beside each of them."""
+    if at_once < 1:
+        yield f"at_once: must be at least 1, not {at_once}"
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"domains: guest {name} is given twice"
+    for name, original in (originals or {}).items():
+        if original in names:
+            yield (
+                f"clone_of of {name}: this task also describes {original}; create the copy in a separate task, "
+                "afterwards"
+            )
+
+
+def control_characters(values: t.Mapping[str, t.Any], what: str, *, allowed: str = "") -> list[str]:
+    """A problem for every text that XML cannot hold or a terminal would obey."""
+    return [found.replace(": ", f" of {what}: ", 1) for found in units.control_characters(values, allowed=allowed)]

@@ -1,0 +1,67 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What every module of the collection shares: what it may show, the connection option, and the translation of
+errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
+from ansible_collections.corral.virt.plugins.module_utils._core.output import printable, secrets, without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
+
+__all__ = ["URI_OPTION", "Module", "failures"]
+
+# Kept in step with plugins/doc_fragments/connection.py.
+URI_OPTION: dict[str, t.Any] = {"uri": {"type": "str", "default": SYSTEM}}
+
+_TELLING = 4  # characters; to hide what is shorter would hide half of every sentence
+
+
+class Module(AnsibleModule):
+    """A module that shows no secret, also none inside an URL, and nothing that a terminal obeys, whatever a guest or
+    host is called.
+
+    What Ansible does with the values of options that are `no_log`, it does here with all that is `confidential`.
+    """
+
+    params: dict[str, t.Any]
+
+    def confidential(self) -> t.Iterator[str]:
+        """Parts of its arguments that nobody may see."""
+        return secrets(self.params)
+
+    def warn(self, warning: str, **more: t.Any) -> None:
+        """A warning on the controller's terminal."""
+        super().warn(printable(warning), **more)
+
+    def _load_params(self) -> None:
+        super()._load_params()  # before they are checked: what is refused is told, too
+        self.params = bounded(self.argument_spec, self.params)
+        name = without_secrets(str(self.params.get("name")))  # `?arch=amd64` must not hide half of every path
+        self.no_log_values.update(part for part in self.confidential() if len(part) >= _TELLING and part not in name)
+
+    def _return_formatted(self, kwargs: dict[str, t.Any]) -> None:
+        super()._return_formatted(printable(kwargs, keep="\n\t"))
+
+
+@contextlib.contextmanager
+def failures(module: t.Any) -> t.Iterator[None]:
+    """Libraries raise, fronts translate: our exceptions become the module's failure."""
+    try:
+        yield
+    except BadInput as error:
+        module.fail_json(msg=str(error), problems=error.problems)
+    except Failed as error:
+        facts = getattr(error.__cause__, "facts", {})  # of what ended a run half-way
+        module.fail_json(msg=str(error), done=error.done, changed=bool(error.done), **facts)
+    except VirtError as error:
+        module.fail_json(msg=str(error), **error.facts)

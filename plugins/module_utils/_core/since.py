@@ -1,0 +1,23 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Fields that the host's libvirt is too old for: it drops them without a word, and each run would write them again."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import version
+
+__all__ = ["problems"]
+
+
+def problems(what: str, recent: t.Iterable[tuple[str, tuple[int, int]]], libvirt: int) -> list[str]:
+    """A problem for each place of `what` that this libvirt (9000000 is 9.0.0) is too old for."""
+    return [
+        f"{place} of {what}: it requires libvirt {major}.{minor}, and this host has {version.text(libvirt)}; upgrade "
+        "libvirt, or leave it out"
+        for place, (major, minor) in recent
+        if libvirt < version.number(major, minor)
+    ]

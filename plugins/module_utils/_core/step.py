@@ -1,0 +1,50 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What every plan is made of, whatever noun it is for."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+
+__all__ = ["Look", "Plan", "Step"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How a step that cannot be undone looks again right before it acts; the table in the internals guide."""
+
+    at: str  # what is compared with the plan, by identity
+    holds: str  # what nobody can change from the look to the act; empty: nothing
+    leaves: str  # what stays, and what is said, where the look differs from the plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One change of the world, in one verb, on one object; its text is for humans."""
+
+    changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
+    # Of a step that destroys something: its doer must be a `Looked` (a test); None where it can be undone.
+    look: t.ClassVar[Look | None] = None
+
+    @property
+    def verb(self) -> str:
+        """What is done, in a word."""
+        return type(self).__name__.lower()
+
+
+S = t.TypeVar("S", bound=Step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(t.Generic[S]):
+    """Steps in order, what changes by them, what waits, and what to know beside them."""
+
+    steps: tuple[S, ...] = ()
+    changes: tuple[Change, ...] = ()
+    pending: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

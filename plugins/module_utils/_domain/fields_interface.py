@@ -1,0 +1,226 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The rows of a network interface. Identity: our alias `ua-<name>`, else the MAC address."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make
+
+__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forget_source", "read_all", "switched"]
+
+
+def forget_source(device: Element) -> None:
+    """What a device was plugged into would contradict its new type."""
+    for source in device.findall("source"):
+        source.attrib.clear()
+        for part in list(source):
+            source.remove(part)
+    for place in device.findall("address") if device.tag == "hostdev" else ():
+        device.remove(place)  # on a bus of the guest that the new type may not be on
+
+
+class PlugRow(Row):
+    """What a device is plugged into, which a device of another type tells in the same place in other words."""
+
+    def read(self, element: Element) -> t.Any:
+        """The value, for a device of its own type."""
+        return super().read(element) if element.get("type") in self.valid_with["type"] else None
+
+
+class PciAddress(PlugRow):
+    """`0000:06:00.0` for the four attributes of an address element."""
+
+    _PARTS = (("domain", 4), ("bus", 2), ("slot", 2), ("function", 1))
+
+    def read(self, element: Element) -> t.Any:
+        """The address as lspci prints it; None for one of another kind."""
+        found = element.find(self.path)
+        return None if element.get("type") not in self.valid_with["type"] or found is None else self.of(found)
+
+    def of(self, found: Element) -> str | None:
+        """The same of an address element."""
+        if not found.get("bus"):
+            return None
+        try:
+            domain, bus, slot, function = (
+                format(int(found.get(name) or "0", 16), f"0{width}x") for name, width in self._PARTS
+            )
+        except ValueError:
+            return None
+        return f"{domain}:{bus}:{slot}.{function}"
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Make the element anew."""
+        *way, last = self.path.split("/")
+        for step in way:
+            found = element.find(step)
+            element = make(element, step) if found is None else found
+        for old in element.findall(last):
+            element.remove(old)
+        if value == "":
+            return
+        domain, bus, rest = value.split(":")
+        slot, function = rest.split(".")
+        values = {"domain": domain, "bus": bus, "slot": slot, "function": function}
+        made = make(element, last, **{name: f"0x{digits}" for name, digits in values.items()})
+        if element.tag == "source" and element.getparent().tag == "interface":
+            made.set("type", "pci")
+
+
+class Place(PciAddress):
+    """Where the guest has the device, which names it there (enp1s0)."""
+
+    def read(self, element: Element) -> t.Any:
+        """The same, for a device of any type."""
+        found = element.find(self.path)
+        return None if found is None or found.get("type") != "pci" else self.of(found)
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """As an address on PCI."""
+        super().write(element, value)
+        for made in element.findall(self.path):
+            made.set("type", "pci")
+
+
+_TARGET = k.matching(
+    r"(?!(vnet|vif|macvtap|macvlan)\d)[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}",
+    "must be the name of a network device, 15 characters at most, and not one that libvirt numbers itself (vnet0)",
+)
+
+
+_BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
+
+_FILTER = k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")
+_EMULATED = {"type": ("bridge", "network", "direct", "user", "ethernet")}
+_FILTERED = {"type": ("bridge", "network", "ethernet")}
+
+INTERFACE: row.Table = {
+    "type": Row(
+        "./@type", k.choice("bridge", "network", "direct", "hostdev", "user", "ethernet"), on_change=forget_source
+    ),
+    "mac": Row("mac/@address", k.MAC, same=same_mac),
+    "bridge": PlugRow("source/@bridge", k.NIC, valid_with=_BRIDGE, required_with=_BRIDGE),
+    "network": PlugRow("source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK),
+    "portgroup": PlugRow("source/@portgroup", k.NAME, valid_with=_NETWORK),
+    "device": PlugRow("source/@dev", k.NIC, valid_with=_DIRECT, required_with=_DIRECT),
+    "mode": PlugRow("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),
+    "address": PciAddress("source/address", k.PCI, valid_with=_HOSTDEV, required_with=_HOSTDEV),
+    "managed": Row("./@managed", k.YESNO, same=silent_is(False), valid_with=_HOSTDEV),
+    "model": Row(
+        "model/@type",
+        k.matching(r"[A-Za-z0-9_-]{1,64}", "must be a model such as virtio or e1000e"),
+        same=lambda found, wanted: wanted in ("", found),  # libvirt always chooses one
+    ),
+    "driver": Row("driver/@name", k.choice("vhost", "qemu"), valid_with=_EMULATED),
+    "queues": Row("driver/@queues", k.integer(1, 1024), same=silent_is(1)),
+    "mtu": Row("mtu/@size", k.integer(68, 65535)),
+    "vlan": VLAN,
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
+    "isolated": Row("port/@isolated", k.YESNO, since=(6, 1)),
+    "link": Row("link/@state", k.choice("up", "down")),
+    "filterref.name": Row("filterref/@filter", _FILTER, valid_with=_FILTERED),
+    "filterref.parameters": Items(
+        "filterref/parameter",
+        table={
+            "name": Row("./@name", k.matching(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and '_'")),
+            "value": Row("./@value", k.matching(r"[A-Za-z0-9_.:]{1,128}", "must be an address, number or word")),
+        },
+        needed=("value",),
+        shown=("value",),
+        valid_with={"filterref.name": ANY},
+    ),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO),
+    "target": Row("target/@dev", _TARGET),
+    "boot_order": Row("boot/@order", k.integer(1, 1000)),
+    "guest_address": Place("address", k.PCI),
+    "rom.bar": Row("rom/@bar", k.ONOFF),
+    "rom.file": Row("rom/@file", k.PATH),
+    **BANDWIDTH,
+}
+
+
+def _marks(device: Element) -> t.Iterator[Mark]:
+    mac = device.find("mac")
+    yield "mac", "" if mac is None else (mac.get("address") or "").lower()
+
+
+def _sought(item: Item) -> tuple[Mark, ...]:
+    return (("mac", item.fields.get("mac") or item.name),)
+
+
+def name_of(device: Element) -> str:
+    """The name we gave the interface, or its MAC address."""
+    mac = device.find("mac")
+    return alias_name(device) or ("" if mac is None else (mac.get("address") or "").lower())
+
+
+def _new(device: Element, item: Item) -> None:
+    device.set("type", item.fields.get("type") or "bridge")
+    if ":" in item.name:  # a MAC address is identity enough, and no alias
+        make(device, "mac", address=item.name)
+    else:
+        make(device, "alias", name=f"ua-{item.name}")
+    if device.get("type") == "hostdev":
+        device.set("managed", "yes")
+    else:
+        make(device, "model", type="virtio")
+
+
+def _normalise(device: Element) -> None:
+    """Take away what is empty, and say what several tags are."""
+    source, filtered = device.find("source"), device.find("filterref")
+    if filtered is not None and not filtered.get("filter"):
+        device.remove(filtered)
+    if source is not None and not source.attrib and not len(source):
+        device.remove(source)
+    normalise_vlan(device)
+
+
+INTERFACES = Items(
+    "devices/interface",
+    table=INTERFACE,
+    key_kind=k.matching(
+        r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}|[0-9a-f][02468ace](:[0-9a-f]{2}){5}",
+        "must be a name of letters, digits, '_' and '-', or a MAC address",
+    ),
+    name_of=name_of,
+    marks=_marks,
+    sought=_sought,
+    new=_new,
+    normalise=_normalise,
+    shown=("type", "bridge", "network", "device", "address"),
+)
+
+
+def filters(root: Element) -> dict[str, str]:
+    """The network filter of each interface that has one."""
+    return {
+        name_of(device): device.find("filterref").get("filter") for device in root.xpath("devices/interface[filterref]")
+    }
+
+
+def switched(root: Element) -> set[str]:
+    """The interfaces on switches of Open vSwitch."""
+    return {name_of(device) for device in root.xpath("devices/interface[virtualport/@type='openvswitch']")}
+
+
+def read_all(root: Element) -> list[dict[str, t.Any]]:
+    """Every interface with its fields; `name` where we gave one."""
+    found = []
+    for device in root.findall("devices/interface"):
+        values = row.read(device, INTERFACE)
+        if alias_name(device):
+            values["name"] = alias_name(device)
+        found.append(values)
+    return found

@@ -1,0 +1,282 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The rows of a disk on the network, and of an NVMe device of the host.
+
+The secret of a user is in libvirt; the definition only names it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_interface import PciAddress
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, Table, Values, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
+
+__all__ = ["NETWORK", "NVME", "check", "eject", "forget_source", "has_medium", "normalise"]
+
+_SECRETS = {"iscsi": "iscsi", "rbd": "ceph"}  # what libvirt calls a secret for a protocol
+_PROTOCOLS = ("nbd", "iscsi", "rbd")
+_ONE_HOST = ("nbd", "iscsi")
+_PROTOCOL = "network.protocol"
+
+
+def forget_source(device: Element) -> None:
+    """What belongs to the place where the bytes are."""
+    for tag in ("source", "backingStore", "mirror", "auth"):
+        for old in device.findall(tag):
+            device.remove(old)
+
+
+_OF_NO_MEDIUM = {"index", "startupPolicy"}  # of the source of a drive, also of an empty one
+
+
+def has_medium(device: Element) -> bool:
+    """Whether it says where bytes are. An empty drive of a running guest has a source with an index."""
+    source = device.find("source")
+    return source is not None and (len(source) > 0 or bool(set(source.attrib) - _OF_NO_MEDIUM))
+
+
+def eject(device: Element) -> None:
+    """Leave the drive, and its policy for a medium that is missing."""
+    source = device.find("source")
+    policy = None if source is None else source.get("startupPolicy")
+    forget_source(device)
+    device.set("type", "file")
+    if policy:
+        child(device, "source").set("startupPolicy", policy)
+
+
+def forget_chain(device: Element) -> None:
+    """What stands behind the bytes, when they are others."""
+    for old in (*device.findall("backingStore"), *device.findall("mirror")):
+        device.remove(old)
+
+
+def _forget_hosts(device: Element) -> None:
+    """Another server has other bytes."""
+    forget_chain(device)
+    for host in device.findall("source/host"):
+        host.getparent().remove(host)
+
+
+def _become_network(device: Element) -> None:
+    forget_source(device)
+    device.set("type", "network")
+
+
+def _protocol_of(device: Element) -> str:
+    source = device.find("source")
+    return "" if source is None or device.get("type") != "network" else source.get("protocol") or ""
+
+
+class Remote(Row):
+    """A field of some protocols; a disk of another kind says other things in its place."""
+
+    def read(self, element: Element) -> t.Any:
+        """The value, for a disk of such a protocol."""
+        return super().read(element) if _protocol_of(element) in self.valid_with.get(_PROTOCOL, _PROTOCOLS) else None
+
+
+class Name(Remote):
+    """What the server calls it; libvirt takes LUN 0 of a target where nobody says one."""
+
+    def read(self, element: Element) -> t.Any:
+        """The name, with the LUN."""
+        found = super().read(element)
+        return f"{found}/0" if found and _protocol_of(element) == "iscsi" and "/" not in found else found
+
+
+class Auth(Remote):
+    """Who logs in; libvirt keeps it beside the source or within, as it was told."""
+
+    @property
+    def _within(self) -> Row:
+        return Row(f"source/{self.path}", self.kind)
+
+    def read(self, element: Element) -> t.Any:
+        """The value, wherever it is."""
+        found = super().read(element)
+        return self._within.read(element) if found is None and self._fits(element) else found
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Where the others are."""
+        if element.find("source/auth") is not None:
+            self._within.write(element, value)
+        else:
+            super().write(element, value)
+
+    def _fits(self, element: Element) -> bool:
+        return _protocol_of(element) in self.valid_with[_PROTOCOL]
+
+
+class Login(Auth):
+    """Without a user there is no login."""
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set the user, or take the whole login away."""
+        if value != "":
+            super().write(element, value)
+            return
+        for auth in (*element.findall("auth"), *element.findall("source/auth")):
+            auth.getparent().remove(auth)
+
+
+def _without_secret(device: Element) -> None:
+    """A secret is known by its UUID or by its usage, not by both."""
+    for secret in (*device.findall("auth/secret"), *device.findall("source/auth/secret")):
+        for name in ("uuid", "usage"):
+            secret.attrib.pop(name, None)
+
+
+class HostsRow(Items):
+    """The servers. A list of them is all of them: one that is not in it is not asked any more."""
+
+    def elements(self, root: Element) -> list[Element]:
+        """Those with a name; the other has a socket."""
+        return [host for host in super().elements(root) if host.get("name")] if _protocol_of(root) in _PROTOCOLS else []
+
+    def read(self, element: Element) -> t.Any:
+        """As every list; None where two have the same name, which no option can say."""
+        names = [name for name, _host in self.names(element)]
+        return super().read(element) if len(names) == len(set(names)) else None
+
+    def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
+        """The changes, by host."""
+        changes = self._forget_twins(root, where)
+        if any(item.state == "present" for item in wanted):
+            for host in root.findall("source/host[@socket]"):
+                host.getparent().remove(host)
+        listed = {item.name for item in wanted}
+        gone = [Item(name, state="absent") for name, _host in self.names(root) if name not in listed]
+        changes += super().graft(root, (*wanted, *gone), where)
+        if changes and _protocol_of(root) in _ONE_HOST:
+            forget_chain(root)
+        return changes
+
+    def _forget_twins(self, root: Element, where: str) -> list[Change]:
+        changes, seen = [], set()
+        for name, host in self.names(root):
+            if name in seen:
+                changes.append(Change(f"{where}[{name}]", self.summary(host), None))
+                host.getparent().remove(host)
+            seen.add(name)
+        return changes
+
+
+_WORD = k.matching(r"[A-Za-z0-9_+-]{1,128}", "must be letters, digits, '_', '+' and '-'")
+_ANYWHERE = {_PROTOCOL: _PROTOCOLS}
+_NBD, _ISCSI, _RBD = ({_PROTOCOL: (one,)} for one in _PROTOCOLS)
+_NAMED = {_PROTOCOL: ("iscsi", "rbd")}
+_SECURED = {_PROTOCOL: tuple(_SECRETS)}
+_OF_USER = {**_SECURED, "network.auth.username": ANY}
+NETWORK: Table = {
+    _PROTOCOL: Remote("source/@protocol", k.choice(*_PROTOCOLS), on_change=_become_network),
+    "network.name": Name("source/@name", k.LINE, valid_with=_ANYWHERE, required_with=_NAMED, on_change=forget_chain),
+    "network.hosts": HostsRow(
+        "source/host",
+        table={"name": Row("./@name", k.HOST), "port": Row("./@port", k.integer(1, 65535))},
+        shown=("port",),
+        valid_with=_ANYWHERE,
+    ),
+    "network.socket": Remote("source/host/@socket", k.PATH, valid_with=_NBD, on_change=_forget_hosts),
+    "network.tls": Remote("source/@tls", k.YESNO, same=silent_is(False), valid_with=_NBD),
+    "network.snapshot": Remote("source/snapshot/@name", _WORD, valid_with=_RBD, on_change=forget_chain),
+    "network.config": Remote("source/config/@file", k.PATH, valid_with=_RBD),
+    "network.initiator": Remote("source/initiator/iqn/@name", k.LINE, valid_with=_ISCSI),
+    "network.auth.username": Login("auth/@username", _WORD, valid_with=_SECURED),
+    "network.auth.secret_uuid": Auth(
+        "auth/secret/@uuid", k.SECRET_UUID, valid_with=_OF_USER, on_change=_without_secret
+    ),
+    "network.auth.secret_usage": Auth(
+        "auth/secret/@usage", k.SECRET_USAGE, valid_with=_OF_USER, on_change=_without_secret
+    ),
+}
+
+
+class NvmeAddress(PciAddress):
+    """The PCI address of an NVMe controller, of which a namespace is the disk."""
+
+    def read(self, element: Element) -> t.Any:
+        """The address as lspci prints it, for such a disk."""
+        found = element.find(self.path) if element.get("type") == "nvme" else None
+        return None if found is None else self.of(found)
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Libvirt takes the controller from the host's driver, unless that is said otherwise."""
+        source = child(element, "source")
+        source.set("type", "pci")
+        if source.get("managed") is None:
+            source.set("managed", "yes")
+        super().write(element, value)
+
+
+class OfNvme(Row):
+    """A field of an NVMe device."""
+
+    def read(self, element: Element) -> t.Any:
+        """The value, for such a disk."""
+        return super().read(element) if element.get("type") == "nvme" else None
+
+
+class Managed(OfNvme):
+    """Who takes the controller from the host's driver; silence is the user."""
+
+    def read(self, element: Element) -> t.Any:
+        """Whether libvirt does."""
+        found = super().read(element)
+        return False if found is None and element.get("type") == "nvme" else found
+
+
+def _become_nvme(device: Element) -> None:
+    if device.get("type") == "nvme":
+        forget_chain(device)
+    else:
+        forget_source(device)
+        device.set("type", "nvme")
+
+
+_OF_NVME: t.Mapping[str, t.Collection[t.Any]] = {"nvme.address": ANY}
+NVME: Table = {
+    # first, because an address without it is taken by libvirt
+    "nvme.managed": Managed("source/@managed", k.YESNO, valid_with=_OF_NVME, on_change=_become_nvme),
+    "nvme.address": NvmeAddress("source/address", k.PCI, on_change=_become_nvme),
+    "nvme.namespace": OfNvme("source/@namespace", k.integer(1, 2**32 - 1), valid_with=_OF_NVME, on_change=forget_chain),
+}
+
+
+def normalise(device: Element) -> None:
+    """Take away what is empty, and say of which type a secret is."""
+    source = device.find("source")
+    if source is None or _protocol_of(device) not in _PROTOCOLS:
+        return
+    for host in source.findall("host[@socket]"):
+        host.set("transport", "unix")
+    for tag in ("host", "snapshot", "config", "initiator"):
+        for part in source.findall(tag):
+            if not any(one.get("name") or one.get("file") or one.get("socket") for one in part.iter()):
+                source.remove(part)
+    for auth in (*device.findall("auth"), *source.findall("auth")):
+        if _protocol_of(device) in _SECRETS:
+            child(auth, "secret").set("type", _SECRETS[_protocol_of(device)])
+
+
+def check(values: Values) -> t.Iterator[str]:
+    """What libvirt would refuse of a disk on the network, or of an NVMe device."""
+    protocol, hosts = values.get(_PROTOCOL), values.get("network.hosts") or ()
+    if protocol in _ONE_HOST and len(hosts) != 1 and not values.get("network.socket"):
+        either = " or network.socket" if protocol == "nbd" else ""
+        yield f"network.protocol {protocol} requires one host, not {len(hosts)}; set network.hosts{either}"
+    secrets = {"network.auth.secret_uuid", "network.auth.secret_usage"} & set(values)
+    if values.get("nvme.address") and not values.get("nvme.namespace"):
+        yield "nvme.address requires nvme.namespace; the first one is 1"
+    if values.get("network.auth.username") and not secrets:
+        yield (
+            "network.auth.username requires network.auth.secret_uuid or network.auth.secret_usage; store the secret "
+            "with virsh secret-define and virsh secret-set-value"
+        )

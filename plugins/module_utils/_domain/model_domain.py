@@ -1,0 +1,216 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest as the user wants it and as the host reports it. None = the user is silent: not ours to touch."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "ACTIONS",
+    "APPLY",
+    "OFFLINE",
+    "PLACES",
+    "STATES",
+    "Disk",
+    "FoundGuest",
+    "Grafted",
+    "GuestSpec",
+    "Original",
+    "OriginalDisk",
+    "OwnedDisk",
+    "Power",
+    "Seed",
+    "Volume",
+]
+
+STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
+ACTIONS = ("reset", "rebooted")  # done each time they are asked for
+APPLY = ("both", "live", "next_boot")
+OFFLINE = "virt_customize"  # the seed is applied to the disk before the first start
+
+
+@dataclasses.dataclass(frozen=True)
+class Original:
+    """The disk of another guest that a disk is a copy of."""
+
+    guest: str
+    path: str
+    format: str  # in which that guest has it
+
+
+@dataclasses.dataclass(frozen=True)
+class OriginalDisk:
+    """A disk of a guest that is copied."""
+
+    name: str
+    target: str
+    path: str
+    format: str
+    shared: bool  # both guests have it
+    obstacle: str = ""  # why it cannot be copied
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnedDisk:
+    """What there is of a disk that was made for a guest."""
+
+    volume: bool = False  # an active pool has it
+    key: str | None = None  # of that volume
+    pool: str | None = None  # whose directory it is in
+    active: bool = False  # the pool
+    exists: bool | None = None  # as a file of this machine; None: nobody can tell
+    opened: bool = False  # a process of this machine has it open as an image
+    identity: FileIdentity | None = None  # of a regular file of this machine
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is known that there is none. Nobody sees what an inactive pool holds."""
+        return not self.volume and (self.active or (self.pool is None and self.exists is False))
+
+
+# The options that say where the bytes of a disk are, and the fields that decide it.
+PLACES = {"source": "source", "volume": "volume", "url": "url", "network": "network.protocol", "nvme": "nvme.address"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk(Item):
+    """A disk, and how its volume is made."""
+
+    size_bytes: int | None = None
+    pool: str | None = None
+    image: str | None = None
+    clone: str | None = None  # of the image: overlay (when silent) or copy
+    copy_of: Original | None = None
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The options that say where its bytes are."""
+        return tuple(option for option, field in PLACES.items() if self.fields.get(field))
+
+
+@dataclasses.dataclass(frozen=True)
+class Seed:
+    """What cloud-init is told at first boot. Texts, ready to be written; `digest` is over what the user said."""
+
+    user_data: str = dataclasses.field(repr=False)
+    vendor_data: str = dataclasses.field(repr=False)
+    meta_data: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+    network_config: str | None = dataclasses.field(repr=False)
+    config: t.Mapping[str, t.Any] = dataclasses.field(repr=False)  # what user data says where it is a cloud-config
+    vendor_config: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+    host_keys: t.Mapping[str, str] = dataclasses.field(repr=False)  # the user's own, private, by kind and best first
+    on_change: str
+    method: str
+    digest: str
+    addresses: tuple[str, ...] = ()
+    of_a_copy: str | None = None  # UUID of the guest whose disk was another one's
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestSpec:
+    """Everything one `virt_domain` call says."""
+
+    name: str
+    state: str = "present"
+    # rows of `_domain/fields_domain.py`, by path; lists hold Items
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    graphics: t.Mapping[str, t.Any] | None = None
+    allow_unprotected: bool = False  # a display that anybody can use who reaches its port
+    xml: str | None = dataclasses.field(default=None, repr=False)
+    image: str | None = None
+    seed: Seed | None = None
+    uuid: str | None = None
+    renamed_from: str | None = None
+    clone_of: str | None = None
+    virt_type: str = "auto"
+    autostart: bool | None = None
+    as_numbers: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
+    apply: str = "both"
+    allow_restart: bool = False
+    force: bool = False
+    force_off: bool = False  # when it is removed: it is not asked to shut down
+    remove_storage: bool = False
+    keep_removed_h: int = 0  # how long its disks are kept aside then, in hours
+    wait: bool = True
+    wait_timeout_s: int = 300
+    wait_for_ip: str | None = None
+
+    @property
+    def disks(self) -> tuple[Disk, ...] | None:
+        """The disks that the user lists; None when the option is not set."""
+        return self.fields.get("disks")
+
+    @property
+    def interfaces(self) -> tuple[Item, ...] | None:
+        """The network interfaces that the user lists; None when the option is not set."""
+        return self.fields.get("interfaces")
+
+    def with_fields(self, **more: t.Any) -> GuestSpec:
+        """The same guest with some fields said; None takes back what was."""
+        fields = {**self.fields, **more}
+        return dataclasses.replace(self, fields={field: value for field, value in fields.items() if value is not None})
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundGuest:
+    """A guest as libvirt has it. `xml` is the definition (secrets included), `live_xml` what runs now."""
+
+    name: str
+    uuid: str
+    state: str
+    persistent: bool
+    autostart: bool
+    xml: str = dataclasses.field(repr=False)
+    live_xml: str | None = dataclasses.field(default=None, repr=False)
+    stopped_itself: bool = False  # paused, and by nobody: by an I/O error, or because it sleeps
+
+    @property
+    def active(self) -> bool:
+        """Whether a hypervisor process exists for it."""
+        return self.live_xml is not None
+
+
+class Power(t.NamedTuple):
+    """A guest as libvirt has it, without its document; `moving` where our record says so."""
+
+    name: str
+    uuid: str
+    state: str
+    active: bool
+    moving: bool
+    stopped_itself: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Volume:
+    """A disk image in a pool, there or to be made."""
+
+    pool: str
+    name: str
+    path: str
+    capacity_bytes: int
+    format: str = "qcow2"
+    backing_path: str | None = None
+    backing_format: str | None = None
+    copy_of: str | None = None
+    allocation_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Grafted:
+    """A document after the user's wishes were written into it."""
+
+    xml: str = dataclasses.field(repr=False)
+    changes: tuple[Change, ...]
+    # Devices with a change, by `disks[name]` or `graphics`: as they are now, or as they were where they are gone.
+    devices: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    metadata: str = dataclasses.field(default="", repr=False)
+    osinfo: str = ""  # libosinfo's element, for a running guest

@@ -1,0 +1,68 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The files a guest reads and writes: its disks, and all that a document says they stand on."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+
+__all__ = ["Link", "links", "raw_sources", "without_below"]
+
+
+class Link(t.NamedTuple):
+    """One file in the chain of one disk."""
+
+    path: str
+    target: str | None  # of the disk, where this guest alone writes into the file
+
+
+def links(xml: str, located: Located) -> list[Link]:
+    """All files of a domain document. Only that of a running guest tells whole chains."""
+    return [link for disk in parse(xml).iterfind("devices/disk") for _element, link in _chain(disk, located)]
+
+
+def raw_sources(xml: str, located: Located) -> set[str]:
+    """Paths of a definition's disks that the guest writes as they are: their first bytes are the guest's."""
+    disks = [disk for disk in parse(xml).iterfind("devices/disk") if disk.find("driver[@type='raw']") is not None]
+    return {path for disk in disks for path in (_path(disk, located),) if path}
+
+
+def without_below(xml: str, path: str, located: Located) -> str | None:
+    """The document without what it says `path` stands on: libvirt then asks the file. None when it says nothing."""
+    root = parse(xml)
+    below = [
+        (element, element.find("backingStore"))
+        for disk in root.iterfind("devices/disk")
+        for element, link in _chain(disk, located)
+        if link.path == path
+    ]
+    for element, store in below:
+        if store is not None:
+            element.remove(store)
+    return text(root) if any(store is not None for _element, store in below) else None
+
+
+def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
+    """Every element of a disk that holds a source: itself, what it stands on, and where it is being copied to."""
+    alone = disk.get("device", "disk") == "disk" and disk.find("readonly") is None and disk.find("shareable") is None
+    element, mirror = disk, disk.find("mirror")
+    while element is not None:
+        path = _path(element, located)
+        if path:
+            target = disk.find("target").get("dev") if alone and element is disk and mirror is None else None
+            yield element, Link(os.path.realpath(path), target)
+        element = element.find("backingStore")
+    copied = None if mirror is None else _path(mirror, located)
+    if copied:
+        yield mirror, Link(os.path.realpath(copied), None)
+
+
+def _path(element: Element, located: Located) -> str | None:
+    source = element.find("source")
+    return None if source is None else path_of(source, located)

@@ -1,0 +1,91 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The document of a guest that does not exist yet: the least that libvirt needs, before the user's wishes are
+grafted in.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
+
+__all__ = ["brought", "domain", "said"]
+
+# A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
+_SPARE_ROOT_PORTS = 16
+
+
+def domain(
+    *,
+    name: str,
+    uuid: str,
+    virt_type: str,
+    arch: str,
+    machine: str,
+    without: t.Collection[str] = (),
+    ports: bool = True,
+) -> str:
+    """A bare guest: ACPI, an agent channel, a serial console, entropy; no disks, no NICs, no display.
+
+    Devices `without` which it is made come from elsewhere, and so do the `ports` of PCI Express.
+    """
+    root = parse("<domain/>")
+    root.set("type", virt_type)
+    make(root, "name").text = name
+    make(root, "uuid").text = uuid
+    make(root, "metadata")
+    make(root, "memory", unit="KiB").text = "0"  # the user says how much
+    make(root, "vcpu").text = "0"
+    make(make(root, "os"), "type", arch=arch, machine=machine).text = "hvm"
+    features = make(root, "features")
+    make(features, "acpi")
+    make(features, "apic")
+    # A host's own model keeps migration to its equals possible; emulation knows no host model.
+    make(root, "cpu", mode="maximum" if virt_type == "qemu" else "host-model")
+    clock = make(root, "clock", offset="utc")
+    make(clock, "timer", name="rtc", tickpolicy="catchup")
+    make(clock, "timer", name="pit", tickpolicy="delay")
+    make(clock, "timer", name="hpet", present="no")
+    _devices(make(root, "devices"), without, _SPARE_ROOT_PORTS if "q35" in machine and ports else 0)
+    return text(root)
+
+
+def _devices(devices: Element, without: t.Collection[str], ports: int) -> None:
+    if ports:
+        make(devices, "controller", type="pci", model="pcie-root")
+        for _port in range(ports):
+            make(devices, "controller", type="pci", model="pcie-root-port")
+    if "serial" not in without:
+        make(make(devices, "serial", type="pty"), "target", port="0")
+        make(make(devices, "console", type="pty"), "target", type="serial", port="0")
+    if AGENT_CHANNEL not in without:
+        make(make(devices, "channel", type="unix"), "target", type="virtio", name=AGENT_CHANNEL)
+    if "rng" not in without:
+        make(make(devices, "rng", model="virtio"), "backend", model="random").text = "/dev/urandom"
+
+
+# Options that `suited` selects, and where a piece in libvirt's own words says them.
+_SAID = {
+    "clock": "clock",
+    "features": "features/hyperv",
+    "firmware": "os[@firmware]",
+    "loader": "os/loader",
+    "nvram": "os/nvram",
+    "secure_boot": "os/firmware",
+    "tpm": "devices/tpm",
+}
+
+
+def said(xml: str | None) -> set[str]:
+    """What a piece in libvirt's own words says of what an operating system needs."""
+    return {option for option, place in _SAID.items() if parse(xml).find(place) is not None} if xml else set()
+
+
+def brought(xml: str | None) -> set[str]:
+    """What a piece in libvirt's own words brings of the devices that a bare guest has."""
+    devices = parse(xml).findall("devices/*") if xml else ()
+    return {(item.find("target").get("name") if item.tag == "channel" else item.tag) or "" for item in devices}

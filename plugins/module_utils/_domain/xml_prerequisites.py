@@ -1,0 +1,192 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What must be on the host before a guest can start. With the standard library alone, as little travels for that."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host_devices
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer, Prerequisites, Qcow2
+
+__all__ = ["prerequisites"]
+
+Element = ElementTree.Element
+
+_PLUGGED = ("bridge", "direct")  # into a network device of the host
+_FILTERED = ("bridge", "network", "ethernet")  # libvirt ignores or refuses filters of others
+_FILTERS = "devices/interface[@type='{}']/filterref"
+_SHARED = "devices/filesystem/source"
+# Places of paths that must be there: the element, and the attribute; "" for its text.
+_FILES = (
+    *((f"os/{one}", "") for one in ("kernel", "initrd", "shim", "dtb", "loader", "acpi/table")),
+    ("sysinfo[@type='fwcfg']/entry", "file"),
+    ("devices/*/rom", "file"),
+    ("devices/emulator", ""),
+    *((_SHARED, one) for one in ("dir", "file", "dev")),
+    ("devices/filesystem/binary", "path"),
+)
+_SPECIAL = (  # sockets that somebody else listens on, and devices
+    (_SHARED, "socket"),
+    *((f"devices/{one}/source[@mode='connect']", "path") for one in ("serial", "parallel", "console", "channel")),
+    *((f"devices/{one}[@type='dev']/source", "path") for one in ("serial", "parallel", "console", "channel")),
+    ("devices/interface[@type='vhostuser']/source[@mode='client']", "path"),
+    ("devices/shmem/server", "path"),
+    ("devices/tpm/backend/device", "path"),
+    ("devices/tpm/backend[@type='external']/source", "path"),
+    ("devices/rng/backend[@model='random']", ""),
+    ("devices/input/source", "evdev"),
+    ("devices/input[@type='evdev']/source", "dev"),
+    ("devices/graphics/gl", "rendernode"),
+    ("devices/video/model/acceleration", "rendernode"),
+)
+_MADE = (  # by QEMU and libvirt, in a directory that must be there
+    ("devices/*/log", "file"),
+    *((f"devices/{one}[@type='file']/source", "path") for one in ("serial", "parallel", "console", "channel")),
+    *((f"devices/{one}/source[@mode='bind']", "path") for one in ("serial", "parallel", "console", "channel")),
+    ("devices/interface[@type='vhostuser']/source[@mode='server']", "path"),
+    ("devices/graphics/listen[@type='socket']", "socket"),
+    ("devices/graphics", "socket"),
+    ("devices/audio[@type='file']", "path"),
+)
+_OWN = ("/var/lib/libvirt/qemu/", "/run/libvirt/", "/var/run/libvirt/", "/run/user/", "/var/log/libvirt/")  # libvirt's
+
+
+def prerequisites(xml: str, *, restored: bool = False, disks: bool = True) -> Prerequisites:
+    """Of a guest, or of one device of it. Not the file of an NVDIMM: QEMU makes one that is missing.
+
+    `restored`: it goes on from a saved state, with more devices that may be missing. `disks`: with the files and
+    volumes of its disks; they travel when it moves.
+    """
+    root = _domain(xml)
+    _drop(root, ("optional", "requisite") if restored else ("optional",))
+    secrets = _named(one.get("uuid") or one.get("usage") for one in root.iterfind("devices//secret"))
+    secrets |= _named(one.get("secret") for one in root.iterfind("devices/tpm/backend/encryption"))
+    layers = [layer for disk in root.iter("disk") for layer in _layers(disk) if disks]
+    sources = [one for layer in layers for one in layer.findall("source")]
+    nics = [(nic, _kind(nic), one) for nic in root.iter("interface") for one in nic.findall("source")]
+    special, booted = _paths(root, _SPECIAL), _paths(root, _FILES)
+    files = [one.get("file") or one.get("dev") for one in sources]
+    files += [one.get("file") or one.get("dev") for one in root.iterfind(".//dataStore/source") if disks]
+    return Prerequisites(
+        networks=_named(one.get("network") for _nic, kind, one in nics if kind == "network"),
+        plugged=_named(one.get("network") for nic, kind, one in nics if kind == "network" and not _is_switched(nic)),
+        filters=_named(one.get("filter") for kind in _FILTERED for one in root.iterfind(_FILTERS.format(kind))),
+        links=_named(one.get("bridge") or one.get("dev") for _nic, kind, one in nics if kind in _PLUGGED),
+        lower=_named(one.get("dev") for _nic, kind, one in nics if kind == "direct"),
+        switches=_named(one.get("bridge") for nic, _kind, one in nics if _is_switched(nic)),
+        devices=_devices(root),
+        files=booted | special | _named(files),
+        special=special,
+        contents=_paths(root, [(_SHARED, "dir")]),
+        loaders=_paths(root, [("os/loader", "")]),
+        directories=_directories(root),
+        volumes=frozenset((one.get("pool", ""), one.get("volume", "")) for one in sources if one.get("pool")),
+        images=frozenset(image for layer in layers for image in _images(layer)),
+        templates={one.get("template", ""): _variables(one) for one in root.iterfind("os/nvram[@template]")},
+        secrets=secrets,
+        helpers=frozenset({"virtiofsd"} if any(map(_starts_virtiofsd, root.iterfind("devices/filesystem"))) else ()),
+        offers=frozenset(_offers(root)),
+        restored=restored,
+    )
+
+
+def _paths(root: Element, places: t.Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Absolute paths in these places."""
+    found = (
+        (one.get(attribute) if attribute else one.text) for place, attribute in places for one in root.iterfind(place)
+    )
+    return frozenset(path for path in (str(one or "").strip() for one in found) if path.startswith("/"))
+
+
+def _directories(root: Element) -> frozenset[str]:
+    """Where files are made; not those that libvirt makes itself."""
+    made = (path for path in _paths(root, _MADE) if not path.startswith(_OWN))
+    return frozenset(path.rpartition("/")[0] or "/" for path in made)
+
+
+def _starts_virtiofsd(shared: Element) -> bool:
+    """Whether libvirt starts the program, and chooses it."""
+    virtiofs = shared.find("driver[@type='virtiofs']") is not None
+    return virtiofs and shared.find("binary[@path]") is None and shared.find("source[@socket]") is None
+
+
+def _offers(root: Element) -> t.Iterator[Offer]:
+    """Of firmware only what libvirt looks for at each start: a newer one writes down what it has found."""
+    kind, system = root.find("os/type"), root.find("os")
+    if kind is None or system is None:
+        return
+    of = (root.get("type", ""), kind.get("arch", ""), kind.get("machine", ""))
+    if system.get("firmware") and not system.findtext("loader"):
+        yield Offer(system.get("firmware", ""), *of)
+    if root.find("devices/tpm/backend[@type='emulator']") is not None:
+        yield Offer("swtpm", *of)
+
+
+def _domain(xml: str) -> Element:
+    """The guest, or a guest with nothing but that device."""
+    root = ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)
+    if root.tag == "domain":
+        return root
+    domain = Element("domain")
+    ElementTree.SubElement(domain, "devices").append(root)
+    return domain
+
+
+def _drop(root: Element, policies: t.Collection[str]) -> None:
+    """Remove the devices without which the guest starts as well."""
+    for devices in root.iterfind("devices"):
+        for device in list(devices):
+            source = device.find("source")
+            if source is not None and source.get("startupPolicy") in policies:
+                devices.remove(device)
+
+
+def _named(names: t.Iterable[str | None]) -> frozenset[str]:
+    return frozenset(filter(None, names))
+
+
+def _layers(disk: Element) -> t.Iterator[Element]:
+    """A disk, and what its definition says that it stands on."""
+    layer: Element | None = disk
+    while layer is not None:
+        yield layer
+        layer = layer.find("backingStore")
+
+
+def _images(layer: Element) -> t.Iterator[Qcow2]:
+    """Where a disk, or what it stands on, is a qcow2; only then libvirt reads what its first bytes name."""
+    described = layer.find("driver[@type='qcow2']") is not None or layer.find("format[@type='qcow2']") is not None
+    for source in layer.findall("source") if described else ():
+        volume = (source.get("pool", ""), source.get("volume", ""))
+        place = source.get("file") or (volume if all(volume) else None)
+        if place and source.find("dataStore") is None:
+            yield Qcow2(place, layer.find("backingStore") is not None)
+
+
+def _devices(root: Element) -> frozenset[str]:
+    """Nothing where a number is none, or is written as only libvirt reads it."""
+    try:
+        return frozenset(xml_host_devices.devices(root))
+    except ValueError:
+        return frozenset()
+
+
+def _kind(nic: Element) -> str | None:
+    """The type of an interface. The kernel does not know the bridges of Open vSwitch."""
+    kind = nic.get("type")
+    return None if _is_switched(nic) and kind == "bridge" else kind
+
+
+def _is_switched(nic: Element) -> bool:
+    """Whether Open vSwitch connects it."""
+    return nic.find("virtualport[@type='openvswitch']") is not None
+
+
+def _variables(nvram: Element) -> str:
+    """Where a guest's UEFI variables are; libvirt makes them from a template where they are not."""
+    source = nvram.find("source")
+    return ((nvram.text or "").strip() if source is None else source.get("file")) or ""

@@ -1,0 +1,83 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The process of a guest as its host sees it, and why libvirt ended it."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+
+__all__ = ["PID_FILE", "displays", "handed_over", "settings"]
+
+PID_FILE = "/run/libvirt/qemu/{}.pid"
+_LOG = "/var/log/libvirt/qemu/{}.log"
+_CONF = "/etc/libvirt/qemu.conf"
+_LOOK_S = 0.2
+
+
+def settings() -> tuple[bool, list[str]]:
+    """Whether libvirt takes a disk back from QEMU's user (dynamic_ownership), and the directories that it is told
+    are shared.
+    """
+    text = _configuration()
+    shared = re.search(r"^\s*shared_filesystems\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    owns = _values(text).get("dynamic_ownership") != "0"
+    return owns, re.findall(r'"([^"]+)"', shared.group(1) if shared else "")
+
+
+def displays() -> DisplayDefaults:
+    """What holds for the displays of all guests here."""
+    values = _values(_configuration())
+    listen = {kind: values.get(f"{kind}_listen") for kind in ("vnc", "spice")}
+    guards = {"vnc": ("vnc_tls", "vnc_password", "vnc_sasl"), "spice": ("spice_password", "spice_sasl")}
+    protected = (
+        kind for kind, names in guards.items() if any(values.get(name) not in (None, "", "0") for name in names)
+    )
+    return DisplayDefaults({kind: place for kind, place in listen.items() if place}, frozenset(protected))
+
+
+def _configuration() -> str:
+    try:
+        with open(_CONF) as stream:
+            return stream.read()
+    except OSError:
+        return ""  # its defaults
+
+
+_VALUE = re.compile(r"""^[ \t]*(\w+)[ \t]*=[ \t]*(?:"([^"\n]*)"|'([^'\n]*)'|(\d+))""", re.MULTILINE)
+
+
+def _values(text: str) -> dict[str, str]:
+    """The numbers and texts of the configuration; of two equal settings the first counts."""
+    values: dict[str, str] = {}
+    for name, *alternatives in _VALUE.findall(text):
+        values.setdefault(name, "".join(alternatives))
+    return values
+
+
+def handed_over(name: str, over: t.Callable[[], bool]) -> bool:
+    """Wait until the guest's process ends, or it is `over`. Whether libvirt ended it because the guest had arrived
+    elsewhere.
+
+    It writes why before it ends a process (qemuProcessStop), and then looks only five times a second whether that is
+    dead.
+    """
+    try:
+        with open(_LOG.format(name), errors="replace") as log, open(PID_FILE.format(name)) as pid:
+            log.seek(0, os.SEEK_END)
+            process = os.pidfd_open(int(pid.read()))
+            try:
+                while not select.select([process], [], [], _LOOK_S)[0]:
+                    if over():
+                        return False
+            finally:
+                os.close(process)
+            return "shutting down, reason=migrated" in log.read()
+    except (OSError, ValueError):
+        return False  # nobody knows

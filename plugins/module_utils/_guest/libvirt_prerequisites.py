@@ -1,0 +1,139 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which networks, filters and volumes libvirt does not have ready for a guest."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+import weakref
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+__all__ = [
+    "active_networks",
+    "inactive_networks",
+    "missing_filters",
+    "missing_offers",
+    "missing_secrets",
+    "missing_volumes",
+    "networks_without_autostart",
+    "transient_networks",
+    "volume_paths",
+]
+
+_COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()  # names of network filters
+
+
+def inactive_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
+    """Those of these networks that are not active, each with whether there is one."""
+    there, off = _named(connection, 0), _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_INACTIVE)
+    return {name: name in there for name in networks if name in off or name not in there}
+
+
+def networks_without_autostart(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+    """Those of these networks that do not start with the host."""
+    return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_NO_AUTOSTART).intersection(networks)
+
+
+def transient_networks(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
+    """Those of these networks that are gone when they stop."""
+    return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_TRANSIENT).intersection(networks)
+
+
+def active_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, str]:
+    """Those of these networks that are active, each with its document."""
+    found: dict[str, str] = {}
+    with explained("list the networks of", connection.getURI()):
+        for network in connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE):
+            if network.name() in networks:
+                with contextlib.suppress(NotFound), explained("read network", network.name()):
+                    found[network.name()] = network.XMLDesc()
+    return found
+
+
+def missing_filters(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
+    """Those of these network filters, and of those that they refer to, that there are not.
+
+    Those that were there for one guest are not asked for again over the same connection.
+    """
+    complete = _COMPLETE.setdefault(connection, set())
+    if complete.issuperset(names):
+        return frozenset()
+    try:
+        there = {one.name(): one for one in connection.listAllNWFilters()}
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return frozenset()
+        with explained("list the network filters of", connection.getURI()):
+            raise
+    reached, waiting = set[str](), set(names)
+    while waiting:
+        reached |= waiting
+        with explained("read the network filters of", connection.getURI()):
+            documents = [there[name].XMLDesc() for name in waiting if name in there]
+        waiting = {name for document in documents for name in brief.references(document)} - reached
+    gone = reached - there.keys()
+    complete |= set() if gone else reached
+    return frozenset(gone)
+
+
+def _named(connection: Connection, flags: int) -> frozenset[str]:
+    """Names of networks: libvirt chooses them, so that none can go before it is asked how it is."""
+    with explained("list the networks of", connection.getURI()):
+        return frozenset(network.name() for network in connection.listAllNetworks(flags))
+
+
+def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Those of these volumes (pool, name) that libvirt does not find, each with what it says."""
+    found: dict[tuple[str, str], str] = {}
+    gone = (libvirt.VIR_ERR_NO_STORAGE_POOL, libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_OPERATION_INVALID)
+    for pool, name in volumes:
+        try:
+            connection.storagePoolLookupByName(pool).storageVolLookupByName(name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() not in gone:
+                with explained("find volume", f"{name} in pool {pool}"):
+                    raise
+            found[pool, name] = str(error.get_error_message())
+    return found
+
+
+def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
+    """Those of these secrets, by UUID or usage, that there are not; none where the driver knows no such thing."""
+    try:
+        found = connection.listAllSecrets()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+            return frozenset()
+        with explained("list the secrets of", connection.getURI()):
+            raise
+    there = {name for one in found for name in (one.UUIDString(), one.usageID())}
+    return frozenset(names) - there
+
+
+def missing_offers(connection: Connection, offers: t.Collection[Offer]) -> frozenset[Offer]:
+    """Those of which libvirt says that it cannot give them."""
+    return frozenset(one for one in offers if not _is_offered(connection, one))
+
+
+def _is_offered(connection: Connection, one: Offer) -> bool:
+    """True also where libvirt says nothing: the machine itself may be what it does not know."""
+    with contextlib.suppress(libvirt.libvirtError):
+        kind = (one.arch or None, one.machine or None, one.virt_type or None)
+        return brief.offers(connection.getDomainCapabilities(None, *kind), one.what)
+    return True
+
+
+def volume_paths(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Where these volumes (pool, name) are; without those that libvirt does not find."""
+    found = {}
+    for pool, name in volumes:
+        with contextlib.suppress(libvirt.libvirtError):
+            found[pool, name] = str(connection.storagePoolLookupByName(pool).storageVolLookupByName(name).path())
+    return found

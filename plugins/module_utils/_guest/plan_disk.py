@@ -1,0 +1,318 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what becomes of each disk of a guest: one table, of what there is and what is asked. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import UNFINISHED_SUFFIX
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_new_disk
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    SEED,
+    Answer,
+    DiskDevice,
+    Known,
+    Question,
+    Site,
+    Size,
+    SizeOf,
+)
+
+__all__ = ["STARTED", "DiskPlan", "case_of", "plan", "questions", "resumed"]
+
+STARTED = ("running", "paused", "rebooted")  # states that let a guest run
+NewVolume = t.Callable[[Volume], str]  # its document
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskPlan:
+    """Disks with their sources filled in, and the steps that make or grow their images."""
+
+    disks: tuple[Disk, ...] | None = None
+    steps: tuple[plan_guest_steps.GuestStep, ...] = ()
+    making: tuple[str, ...] = ()  # paths that do not exist, or not completely, before the steps are done
+    changes: tuple[Change, ...] = ()
+    left: tuple[str, ...] = ()  # of an interrupted run, and not made by this one either
+    notes: tuple[str, ...] = ()
+
+    def unfinished(self) -> tuple[Disk, ...]:
+        """The disks of a guest that nobody can start before the steps are done."""
+        making = {path: path + UNFINISHED_SUFFIX for path in self.making if not path.endswith(SEED)}
+        sources = [(disk, disk.fields.get("source")) for disk in self.disks or ()]
+        return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
+
+    def remember(self, known: Known) -> dict[str, t.Any]:
+        """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
+        made = tuple(path for path in self.making if path not in known.volumes)
+        done: dict[str, t.Any] = {"making": self.left} if known.making != self.left else {}
+        return {**done, **({"volumes": known.entries(made)} if made or known.adopted else {})}
+
+    def begun(self, known: Known) -> dict[str, t.Any]:
+        """The same before the steps are done: what they replace is ours, what has the name of a new image is not."""
+        made = [step for step in self.steps if isinstance(step, plan_guest_steps.MAKING)]
+        new = {step.path for step in made if not step.replace}
+        replaced = [step.path for step in made if step.replace and step.path in self.making]
+        return {"making": self.making, "volumes": known.entries(replaced, without=new)}
+
+
+def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
+    """A guest that was made without `disks`, and is described so again, has the one disk of the default profile."""
+    system = known.devices.get("system")
+    begun = system is not None and system.path in known.unfinished
+    whole = {"vcpus.current", "memory.current_kib"} <= set(wanted.fields)  # enough to make it, not only to change it
+    if wanted.disks is None and begun and (wanted.image or whole):
+        return wanted.with_fields(disks=(Disk("system", image=wanted.image),))
+    return wanted
+
+
+def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
+    """What must be known of the host's files, by disk."""
+    asked: dict[str, Question] = {}
+    for item in wanted.disks or ():
+        device = _defined(item, known)
+        if _given(item):
+            volume = _opened_volume(wanted, item, known)
+            if volume:
+                asked[item.name] = SizeOf("", volume)
+            continue
+        if device is None:
+            asked[item.name] = plan_new_disk.site(wanted.name, item)
+        elif item.size_bytes is not None and (device.path or device.volume):
+            asked[item.name] = SizeOf(device.path, device.volume)
+    return asked
+
+
+def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
+    """Pool and name of a volume that the task names and that libvirt opens now, which it does through its pool."""
+    told = item.fields.get("volume")
+    if not told or item.state != "present":
+        return None
+    pool, _slash, name = told.partition("/")
+    device = known.devices.get(item.name)
+    has_it = device is not None and device.volume == (pool, name)
+    starts = wanted.state in STARTED and not known.active
+    attaches = known.active and not has_it and wanted.apply != "next_boot"
+    return (pool, name) if starts or attaches else None
+
+
+def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
+    """What becomes of every wanted disk; raises BadInput, NotFound or Refused."""
+    if wanted.disks is None:
+        _refuse_start(wanted, known)
+        return DiskPlan(left=known.unfinished)
+    outcomes = [_outcome(wanted.name, item, known, answers.get(item.name), new_volume) for item in wanted.disks]
+    making = tuple(path for one in outcomes for path in one.making)
+    return DiskPlan(
+        disks=tuple(one.disk for one in outcomes),
+        steps=tuple(step for one in outcomes for step in one.steps),
+        making=making,
+        changes=tuple(change for one in outcomes for change in one.changes),
+        left=tuple(path for path in known.unfinished if path not in making and not path.endswith(SEED)),
+        notes=tuple(note for one in outcomes for note in one.notes),
+    )
+
+
+def _refuse_start(wanted: GuestSpec, known: Known) -> None:
+    if known.unfinished and wanted.state in STARTED and not known.active:
+        raise Refused(
+            f"cannot start {wanted.name}: an interrupted run left {', '.join(known.unfinished)} incomplete; list its "
+            "disks again to finish creating them, or remove the guest"
+        )
+
+
+# What there is of a disk.
+GIVEN = "given"  # the task names what is there, wants a drive without a medium, or no disk of that name
+DEFINED = "defined"  # the guest has it
+BEGUN = "begun"  # an interrupted run had begun to make it
+OURS = "ours"  # a file that was made for this guest, and taken away from it
+FOREIGN = "foreign"  # a file that has the name that it would have
+NOTHING = "nothing"
+
+# What becomes of it. The last three are refused.
+KEEP, GROW, ADOPT, ADOPT_AND_GROW, MAKE, REMAKE = "keep", "grow", "adopt", "adopt and grow", "make", "remake"
+SHRINKS, UNREADABLE, TAKEN = "shrinks", "unreadable", "taken"
+
+# What is asked, beside what there is; the other cells of the table cannot be: `questions` does not ask there.
+SILENT, SAME, LARGER, SMALLER, UNKNOWN = "silent", "same", "larger", "smaller", "unknown"
+_CASES = {
+    GIVEN: dict.fromkeys((SILENT, UNKNOWN), KEEP),
+    DEFINED: {SAME: KEEP, LARGER: GROW, SMALLER: SHRINKS, UNKNOWN: UNREADABLE},
+    BEGUN: dict.fromkeys((SILENT, SAME, LARGER, SMALLER, UNKNOWN), REMAKE),
+    OURS: {SILENT: ADOPT, SAME: ADOPT, LARGER: ADOPT_AND_GROW, SMALLER: SHRINKS},
+    FOREIGN: dict.fromkeys((SILENT, SAME, LARGER, SMALLER), TAKEN),
+    NOTHING: dict.fromkeys((SILENT, UNKNOWN), MAKE),
+}
+
+
+def case_of(there: str, asked_bytes: int | None, has_bytes: int | None) -> str:
+    """What becomes of a disk, seen what there is of it, and the size that it shall have and has."""
+    return _CASES[there][_size(asked_bytes, has_bytes)]
+
+
+def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
+    """How the size that is asked for compares with what there is."""
+    if asked_bytes is None:
+        return SILENT
+    if has_bytes is None:
+        return UNKNOWN
+    if asked_bytes > has_bytes:
+        return LARGER
+    return SAME if asked_bytes == has_bytes else SMALLER
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sight:
+    """One disk with all that is known of it."""
+
+    guest: str
+    item: Disk
+    path: str | None = None  # where it is, or would be
+    volume: Volume | None = None  # as it would be made
+    has_bytes: int | None = None
+    target: str | None = None  # where the guest that runs has it
+
+    def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
+        """Raise it."""
+        raise kind(f"cannot {verb} disk {self.item.name} of {self.guest}{reason}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What is done about one disk."""
+
+    disk: Disk
+    steps: tuple[plan_guest_steps.GuestStep, ...] = ()
+    making: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
+    if isinstance(answer, Site):
+        volume = plan_new_disk.volume(guest, item, answer)
+        there = _standing(volume.path, known, answer)
+        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes)
+        if item.fields.get("source") == "":
+            where = f"it has no drive of that name; to see its drives: virsh domblklist {guest}"
+            sight.fail(NotFound, "eject the medium of", f": {where}")
+    elif isinstance(answer, Size) and not _given(item):
+        device = t.cast(DiskDevice, _defined(item, known))  # that was asked about
+        target = device.target if known.active else None
+        there = DEFINED
+        sight = _Sight(guest, item, _path(device, answer), has_bytes=answer.size_bytes, target=target)
+    else:
+        there, sight = GIVEN, _Sight(guest, item)
+    return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
+
+
+def _path(device: DiskDevice, answer: Size) -> str:
+    """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
+    return answer.path or device.path or "/".join(t.cast("tuple[str, str]", device.volume))
+
+
+def _standing(path: str, known: Known, site: Site) -> str:
+    """What there is of a disk that the guest does not have."""
+    if path in known.unfinished and path in known.volumes:
+        return BEGUN
+    if site.size_bytes is None:
+        return NOTHING
+    return OURS if known.is_own(path, site.identity) else FOREIGN
+
+
+def _given(item: Disk) -> bool:
+    """Whether nothing is made or grown: the disk goes, names what is there, or is a drive that needs no medium."""
+    return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
+
+
+def _defined(item: Disk, known: Known) -> DiskDevice | None:
+    """The disk as the guest has it, if that is complete."""
+    device = known.devices.get(item.name)
+    return None if device is None or device.path in known.unfinished else device
+
+
+def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    item = sight.item
+    if item.state == "absent" or item.size_bytes in (None, sight.has_bytes):
+        return _Outcome(item)
+    ignored = f"size of disk {item.name} of {sight.guest} is ignored: the disk is not in a storage pool"
+    return _Outcome(item, notes=(f"{ignored}; omit size, and resize the disk where it is stored",))
+
+
+def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    return _grown(sight, sight.item)
+
+
+def _grown(sight: _Sight, disk: Disk) -> _Outcome:
+    size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
+    path, target = t.cast(str, sight.path), sight.target
+    if path.startswith("/dev/") and target is None:
+        remedy = f"grow {path} (for example with lvextend), `virsh pool-refresh` its pool, and run again"
+        sight.fail(Refused, "grow", f" from {bytes_text(has)} to {bytes_text(size)}: it is a block device; {remedy}")
+    grow = (sight.guest, path, size)
+    step = plan_guest_steps.GrowDisk(*grow) if target is None else plan_guest_steps.GrowRunningDisk(*grow, target)
+    return _Outcome(disk, (step,), changes=(Change(f"disks[{disk.name}].size", bytes_text(has), bytes_text(size)),))
+
+
+def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    """It comes back as it is."""
+    return _Outcome(_adopted(sight))
+
+
+def _adopt_and_grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
+    return _grown(sight, _adopted(sight))
+
+
+def _adopted(sight: _Sight) -> Disk:
+    return _placed(sight.item, t.cast(str, sight.path), format=plan_new_disk.format_of(sight.item))
+
+
+def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Outcome:
+    volume = t.cast(Volume, sight.volume)
+    step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace)
+    return _Outcome(_placed(sight.item, volume.path, format=volume.format), (step,), making=(volume.path,))
+
+
+def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
+    """What stands there is what an interrupted run of ours left."""
+    return _make(sight, new_volume, replace=True)
+
+
+def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    have, size = (bytes_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
+    remedy = "shrink its content, shut the guest down, and use virt_image with allow_shrink: true"
+    sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; {remedy}")
+
+
+def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    remedy = "start the pool that has it (`virsh pool-list --all`), or create one for its directory with virt_pool"
+    sight.fail(NotFound, "read the size of", f": {sight.path} is in no active storage pool; {remedy}")
+
+
+def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
+    remedy = f"If not, remove it, or use it as it is with disks[].source: {sight.path}"
+    sight.fail(Refused, "create", f": {sight.path} exists already; another run may be creating it. {remedy}")
+
+
+_VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {
+    KEEP: _keep,
+    GROW: _grow,
+    ADOPT: _adopt,
+    ADOPT_AND_GROW: _adopt_and_grow,
+    MAKE: _make,
+    REMAKE: _remake,
+    SHRINKS: _refuse_shrinking,
+    UNREADABLE: _refuse_unreadable,
+    TAKEN: _refuse_taken,
+}
+
+
+def _placed(item: Disk, path: str, **more: str) -> Disk:
+    return dataclasses.replace(item, fields={**item.fields, "source": path, **more})

@@ -1,0 +1,228 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what must be done to a guest. Pure: data in, steps out; nothing here touches a host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import step
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off, state_change, state_steps
+
+__all__ = ["GuestPlan", "awaited", "changes", "plan", "saved"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestPlan(step.Plan[GuestStep]):
+    """What is done to a guest; what is pending waits for its next boot."""
+
+    uuid: str | None = None  # whom the steps are done to; None: there is no such guest
+    wait: plan_guest_steps.WaitForAddress | None = None  # afterwards
+    ssh_host_key: str | None = None  # public
+    found_xml: str | None = dataclasses.field(default=None, repr=False)  # the definition that was looked at
+
+
+def plan(
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    stored: Grafted,
+    now: plan_live.Now | None,
+    *,
+    storage: t.Sequence[GuestStep] = (),
+    unfinished_xml: str | None = None,
+    seed_changed: bool = False,
+    record_changed: bool = False,
+) -> GuestPlan:
+    """Steps that make the guest as wanted.
+
+    `stored` is the definition after the graft, `now` what runs, `unfinished_xml` the definition that says which disks
+    are being made.
+    """
+    _refuse_fixed(wanted, found, stored.changes)
+    if wanted.apply == "live":
+        _refuse_not_live(wanted, now, storage)
+        made: list[GuestStep] = []
+    else:
+        made = _definition(wanted, found, stored, storage, unfinished_xml, record_changed=record_changed)
+    if wanted.autostart is not None and wanted.autostart != (found.autostart if found else False):
+        made.append(plan_guest_steps.SetAutostart(wanted.name, wanted.autostart))
+    pending: list[str] = []
+    notes: tuple[str, ...] = ()
+    if now is not None and wanted.state not in ("shutdown", "destroyed"):
+        reached, pending = _reach_running(wanted, now, record_changed=record_changed)
+        if seed_changed:
+            pending.append("cloud_init: the new seed is read at the next boot")
+        if pending and wanted.allow_restart:
+            return GuestPlan((*made, *_restart(wanted, t.cast(FoundGuest, found))))
+        made, notes = _merged(made, reached), _waiting(wanted, now)
+    return GuestPlan((*made, *state_steps(wanted, found)), pending=tuple(pending), notes=notes)
+
+
+def _definition(
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    stored: Grafted,
+    storage: t.Sequence[GuestStep],
+    unfinished_xml: str | None,
+    *,
+    record_changed: bool,
+) -> list[GuestStep]:
+    """Steps until the definition is as wanted, and with it the files that it names."""
+    if unfinished_xml:
+        begun = plan_guest_steps.Define(wanted.name, unfinished_xml, "disks to be created")
+        return [begun, *storage, plan_guest_steps.Define(wanted.name, stored.xml, "complete")]
+    if not stored.changes and found is not None and not record_changed:
+        return [*storage]
+    return [*storage, plan_guest_steps.Define(wanted.name, stored.xml, _summary(stored.changes) or "its record")]
+
+
+def changes(
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    stored: Grafted,
+    now: plan_live.Now | None,
+    plan: GuestPlan,
+    seed_plan: Seeding,
+    recorded: str | None,
+) -> tuple[Change, ...]:
+    """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked.
+
+    `recorded` is the former seed.
+    """
+    running = now.running.changes if now and plan.steps else ()
+    made = [
+        *(() if wanted.apply == "live" else stored.changes),
+        *_only_running(wanted, stored, running, plan),
+        *seed_plan.disks.changes,
+    ]
+    if found is None:  # what the skeleton said was never anybody's wish
+        made = [Change(change.where, None, change.after) for change in made]
+    if seed_plan.rewritten and wanted.seed:
+        made.append(Change("cloud_init", str(recorded)[:12], wanted.seed.digest[:12]))
+    return (*made, *state_change(found, plan.steps), *_autostart_change(found, plan))
+
+
+def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change], plan: GuestPlan) -> list[Change]:
+    """What an earlier run stored and the running guest gets now, unless that goes on waiting."""
+    if wanted.apply == "live":
+        return [*running]
+    places = {change.where for change in stored.changes}
+    return [change for change in running if change.where not in places and str(change) not in plan.pending]
+
+
+def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]:
+    return [
+        Change("autostart", found and found.autostart, step.on)
+        for step in plan.steps
+        if isinstance(step, plan_guest_steps.SetAutostart)
+    ]
+
+
+def saved(name: str) -> str:
+    """A note on a guest that was saved while it ran."""
+    return (
+        f"{name} has a managed save: its next start resumes from that, and the changes take effect at the start after "
+        f"it; to discard the managed save: virsh managedsave-remove {name}"
+    )
+
+
+def _refuse_not_live(wanted: GuestSpec, now: plan_live.Now | None, storage: t.Sequence[GuestStep]) -> None:
+    if now is None:
+        raise Refused(f"cannot change {wanted.name} live: it is not running; use apply: both")
+    if storage:
+        raise Refused(f"cannot {storage[0]} with apply: live, which leaves the definition unchanged; use apply: both")
+
+
+def _reach_running(wanted: GuestSpec, now: plan_live.Now, *, record_changed: bool) -> tuple[list[GuestStep], list[str]]:
+    """Live steps for what the running guest lacks; the rest is pending."""
+    if wanted.apply == "next_boot":
+        return [], [str(change) for change in now.running.changes]
+    made, pending = plan_live.live_steps(now, record_changed=record_changed)
+    if pending and wanted.apply == "live":
+        reasons = "; ".join(dict.fromkeys(plan_live.obstacles(now).values()))
+        raise Refused(
+            f"cannot change {'; '.join(pending)} of {wanted.name} while it runs{reasons and ': '}{reasons}; use apply: "
+            "both to apply it at the next boot"
+        )
+    return made, pending
+
+
+def _waiting(wanted: GuestSpec, now: plan_live.Now) -> tuple[str, ...]:
+    """Why devices wait for the next boot, where that is not the user's wish."""
+    if wanted.apply == "next_boot":
+        return ()
+    devices: dict[str, list[str]] = {}
+    for device, reason in plan_live.obstacles(now).items():
+        devices.setdefault(reason, []).append(device)
+    remedy = "shut it down and start it, or set allow_restart: true"
+    return tuple(
+        f"{', '.join(names)} of {wanted.name}: {reason}; the change takes effect at its next start ({remedy})"
+        for reason, names in devices.items()
+    )
+
+
+def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[GuestStep]:
+    """The steps on the definition with those on what runs.
+
+    A device is updated before the definition says so: one that the host refuses (a network that is not active) must not
+    wait there for the next boot. What is attached comes after it: a disk that a running guest has is one that its
+    definition calls finished.
+    """
+    first = [step for step in reached if isinstance(step, plan_guest_steps.UpdateDevice)]
+    defines = [at for at, step in enumerate(made) if isinstance(step, plan_guest_steps.Define)]
+    last = defines[-1] if defines else len(made)
+    return [*made[:last], *first, *made[last:], *(step for step in reached if step not in first)]
+
+
+def awaited(
+    wanted: GuestSpec, result: GuestPlan, *, assigned: t.Collection[str], seen: t.Collection[str]
+) -> plan_guest_steps.WaitForAddress | None:
+    """Whether an address of the guest is waited for, and from where.
+
+    One that is `assigned` to it is known; so is one at which it was `seen`, unless it starts only now.
+    """
+    source = wanted.wait_for_ip or "none"
+    if source == "unknown":
+        starts = any(isinstance(step, plan_guest_steps.Start) for step in result.steps)
+        source = "none" if assigned or (seen and not starts) else "any"
+    if source == "none" or wanted.state not in ("running", "rebooted"):
+        return None
+    return plan_guest_steps.WaitForAddress(wanted.name, source, wanted.wait_timeout_s)
+
+
+def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequence[Change]) -> None:
+    fixed = [str(change) for change in changes if plan_live.how(change.where) == plan_live.FIXED]
+    if found is not None and fixed:
+        raise Refused(
+            f"cannot change {', '.join(fixed)} of {wanted.name}: it is fixed when a guest is created; create a new "
+            "guest"
+        )
+    if found is not None and wanted.uuid and wanted.uuid != found.uuid:
+        raise Refused(
+            f"cannot change uuid of {wanted.name} from {found.uuid} to {wanted.uuid}: another guest has this name; "
+            "choose another name, or omit uuid"
+        )
+
+
+def _restart(wanted: GuestSpec, found: FoundGuest) -> list[GuestStep]:
+    """Shut down and start: the definition holds everything, so live steps would be work for nothing.
+
+    A guest that somebody has paused is paused again, unless it is to run; one that an I/O error stopped is not.
+    """
+    held = found.state == "paused" and not found.stopped_itself
+    paused = wanted.state == "paused" or (wanted.state == "present" and held)
+    return [*power_off(wanted, found), plan_guest_steps.Start(wanted.name, paused=paused)]
+
+
+def _summary(changes: t.Sequence[Change]) -> str:
+    return some_of(sorted(change.option for change in changes), 4)

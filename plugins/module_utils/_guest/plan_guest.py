@@ -1,0 +1,373 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest: the stages that lead from its options to a plan.
+
+They ask `Host` for facts about the host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import since
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._core.units import check_name
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    fields_graphics,
+    fields_interface,
+    fields_record,
+    xml_host,
+    xml_hotplug,
+    xml_new,
+    xml_nwfilter,
+    xml_validate,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_capacity,
+    plan_disk,
+    plan_display,
+    plan_domain,
+    plan_guest_disks,
+    plan_guest_options,
+    plan_guest_steps,
+    plan_live,
+    plan_rename,
+    plan_seeding,
+    plan_start,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import GuestHost
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
+from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
+from ansible_collections.corral.virt.plugins.module_utils._power import plan_power
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Start
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["plan", "takes_disks"]
+
+
+def takes_disks(wanted: GuestSpec) -> bool:
+    """Whether disks that exist may come into use by it."""
+    named = any(item.places for item in wanted.disks or ())
+    return wanted.state != "absent" and bool(named or wanted.clone_of or wanted.xml)
+
+
+def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
+    """The plan for one guest; raises a refusal."""
+    found = host.find(wanted.name)
+    step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
+    recorded = fields_record.read(found.xml) if found else {}
+    plan_power.check_state(wanted, found, moving=bool(recorded.get("moving")))
+    if wanted.state == "absent":
+        # compiled only where it is needed
+        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_removal
+
+        result = plan_guest_removal.plan(wanted, found, recorded, host)
+    else:
+        result = _plan_present(wanted, found, recorded, host)
+    result = dataclasses.replace(result, found_xml=found.xml if found else None)
+    if step is None:
+        return result
+    return dataclasses.replace(
+        result, steps=(step, *result.steps), changes=(Change("name", wanted.renamed_from, wanted.name), *result.changes)
+    )
+
+
+def _renamed(
+    wanted: GuestSpec, found: FoundGuest | None, host: GuestHost
+) -> tuple[plan_guest_steps.Rename | None, FoundGuest | None]:
+    """The step that renames the guest, and the guest as it will be then."""
+    former = host.find(t.cast(str, wanted.renamed_from))
+    managed_state = host.managed_state(former.uuid) if former else ()
+    step = plan_rename.rename(
+        wanted, found, former, managed_state=managed_state, recorded=fields_record.read(former.xml) if former else {}
+    )
+    if former is None:
+        return None, found
+    return step, dataclasses.replace(former, name=wanted.name, xml=fields_domain.renamed(former.xml, wanted.name))
+
+
+# The stages: defaults, disks and seed, definition, checks, running definition, plan.
+
+
+def _plan_present(
+    wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost
+) -> GuestPlan:
+    if found is None or wanted.renamed_from:  # a guest that exists keeps its name
+        check_name(wanted.name, what="name")
+    subject = _subject(wanted, found, recorded, host)
+    seed_plan = _plan_disks_and_seed(subject, host)
+    definition = _edited_definition(subject, seed_plan)
+    notes = _check_host(subject, definition, host)
+    now = _running_definition(subject, definition)
+    result = plan_domain.plan(
+        definition.wanted,
+        found,
+        definition.stored,
+        now,
+        storage=_claimed(seed_plan.disks.steps, definition.unfinished_xml, subject.known.owner),
+        unfinished_xml=definition.unfinished_xml,
+        seed_changed=seed_plan.rewritten,
+        record_changed=bool(definition.remember),
+    )
+    _check_capacity(subject, definition, result, host)
+    notes += [*_check_prerequisites(definition, result, found, host)]
+    recorded = subject.recorded
+    assigned = wanted.seed.addresses if wanted.seed else recorded.get("addresses", ())
+    return dataclasses.replace(
+        result,
+        uuid=subject.uuid,
+        changes=plan_domain.changes(
+            definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
+        ),
+        notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes),
+        wait=plan_domain.awaited(wanted, result, assigned=assigned, seen=recorded.get("seen", ())),
+        ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
+    )
+
+
+def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: GuestHost) -> None:
+    """Refuse to start a new guest if others have taken its capacity since it was placed."""
+    if subject.found or not any(isinstance(step, Start) for step in result.steps):
+        return
+    left = host.capacity(subject.uuid)
+    if left is not None:
+        sizes = fields_domain.sizes(definition.stored.xml)
+        memory_mib = sizes["memory.maximum_kib"] // 1024
+        plan_capacity.check(subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"])
+
+
+def _check_prerequisites(
+    definition: _Definition, result: GuestPlan, found: FoundGuest | None, host: GuestHost
+) -> tuple[str, ...]:
+    """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
+
+    A guest with a managed save image goes on with the definition in that.
+
+    Returns notes on what it would refuse when the host starts.
+    """
+    plugged = [
+        step for step in result.steps if isinstance(step, (plan_guest_steps.Attach, plan_guest_steps.UpdateDevice))
+    ]
+    starts = any(isinstance(step, Start) for step in result.steps)
+    saved = starts and found and not found.active and "managed_save" in host.managed_state(found.uuid)
+    documents = [definition.stored.xml] if starts and not saved else []
+    each = [*map(_plug_prerequisites, plugged), *map(prerequisites, documents)]
+    if found and saved and (saved_xml := host.saved_xml(found.uuid)):
+        each.append(prerequisites(saved_xml, restored=True))
+    if any(
+        isinstance(step, plan_guest_steps.Define) for step in result.steps
+    ):  # libvirt asks these before it stores one
+        offers = prerequisites(definition.stored.xml).offers
+        each.append(Prerequisites(offers=frozenset(offer for offer in offers if offer.what == "swtpm")))
+    made = {step.path for step in result.steps if isinstance(step, plan_guest_steps.MAKING)}
+    needed = plan_start.combined(each, made=made)
+    missing = host.missing(needed) if starts or needed != Prerequisites() else Missing()
+    verb = "change" if found else "define"
+    plan_start.check("start" if starts else verb, definition.wanted.name, needed, missing)
+    if not any(isinstance(step, plan_guest_steps.SetAutostart) and step.on for step in result.steps):
+        return ()
+    networks = Prerequisites(networks=prerequisites(definition.stored.xml).networks)
+    if (saved or not starts) and networks != Prerequisites():
+        missing = host.missing(networks)
+    return plan_start.autostart_notes(definition.wanted.name, missing)
+
+
+def _plug_prerequisites(step: plan_guest_steps.Attach | plan_guest_steps.UpdateDevice) -> Prerequisites:
+    needed = prerequisites(step.xml)
+    return plan_start.of_update(needed, step.fields) if isinstance(step, plan_guest_steps.UpdateDevice) else needed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Subject:
+    """A guest with its defaults: its options, and what exists of it."""
+
+    wanted: GuestSpec
+    found: FoundGuest | None
+    uuid: str
+    base: str  # the document to edit
+    recorded: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # our record of it
+    known: Known = dataclasses.field(default_factory=Known)
+    original: FoundGuest | None = None  # the guest of which it is a clone
+    remember: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
+def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
+    if found:
+        return _existing_guest(wanted, found, recorded, host)
+    return _guest_to_clone(wanted, host) if wanted.clone_of else _guest_to_create(wanted, host)
+
+
+def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
+    running = sources(found.live_xml, host.located) if found.live_xml else ()
+    owner = plan_guest_disks.owner(found, recorded, host)
+    owned = None if wanted.apply == "live" else plan_guest_disks.adopted(found, recorded, owner, host)
+    known = Known.of(
+        fields_disk.by_name(found.xml), recorded, running=running, active=found.active, owner=owner, owned=owned
+    )
+    original = None
+    if recorded.get("copy_of"):
+        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
+
+        wanted, original = plan_guest_clone.existing(wanted, found, recorded, known, host)
+    else:
+        wanted = plan_guest_options.with_macs(
+            plan_guest_options.completed(wanted, fields_domain.sizes(found.xml)), found.uuid
+        )
+    remember = {"copying": ()} if original else {}
+    return _Subject(plan_disk.resumed(wanted, known), found, found.uuid, found.xml, recorded, known, original, remember)
+
+
+def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
+    """A new guest with its defaults, such as a disk `system` of 8 GiB and an interface `eth0` on `br0`."""
+    wanted, uuid = plan_guest_options.described(wanted), wanted.uuid or host.new_uuid()
+    offer = host.capabilities()
+    arch = offer["arch"]
+    virt_type = plan_guest_options.virt_type(wanted, offer["virt_types"], arch)
+    wanted = plan_guest_options.suited(plan_guest_options.equipped(wanted), xml_new.said(wanted.xml))
+    plan_guest_options.check_links(f"create {wanted.name}", wanted.interfaces or (), *host.links())
+    machine = plan_guest_options.machine(wanted, offer["machines"].get(arch, ()))
+    ports = not any(item.name.startswith("pci-") for item in wanted.fields.get("controllers", ()))
+    base = xml_new.domain(
+        name=wanted.name,
+        uuid=uuid,
+        virt_type=virt_type,
+        arch=arch,
+        machine=machine,
+        without=xml_new.brought(wanted.xml) | plan_guest_options.unwanted_devices(wanted),
+        ports=ports,
+    )
+    known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
+    return _Subject(
+        plan_guest_options.with_macs(plan_guest_options.completed(wanted, {}), uuid), None, uuid, base, known=known
+    )
+
+
+def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
+    """A new clone: the definition of its original, with an identity and disks of its own."""
+    from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
+
+    uuid = wanted.uuid or host.new_uuid()
+    wanted, base, original = plan_guest_clone.created(wanted, uuid, host)
+    known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
+    return _Subject(wanted, None, uuid, base, known=known, original=original, remember={"copy_of": original.uuid})
+
+
+def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
+    """The plan for its disks and its seed."""
+    wanted, known = subject.wanted, subject.known
+    answers = host.disks(plan_disk.questions(wanted, known))
+    disks = plan_disk.plan(wanted, known, answers, xml_host.new_volume)
+    case = plan_seeding.seed_case(wanted, known, disks)
+    site = host.seed(wanted.name, case.question)
+    return plan_seeding.plan(wanted, known, disks, case, site, xml_host.new_volume)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Definition:
+    """The edited definition."""
+
+    wanted: GuestSpec  # with the disks' sources
+    remember: t.Mapping[str, t.Any]
+    stored: Grafted
+    unfinished_xml: str | None  # the definition while disks are being created
+
+
+def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
+    disks = seed_plan.disks
+    wanted = subject.wanted.with_fields(disks=disks.disks)
+    remember = {**disks.remember(subject.known), **seed_plan.remember, **subject.remember}
+    stored = fields_domain.graft(subject.base, wanted, remember)
+    Problems(xml_validate.problems(subject.base, wanted, stored)).refuse()
+    unfinished = None
+    if disks.making:
+        copying = tuple(item.fields["source"] for item in disks.disks or () if item.copy_of)
+        begun = {**remember, **disks.begun(subject.known), "copying": copying}
+        unfinished = fields_domain.graft(subject.base, wanted.with_fields(disks=disks.unfinished()), begun).xml
+    return _Definition(wanted, remember, stored, unfinished)
+
+
+def _claimed(
+    made: t.Sequence[plan_guest_steps.GuestStep], unfinished_xml: str | None, owner: Owner
+) -> tuple[plan_guest_steps.GuestStep, ...]:
+    """The steps, each with the record that what it makes is the guest's from then on."""
+    if unfinished_xml is None:
+        return tuple(made)
+    claimed: list[plan_guest_steps.GuestStep] = []
+    volumes = tuple(fields_record.read(unfinished_xml).get("volumes") or ())
+    for step in made:
+        if not isinstance(step, plan_guest_steps.MAKING) or step.replace:
+            claimed.append(step)
+            continue
+        without, volumes = fields_record.update(unfinished_xml, {"volumes": volumes}), (*volumes, owner.made(step.path))
+        claim = plan_guest_steps.Claim(without, fields_record.update(unfinished_xml, {"volumes": volumes}))
+        claimed.append(dataclasses.replace(step, claim=claim))
+    return tuple(claimed)
+
+
+def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
+    """Check the requirements on the host; raises a refusal, returns notes."""
+    wanted, found, stored = definition.wanted, subject.found, definition.stored
+    recent = xml_validate.recent(wanted, stored)
+    if recent:
+        Problems(since.problems(wanted.name, recent, host.libvirt_version())).refuse()
+    before, after = parse(subject.base), parse(stored.xml)
+    connected = plan_guest_options.newly_connected(wanted, stored.changes) if found else []
+    if connected:
+        switched = fields_interface.switched(after)
+        plan_guest_options.check_links(f"change {wanted.name}", connected, *host.links(), switched=switched)
+    if subject.original:
+        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
+
+        plan_guest_clone.check_files(wanted, subject.original, stored.xml)
+    _check_filters(wanted, fields_interface.filters(before), fields_interface.filters(after), host)
+    notes = plan_display.check(wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays)
+    if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
+        notes.append(plan_domain.saved(wanted.name))
+    return notes
+
+
+def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: GuestHost) -> None:
+    """Check that the network filters in the options or in `xml` exist on the host and take effect."""
+    stated = {item.name for item in wanted.interfaces or () if item.fields.get("filterref.name")}
+    asked = {name: one for name, one in after.items() if name in stated or before.get(name) != one}
+    there = host.filters() if asked else None
+    if there is not None:
+        Problems(
+            plan_nwfilter.problems(wanted.name, asked, dict(map(xml_nwfilter.read, there)), host.bridge_calls())
+        ).refuse()
+
+
+def _running_definition(subject: _Subject, definition: _Definition) -> plan_live.Now | None:
+    """The live document after the same graft: its changes are what the running guest lacks."""
+    wanted, found = definition.wanted, subject.found
+    if found is None or found.live_xml is None:
+        return None
+    running = fields_domain.graft(found.live_xml, wanted, definition.remember)
+    if not running.changes:
+        return plan_live.Now(wanted, running, running, {})
+    # A device that is defined already, and that the task only names, is not described by the task alone.
+    running = fields_domain.graft(
+        found.live_xml, fields_domain.as_defined(wanted, definition.stored.xml), definition.remember
+    )
+    limits = {**fields_domain.read_fields(found.live_xml), "asked_kib": subject.recorded.get("balloon_kib")}
+    asked = fields_record.update(
+        found.live_xml, {**definition.remember, "balloon_kib": wanted.fields.get("memory.current_kib")}
+    )
+    updated = fields_domain.graft(found.live_xml, plan_live.updates(wanted))
+    plugs = {place: xml_hotplug.plug(running.devices[place]) for place in plan_live.comes_and_goes(running.changes)}
+    return plan_live.Now(
+        wanted, running, updated, limits, asked, plugs, xml_hotplug.buses(found.live_xml) if plugs else None
+    )

@@ -1,0 +1,264 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The vocabulary of change: plain data with a readable text. What a step means to a host is the doers' business."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_steps import (
+    RecordAddresses,
+    WaitForAddress,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import (
+    Destroy,
+    GuestStep,
+    Reboot,
+    Reset,
+    Resume,
+    Seen,
+    Shutdown,
+    Start,
+    Suspend,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
+    MAKING,
+    Claim,
+    CreateVolume,
+    Customize,
+    GrowDisk,
+    GrowRunningDisk,
+    WriteSeed,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import (
+    DeleteVolume,
+    FinishRemoval,
+)
+
+__all__ = [
+    "MAKING",
+    "Attach",
+    "Claim",
+    "CreateVolume",
+    "Customize",
+    "Define",
+    "DeleteVolume",
+    "Destroy",
+    "Detach",
+    "FinishRemoval",
+    "GrowDisk",
+    "GrowRunningDisk",
+    "GuestStep",
+    "Pin",
+    "Reboot",
+    "RecordAddresses",
+    "Rename",
+    "Reset",
+    "Resume",
+    "Seen",
+    "SetAutostart",
+    "SetIothreads",
+    "SetLifecycle",
+    "SetMemory",
+    "SetMetadata",
+    "SetParameters",
+    "SetStatsPeriod",
+    "SetVcpus",
+    "Shutdown",
+    "Start",
+    "Suspend",
+    "Undefine",
+    "UpdateDevice",
+    "WaitForAddress",
+    "WriteSeed",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Define(GuestStep):
+    """Store the definition; a running guest goes on as it is."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, and the whole stored definition without our record of it",
+        holds="",
+        leaves="the definition as others have changed it; which parts they changed",
+    )
+
+    xml: str = dataclasses.field(repr=False)
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"define {self.guest}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rename(GuestStep):
+    """Give a guest that is off another name; its UUID and its files stay."""
+
+    to: str
+
+    def __str__(self) -> str:
+        return f"rename {self.guest} to {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Attach(GuestStep):
+    """Plug a device into the running guest."""
+
+    what: str
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"attach {self.what} to running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Detach(Attach):
+    """Unplug a device from the running guest."""
+
+    def __str__(self) -> str:
+        return f"detach {self.what} from running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetVcpus(GuestStep):
+    """Change the number of vCPUs of the running guest."""
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"set {self.count} vcpus on running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetMemory(GuestStep):
+    """Balloon the running guest; where it does not follow, remember that it was asked."""
+
+    kib: int
+    record: str = dataclasses.field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return f"set memory of running {self.guest} to {bytes_text(self.kib * 1024)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetMetadata(GuestStep):
+    """Give the running guest its new title, description, operating system and record of ours."""
+
+    title: str | None = None
+    description: str | None = None
+    record: str = dataclasses.field(default="", repr=False)
+    osinfo: str | None = None  # libosinfo's element; None leaves it alone
+
+    def __str__(self) -> str:
+        return f"set metadata of running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateDevice(GuestStep):
+    """Change what a device of the running guest allows to be changed: its medium, its cable, its password."""
+
+    what: str
+    xml: str = dataclasses.field(repr=False)
+    fields: str = ""
+
+    def __str__(self) -> str:
+        return f"update {self.what} of running {self.guest} ({self.fields})"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetParameters(GuestStep):
+    """Change limits of the running guest: `scheduler`, `memory`, `numa`, or `iotune` of a disk."""
+
+    kind: str
+    values: t.Mapping[str, t.Any]  # by libvirt's names
+    target: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.kind}{f' of {self.target}' if self.target else ''}"
+        return (
+            f"set {what} of running {self.guest} "
+            f"({', '.join(f'{name}={self._shown(value)}' for name, value in self.values.items())})"
+        )
+
+    def _shown(self, value: object) -> object:
+        return size_text(value) if self.kind == "memory" and isinstance(value, int) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Pin(GuestStep):
+    """Let a thread of the running guest run on these CPUs of the host only."""
+
+    kind: str  # vcpu, iothread or emulator
+    number: int
+    cpuset: str
+
+    def __str__(self) -> str:
+        return (
+            f"pin {self.kind}{'' if self.kind == 'emulator' else f' {self.number}'} of running {self.guest} to "
+            f"{self.cpuset}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SetIothreads(GuestStep):
+    """Add IO threads to the running guest, or take the last ones away."""
+
+    before: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"set {self.count} iothreads on running {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetLifecycle(GuestStep):
+    """What follows when the running guest powers off, reboots or crashes."""
+
+    event: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"set on_{self.event} of running {self.guest} to {self.action}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetStatsPeriod(GuestStep):
+    """How often the running guest's balloon reports."""
+
+    period_s: int
+
+    def __str__(self) -> str:
+        return f"set the balloon of running {self.guest} to report every {self.period_s} s"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAutostart(GuestStep):
+    """Start with the host, or not."""
+
+    on: bool
+
+    def __str__(self) -> str:
+        return f"set autostart of {self.guest} {'on' if self.on else 'off'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Undefine(GuestStep):
+    """Remove the definition and what libvirt keeps with it; without being told, libvirt refuses."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, the whole stored definition without our record of it, that it is stored, and that it is off",
+        holds="",
+        leaves="the guest and its disks; which parts of its definition others have changed, or that it was started",
+    )
+
+    managed_state: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")

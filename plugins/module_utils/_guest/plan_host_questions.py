@@ -1,0 +1,103 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the stages of a guest ask its host."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    Answer,
+    Customizing,
+    Question,
+    SeedDisk,
+    SeedSite,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["GuestHost"]
+
+
+class GuestHost(t.Protocol):
+    """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
+
+    @property
+    def uri(self) -> str:
+        """How it is reached."""
+
+    def find(self, name: str) -> FoundGuest | None:
+        """The guest of that name."""
+
+    def managed_state(self, uuid: str) -> t.Sequence[str]:
+        """What libvirt keeps beside the guest's definition."""
+
+    def saved_xml(self, uuid: str) -> str | None:
+        """The definition with which a guest that is off goes on from its managed save image; None without one, empty
+        where it cannot be read.
+        """
+
+    def new_uuid(self) -> str:
+        """One that no guest has."""
+
+    def host_uuid(self) -> str:
+        """By which libvirt tells hosts apart; empty where it does not."""
+
+    def identities(self, paths: t.Collection[str]) -> t.Mapping[str, FileIdentity | None]:
+        """What is at these paths of volumes: None where nobody can tell which file; no entry where there is none."""
+
+    def capabilities(self) -> t.Mapping[str, t.Any]:
+        """What guests it can run, as `host_xml.host` reads it."""
+
+    def libvirt_version(self) -> int:
+        """Of its libvirt; 9000000 is 9.0.0."""
+
+    def capacity(self, uuid: str) -> Capacity | None:
+        """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
+        done. None where no limit is set.
+        """
+
+    def links(self) -> tuple[set[str] | None, set[str]]:
+        """Its bridges, None where nobody can tell, and its networks."""
+
+    def missing(self, needed: Prerequisites) -> Missing:
+        """What it is known not to have of the prerequisites of a guest."""
+
+    def filters(self) -> t.Sequence[str] | None:
+        """Documents of its network filters; None where it knows no such thing."""
+
+    def bridge_calls(self) -> t.Mapping[str, bool] | None:
+        """Which packet filters see bridged packets; None where nobody can tell."""
+
+    def displays(self) -> DisplayDefaults:
+        """What holds for displays that say nothing."""
+
+    def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
+        """What there is where disks are or would be; what they are made from is held until the guest is done."""
+
+    def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+        """What there is where its seed is or would be."""
+
+    def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume; None where no pool with that name has files."""
+
+    def volumes(self) -> t.Sequence[str]:
+        """The paths of all volumes of active pools."""
+
+    def users(self, paths: t.Collection[str], *, but: str = "") -> t.Mapping[str, str]:
+        """What else uses files of a guest (its UUID), by path: other guests, and volumes that stand on them."""
+
+    def own_chains(self, found: FoundGuest) -> t.Sequence[t.Sequence[str]]:
+        """Files that a guest alone writes, or wrote before a snapshot, each with what it stands on."""
+
+    def unfinished_removals(self) -> t.Sequence[DiskAside]:
+        """Disks that interrupted runs have moved aside, or whose time aside is over."""
+
+    def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
+        """What there is of disks that were made for the guest, by path."""

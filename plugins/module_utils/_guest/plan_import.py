@@ -1,0 +1,316 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest that exists (made by hand, by virt-manager, by Salt) as the arguments of `virt_domain` that describe it.
+
+Said to the guest they change nothing, and where it is not, they make it again. The stages: withhold what needs a
+secret, read the options, leave out what is refused alone and then together, add what a new guest would have and this
+one has not, put the rest beside them in libvirt's own words, and tell what is lost.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    fields_graphics,
+    xml_new,
+    xml_validate,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed, suited
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_minimal import minimal
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_withheld import withhold
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay, row
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
+from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence, Row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+
+__all__ = ["Import", "OptionCheck", "imported", "less"]
+
+Given = dict[str, t.Any]
+_SILENT = {"firmware": "bios", "secure_boot": False}  # what a guest has where nobody says it
+
+
+@dataclasses.dataclass(frozen=True)
+class OptionCheck:
+    """The options of a guest, as they are checked where they are declared."""
+
+    accepts: t.Callable[[t.Mapping[str, t.Any]], bool]  # none of them is refused
+    spec: t.Callable[[t.Mapping[str, t.Any]], GuestSpec]  # what they ask for; raises BadInput
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """What a definition says: arguments, those that need a secret which is not told, and the rest."""
+
+    arguments: Given
+    withheld: Given
+    not_imported: list[dict[str, str]]  # path and why, and which option of those withheld describes it
+
+
+def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = False, uuid: bool = False) -> Import:
+    """The options that describe the guest of a definition (with its secrets, which show that there are some).
+
+    The `least` of them, without what defaults give; on request with its `uuid`.
+    """
+    root = parse(xml)
+    withheld, shown, left = _withheld(root)
+    given = {"name": root.findtext("name"), **_given(root), **shown, "autostart": autostart}
+    given = _accepted(given, options)
+    if root.get("type") in ("kvm", "qemu"):
+        given["virt_type"] = root.get("type")
+    given = _fitting(given, root, options)
+    wish = stripped(fields_domain.spelt_out(root))
+    given = _whole(_with_absences(given, root, options), root, wish, options)
+    left += _lost(given, root, wish, options)
+    if least:
+        given = minimal(given, lambda rest: _made(rest, root, options), _told)
+    return Import({**given, **({"uuid": root.findtext("uuid")} if uuid else {})}, withheld, left)
+
+
+def _withheld(root: Element) -> tuple[Given, Given, list[dict[str, str]]]:
+    """Options that need a secret, those of a display that needs none, and what is taken out of the document."""
+    display = fields_graphics.first(root)
+    shown = _display(display) if display is not None else {}
+    secret = display is not None and bool(display.get("passwd"))
+    notes = withhold(root, display if secret else None)
+    stays = bool(shown) and root.find("devices/graphics") is display
+    return {"graphics": shown} if secret else {}, {"graphics": shown} if stays else {}, notes
+
+
+def _display(display: Element) -> Given:
+    """The options of the first display."""
+    if display.get("type") not in ("vnc", "spice"):
+        return {}
+    shown = as_options(fields_graphics.GRAPHICS, row.read(display, fields_graphics.GRAPHICS))
+    chosen = ("port", "tls_port") if shown.pop("autoport", False) else ()
+    return {key: value for key, value in shown.items() if value != -1 and key not in chosen}
+
+
+def _told(root: Element) -> Given:
+    """What options say of a document, its first display included."""
+    told, display = (
+        as_options(fields_domain.DOMAIN, row.read(fields_domain.spelt_out(root), fields_domain.DOMAIN)),
+        fields_graphics.first(root),
+    )
+    return told if display is None else {**told, "graphics": _display(display)}
+
+
+def _given(root: Element) -> Given:
+    """What options say of it."""
+    given = as_options(fields_domain.DOMAIN, fields_domain.read_fields(text(root)))
+    given["disks"] = [entry for entry in given.get("disks", []) if entry["name"] != "seed"]
+    given["interfaces"] = given.get("interfaces", [])
+    _leave_one_of_serials(given)
+    if "channels" in given and root.xpath("devices/channel[not(target/@name)]"):
+        given["channels"] = [channel for channel in given["channels"] if channel["name"] != "None"]
+    _leave_one_of_firmware(given, by_libvirt=bool(root.find("os").get("firmware")))
+    return {option: value for option, value in given.items() if value not in ({}, None)}
+
+
+def _leave_one_of_serials(given: Given) -> None:
+    if "serials" in given:
+        given.pop("serial", None)
+    # the others are serial ports
+    given["consoles"] = [console for console in given.get("consoles", []) if console.get("target")]
+
+
+def _leave_one_of_firmware(given: Given, *, by_libvirt: bool) -> None:
+    """The loader, or what libvirt chooses it by."""
+    if by_libvirt:
+        given.pop("loader", None)
+        given.get("nvram", {}).pop("template", None)
+    elif "loader" in given:
+        given.pop("firmware", None)
+        given.pop("secure_boot", None)
+
+
+def _with_absences(given: Given, root: Element, options: OptionCheck) -> Given:
+    """Also what a new guest of its operating system would have and this one has not."""
+    bare, found = (
+        row.read(fields_domain.spelt_out(one), fields_domain.DOMAIN) for one in (_made(given, root, options), root)
+    )
+    for field, one in fields_domain.DOMAIN.items():
+        value = _absence(one, bare.get(field), found.get(field)) if field != "consoles" else None
+        if field in _SILENT and bare.get(field) and found.get(field) is None:
+            value = _SILENT[field]
+        if value is not None:
+            *way, last = field.split(".")
+            place = given
+            for step in way:
+                place = place.setdefault(step, {})
+            place[last] = [*(place.get(last) or []), *value] if isinstance(value, list) else value
+    return given
+
+
+def _absence(one: Row, bare: t.Any, found: t.Any) -> t.Any:
+    """What says that a field has not the value of a new guest: entries of a list, or a value; None where it has it."""
+    if isinstance(one, Items):
+        names = [one.named(entry) for entry in found or ()]
+        gone = [entry for entry in bare or () if one.named(entry) not in names]
+        return [{**{key: entry[key] for key in one.keys}, "state": "absent"} for entry in gone] or None
+    if isinstance(one, Presence):
+        return "none" if bare and found is None else None
+    return False if isinstance(one, Flag) and bare and not found else None
+
+
+def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
+    """A guest that is made now, before anything is said of it."""
+    kind = root.find("os/type")
+    said = {} if kind is None else kind.attrib
+    return parse(
+        xml_new.domain(
+            name="",
+            uuid="",
+            virt_type=root.get("type", ""),
+            arch=said.get("arch", ""),
+            machine=said.get("machine", ""),
+            without=xml_new.brought(given.get("xml")),
+            ports=not any(one.get("type") == "pci" for one in given.get("controllers", ())),
+        )
+    )
+
+
+def _made(given: t.Mapping[str, t.Any], root: Element, options: OptionCheck) -> Element:
+    """What the arguments make where the guest is not."""
+    return parse(fields_domain.graft(text(_bare(given, root)), _new(given, options)).xml)
+
+
+def _new(given: t.Mapping[str, t.Any], options: OptionCheck) -> GuestSpec:
+    """A guest that is made now, with what its operating system needs."""
+    return completed(suited(options.spec(given), xml_new.said(given.get("xml"))), {})
+
+
+def _whole(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
+    """The options with the rest beside them. What is refused beside the rest (the path of a pipe, where no option says
+    pipe) is of the rest, too.
+    """
+    while True:
+        complete = _completed(given, root, wish, options)
+        fitting = _fitting(complete, root, options)
+        if fitting == complete:
+            return complete
+        given = {option: value for option, value in fitting.items() if option != "xml"}
+
+
+def _completed(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
+    """The options with the rest beside them in libvirt's own words.
+
+    A device that has no identity, or that both together do not make, is told in those words alone.
+    """
+    verbatim = {*_nowhere(given, wish), *_namesakes(wish)}
+    given = _without(given, verbatim)
+    while True:
+        said = {option: value for option, value in given.items() if option != "xml"}
+        made = _made(said, root, options)
+        again = _with_like({one for one in _not_made(wish, made) if not overlay.identity(one)}, wish)
+        if _without(said, again) == said:
+            piece = remainder(wish, made, fields_domain.SHAPE, verbatim)
+            given = said if piece is None else {**said, "xml": text(piece)}
+            again = {one for one in _not_made(wish, _made(given, root, options)) if one not in verbatim}
+            if not again:
+                return given
+        verbatim |= again
+        given = _without(given, again)
+
+
+def _namesakes(wish: Element) -> list[Element]:
+    """Interfaces that share a MAC address, and the like: no option tells them apart."""
+    devices = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    count = collections.Counter((one.tag, overlay.identity(one)) for one in devices)
+    return [one for one in devices if count[one.tag, overlay.identity(one)] > 1]
+
+
+def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
+    """Also those that say the same, or have an identity and say the same and more."""
+    alike = {overlay.signature_of(one): one for one in devices}
+    found = {one for one in wish.findall("devices/*") if overlay.signature_of(one) in alike}
+    others = [one for one in wish.findall("devices/*") if overlay.identity(one)]
+    return found | {
+        one for one in others for like in alike.values() if one.tag == like.tag and overlay.holds(one, like)
+    }
+
+
+def _nowhere(given: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
+    """Disks of which no option says where their bytes are: as an option, each would be a new one."""
+    placed = {entry["name"] for entry in given.get("disks", []) if any(entry.get(option) for option in PLACES)}
+    disks = [one for one in wish.findall("devices/disk") if one.get("device", "disk") in ("disk", "lun")]
+    return [one for one in disks if fields_disk.name_of(one) not in placed]
+
+
+def _not_made(wish: Element, made: Element) -> list[Element]:
+    """Devices that are not made."""
+    there = overlay.Children(made.find("devices"))
+    devices = wish.find("devices")
+    return [] if devices is None else [one for one in overlay.told_apart_first(devices) if not there.has(one)]
+
+
+def _without(given: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> Given:
+    """The options without what they say of some devices."""
+    rest, tags = dict(given), {one.tag for one in devices}
+    for field, one in fields_domain.DOMAIN.items():
+        option, tag = field.split(".")[0], f"{one.path}/".split("/")[1]
+        if option not in rest or tag not in tags or not one.path.startswith("devices/"):
+            continue
+        if isinstance(one, Items):
+            names = {one.name(device) for device in devices if device.tag == tag}
+            kept = [entry for entry in rest[option] if one.named(entry) not in names or entry.get("state") == "absent"]
+            rest[option] = kept
+        else:
+            rest.pop(option)
+    if "graphics" in tags:
+        rest.pop("graphics", None)
+    return rest
+
+
+def _lost(given: t.Mapping[str, t.Any], root: Element, wish: Element, options: OptionCheck) -> list[dict[str, str]]:
+    """What is not made by the arguments."""
+    rest = remainder(wish, _made(given, root, options), fields_domain.SHAPE)
+    if rest is None:
+        return []
+    return [{"path": path_of(one), "why": "no option says it"} for one in rest.iter(t.cast(t.Any, "*")) if not len(one)]
+
+
+def _accepted(given: Given, options: OptionCheck) -> Given:
+    """Without the options that are refused: libvirt takes what we do not."""
+    if options.accepts(given):
+        return given
+    fitting: Given = {"name": given["name"]}
+    for option in sorted(set(given) - {"name"}):
+        if options.accepts({**fitting, option: given[option]}):
+            fitting[option] = given[option]
+    return fitting
+
+
+def _fitting(given: Given, root: Element, options: OptionCheck) -> Given:
+    """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
+    while True:
+        guest, bare = _new(given, options), text(_bare(given, root))
+        violations = xml_validate.violations(bare, guest, fields_domain.graft(bare, guest))
+        fewer = given
+        for place, _reason in violations:
+            fewer = less(fewer, place)
+        if fewer == given:
+            return given
+        given = fewer
+
+
+def less(given: Given, place: str, above: str = "") -> Given:
+    """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
+    option, _brackets, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
+    where = f"{above}{option}"
+    one, value, rest = fields_domain.DOMAIN.get(where), given.get(option), {**given}
+    rest.pop(option, None)
+    if isinstance(value, dict) and within:
+        return {**rest, option: less(value, within, f"{where}.")}
+    if isinstance(value, list) and isinstance(one, Items) and name is not None:
+        return {**rest, option: [entry for entry in value if one.named(entry) != name]}
+    return rest

@@ -1,0 +1,290 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""How each field reaches a running guest. The table decides; nothing else does."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import Buses, Plug
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_hotplug
+
+__all__ = ["FIXED", "NEXT_BOOT", "POLICY", "Now", "comes_and_goes", "how", "live_steps", "obstacles", "updates"]
+
+VCPUS, MEMORY, METADATA, ATTACH, UPDATE = "vcpus", "memory", "metadata", "attach", "update"  # live, and by which verb
+SCHEDULER, MEMTUNE, IOTUNE, NUMATUNE, PIN = "scheduler", "memory limits", "iotune", "numatune", "pin"
+IOTHREADS, LIFECYCLE, STATS = "iothreads", "lifecycle", "balloon statistics"
+NEXT_BOOT = "next boot"
+FIXED = "fixed"  # for the life of the guest
+
+_SCHEDULER = {
+    "vcpus.shares": "cpu_shares",
+    **{
+        f"vcpus.{ours}{what}_us": f"{theirs}_{what}"
+        for ours, theirs in (("", "vcpu"), ("global_", "global"), ("emulator_", "emulator"), ("iothread_", "iothread"))
+        for what in ("period", "quota")
+    },
+}
+_MEMTUNE = {f"memory.{limit}_kib": limit for limit in ("hard_limit", "soft_limit", "swap_hard_limit")}
+_NUMATUNE = {"numa.nodeset": "numa_nodeset"}
+
+# Verbs that set a value and cannot take one away: what a guest does without it, libvirt decides at the next boot.
+_SET_A_VALUE = frozenset(
+    {VCPUS, MEMORY, SCHEDULER, MEMTUNE, IOTUNE, NUMATUNE, PIN, IOTHREADS, LIFECYCLE, STATS},
+)
+
+_MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "network", "startup_policy"))
+
+# Field path (`[]` stands for any item) -> how it applies while the guest runs. What is not here waits for the next
+# boot.
+POLICY: dict[str, str] = {
+    **dict.fromkeys(("title", "description", "tags", "osinfo", "login_user"), METADATA),
+    "vcpus.current": VCPUS,
+    "memory.current_kib": MEMORY,
+    **dict.fromkeys(_SCHEDULER, SCHEDULER),
+    **dict.fromkeys(_MEMTUNE, MEMTUNE),
+    **dict.fromkeys(_NUMATUNE, NUMATUNE),
+    **dict.fromkeys(("vcpus.emulator_cpuset", "vcpus.pinning[]", "vcpus.pinning[].cpuset"), PIN),
+    **dict.fromkeys(("vcpus.iothread_pinning[]", "vcpus.iothread_pinning[].cpuset"), PIN),
+    "vcpus.iothreads": IOTHREADS,
+    **dict.fromkeys(("on_poweroff", "on_reboot", "on_crash"), LIFECYCLE),
+    "balloon.stats_period_s": STATS,
+    **dict.fromkeys(("disks[]", "interfaces[]", "hostdevs[]", "controllers[]"), ATTACH),
+    **dict.fromkeys(_MEDIA, UPDATE),
+    "disks[].iotune": IOTUNE,
+    **dict.fromkeys(
+        (
+            "interfaces[].link",
+            "interfaces[].bridge",
+            "interfaces[].network",
+            "interfaces[].type",
+            "interfaces[].portgroup",
+            "interfaces[].vlan",
+            "interfaces[].filterref.name",
+            "interfaces[].filterref.parameters",
+            "interfaces[].bandwidth",
+        ),
+        UPDATE,
+    ),
+    "graphics.password": UPDATE,
+    **dict.fromkeys(("firmware", "secure_boot", "loader.path", "loader.type", "loader.secure"), FIXED),
+}
+
+
+def how(where: str) -> str:
+    """The policy for one change's place: its own, or that of what it is a part of."""
+    place = re.sub(r"\[[^\]]*\]", "[]", where)
+    return POLICY.get(place) or POLICY.get(re.sub(r"(\[\]\.\w+(\.parameters)?).*", r"\1", place), NEXT_BOOT)
+
+
+def comes_and_goes(changes: t.Iterable[Change]) -> list[str]:
+    """The devices that are plugged or unplugged as a whole."""
+    return [change.where for change in changes if how(change.where) == ATTACH]
+
+
+def updates(wanted: GuestSpec) -> GuestSpec:
+    """Only what an update of a device can carry: one document with more in it would be refused as a whole."""
+    lists = {
+        option: tuple(_narrowed(item, option) for item in items if item.state == "present")
+        for option, items in wanted.fields.items()
+        if option in ("disks", "interfaces")
+    }
+    graphics = {
+        key: value
+        for key, value in (wanted.graphics or {}).items()
+        if key == "type" or how(f"graphics.{key}") == UPDATE
+    }
+    return dataclasses.replace(wanted, fields=lists, graphics=graphics or None, xml=None)
+
+
+def _narrowed(item: Item, option: str) -> Item:
+    return dataclasses.replace(
+        item, fields={f: value for f, value in item.fields.items() if how(f"{option}[x].{f}") == UPDATE}
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Now:
+    """A running guest beside what is wanted of it."""
+
+    wanted: GuestSpec
+    running: Grafted  # its document with all wishes in it
+    updated: Grafted  # its document with only `updates` in it
+    limits: t.Mapping[str, t.Any]  # its fields as they are, and `asked_kib`: what its balloon was asked for in vain
+    asked: str = ""  # the record of a guest whose balloon does not follow now
+    plugs: t.Mapping[str, Plug] = dataclasses.field(default_factory=dict)  # the devices that come and go, by place
+    buses: Buses | None = None
+
+
+def obstacles(now: Now) -> dict[str, str]:
+    """Why devices wait for the next boot, which other guests can get or give away while they run; by device."""
+    wanted = [change for change in now.running.changes if change.where in now.plugs]
+    ordered = [*reversed([one for one in wanted if _goes(one)]), *(one for one in wanted if not _goes(one))]
+    return plan_hotplug.obstacles([(one.where, not _goes(one)) for one in ordered], now.plugs, now.buses)
+
+
+def _goes(change: Change) -> bool:
+    """Whether a device is unplugged. That makes room for others, and a disk goes before its controller does."""
+    return how(change.where) == ATTACH and change.before is not None
+
+
+Changes = t.Sequence[Change]
+Steps = t.Optional["list[plan_guest_steps.GuestStep]"]  # None: waits for the next boot
+
+
+def live_steps(now: Now, *, record_changed: bool) -> tuple[list[plan_guest_steps.GuestStep], list[str]]:
+    """Steps for what the running guest lacks, and what of it waits for the next boot.
+
+    A record of ours that changed must also stand in what runs: a migration takes it from there.
+    """
+    found: list[plan_guest_steps.GuestStep] = []
+    pending: list[str] = []
+    grouped: dict[tuple[str, str], list[Change]] = {}
+    for change in now.running.changes:
+        device, policy = re.match(r"\w+\[[^\]]*\]|graphics", change.where), how(change.where)
+        if change.after is None and policy in _SET_A_VALUE:
+            pending.append(str(change))
+        else:
+            grouped.setdefault((policy, device.group() if device else ""), []).append(change)
+    waiting = obstacles(now)
+    going = [key for key, changes in grouped.items() if _goes(changes[0])]
+    for policy, device_name in [*reversed(going), *(key for key in grouped if key not in going)]:
+        changes = grouped[policy, device_name]
+        waits = policy not in _VERBS or device_name in waiting
+        made = None if waits else _VERBS[policy](now, changes, device_name)
+        if made is None:
+            pending += [str(change) for change in changes]
+        else:
+            found += [step for step in made if step not in found]
+    if record_changed:
+        found += [step for step in _metadata(now) if step not in found]
+    return found, pending
+
+
+def _metadata(now: Now, _changes: Changes = (), _device: str = "") -> list[plan_guest_steps.GuestStep]:
+    fields = now.wanted.fields
+    osinfo = now.running.osinfo if "osinfo" in fields else None
+    texts = (fields.get("title"), fields.get("description"))
+    return [plan_guest_steps.SetMetadata(now.wanted.name, *texts, now.running.metadata, osinfo)]
+
+
+def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
+    """Only up, and up to the maximum: the vCPUs a guest was started with cannot be unplugged."""
+    count = now.wanted.fields["vcpus.current"]
+    if now.limits.get("vcpus.current", 0) < count <= now.limits.get("vcpus.maximum", 0):
+        return [plan_guest_steps.SetVcpus(now.wanted.name, count)]
+    return None
+
+
+def _memory(now: Now, _changes: Changes, _device: str) -> Steps:
+    """A guest without a balloon keeps what it has; one that was asked and did not follow is not asked again."""
+    kib = now.wanted.fields["memory.current_kib"]
+    can = kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model") != "none"
+    return (
+        [plan_guest_steps.SetMemory(now.wanted.name, kib, now.asked)]
+        if can and now.limits.get("asked_kib") != kib
+        else None
+    )
+
+
+def _attach(now: Now, changes: Changes, device: str) -> Steps:
+    verb = plan_guest_steps.Attach if changes[0].before is None else plan_guest_steps.Detach
+    return [verb(now.wanted.name, device, now.running.devices[device])]
+
+
+def _update(now: Now, changes: Changes, device: str) -> Steps:
+    """Of disks only removable media can be changed; a display can change its password, not get a first or lose it.
+
+    A display that is to be of another type gets its password with that: libvirt finds the one that runs by its type.
+    """
+    media = {
+        f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")
+    }
+    locked = (device.startswith("disks[") and device not in media) or (
+        device == "graphics"
+        and (
+            None in (changes[0].before, changes[0].after)
+            or "graphics.type" in {one.where for one in now.running.changes}
+        )
+    )
+    if locked or device not in now.updated.devices:
+        return None
+    fields = ", ".join(change.option[len(device) + 1 :] for change in changes)
+    return [plan_guest_steps.UpdateDevice(now.wanted.name, device, now.updated.devices[device], fields)]
+
+
+def _parameters(kind: str, names: t.Mapping[str, str]) -> t.Callable[[Now, Changes, str], Steps]:
+    def make(now: Now, changes: Changes, _device: str) -> Steps:
+        return [
+            plan_guest_steps.SetParameters(
+                now.wanted.name, kind, {names[change.where]: t.cast(t.Any, change.after) for change in changes}
+            )
+        ]
+
+    return make
+
+
+def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
+    """All limits of the disk: libvirt takes those not told for none."""
+    found: dict[str, t.Any] = next(
+        (disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {}
+    )
+    fields = next((item.fields for item in now.wanted.disks or () if f"disks[{item.name}]" == device), {})
+    values = {
+        field[len("iotune.") :]: value for field, value in {**found, **fields}.items() if field.startswith("iotune.")
+    }
+    target = found.get("target")
+    return [plan_guest_steps.SetParameters(now.wanted.name, "iotune", values, target=str(target))] if target else None
+
+
+def _pins(now: Now, changes: Changes, _device: str) -> Steps:
+    found: list[plan_guest_steps.GuestStep] = []
+    for change in changes:
+        which = re.search(r"\[(\d+)\]", change.where)
+        numbered = "iothread" if "iothread" in change.where else "vcpu"
+        kind, number = (numbered, int(which.group(1))) if which else ("emulator", 0)
+        found.append(plan_guest_steps.Pin(now.wanted.name, kind, number, str(change.after)))
+    return found
+
+
+def _iothreads(now: Now, changes: Changes, _device: str) -> Steps:
+    return [
+        plan_guest_steps.SetIothreads(
+            now.wanted.name, int(t.cast(t.Any, changes[0].before) or 0), now.wanted.fields["vcpus.iothreads"]
+        )
+    ]
+
+
+def _lifecycle(now: Now, changes: Changes, _device: str) -> Steps:
+    return [
+        plan_guest_steps.SetLifecycle(now.wanted.name, change.where[len("on_") :], str(change.after))
+        for change in changes
+    ]
+
+
+def _stats(now: Now, changes: Changes, _device: str) -> Steps:
+    return [plan_guest_steps.SetStatsPeriod(now.wanted.name, int(t.cast(t.Any, changes[0].after)))]
+
+
+_VERBS: dict[str, t.Callable[[Now, Changes, str], Steps]] = {
+    METADATA: _metadata,
+    VCPUS: _vcpus,
+    MEMORY: _memory,
+    ATTACH: _attach,
+    UPDATE: _update,
+    SCHEDULER: _parameters("scheduler", _SCHEDULER),
+    MEMTUNE: _parameters("memory", _MEMTUNE),
+    NUMATUNE: _parameters("numa", _NUMATUNE),
+    IOTUNE: _iotune,
+    PIN: _pins,
+    IOTHREADS: _iothreads,
+    LIFECYCLE: _lifecycle,
+    STATS: _stats,
+}

@@ -1,0 +1,190 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what goes with a guest that shall not be there. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record, plan_disposal
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+
+__all__ = ["absent", "gone", "named_after", "shared", "unrecorded"]
+
+
+def absent(
+    wanted: GuestSpec,
+    found: FoundGuest,
+    *,
+    managed_state: t.Sequence[str],
+    owned: t.Sequence[OwnedVolume],
+    in_use: t.Mapping[str, str],
+    disks: t.Mapping[str, OwnedDisk],
+    owner: Owner,
+    others: t.Sequence[str] = (),
+    unfinished: t.Sequence[DiskAside] = (),
+    uri: str = SYSTEM,
+) -> GuestPlan:
+    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
+    `disks` is what there is of those that are to be removed. `owned` are entries of its record, which count only for
+    their `owner`; `others` are files of the guest that are not in it, and stay.
+
+    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is. Nobody knows
+    afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    """
+    _refuse_namesake(wanted, found)
+    in_use = {**_opened(found, disks), **in_use}
+    doubts = _doubts(owned, owner, disks)
+    own = {one.path: one for one in owned if one.path not in in_use and one.path not in doubts}
+    removed = {path: disks[path] for path in own if wanted.remove_storage}
+    _refuse_unreachable(wanted.name, removed, uri)
+    made: list[GuestStep] = []
+    if found.active:
+        made = [plan_guest_steps.Destroy(wanted.name)] if wanted.force_off else power_off(wanted, found)
+    if found.persistent:
+        made.append(plan_guest_steps.Undefine(wanted.name, tuple(managed_state)))
+    made += _deletions(wanted, own, removed)
+    finishing, kept = plan_disposal.steps_and_notes(wanted.name, unfinished)
+    used = {path: user for path, user in in_use.items() if user not in others}
+    notes = [_left(owner, path, used, uri) for path in others]
+    notes += [_kept(owner, one, used, doubts, uri) for one in owned if one.path not in removed]
+    notes += [*_unknown(wanted.name, removed), *kept]
+    return GuestPlan(
+        (*finishing, *made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid
+    )
+
+
+def _deletions(
+    wanted: GuestSpec, own: t.Mapping[str, OwnedVolume], removed: t.Mapping[str, OwnedDisk]
+) -> list[plan_guest_steps.DeleteVolume]:
+    """Of disks that are there, or may be."""
+    going = tuple(path for path, disk in removed.items() if disk.volume or disk.active)
+    keep_h = wanted.keep_removed_h
+    return [
+        plan_guest_steps.DeleteVolume(
+            wanted.name, path, own[path].identity, others=going, keep_h=keep_h, key=removed[path].key
+        )
+        for path in going
+    ]
+
+
+def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
+    """Why disks of its record are not surely its own, by path."""
+    found = {path: disk.identity for path, disk in disks.items()}
+    reasons = {one.path: plan_disk_record.doubt(one, owner, found.get(one.path)) for one in owned}
+    return {path: reason for path, reason in reasons.items() if reason}
+
+
+def _kept(owner: Owner, one: OwnedVolume, in_use: t.Mapping[str, str], doubts: t.Mapping[str, str], uri: str) -> str:
+    """What is to be known of a disk that stays when its guest goes."""
+    kept = f"kept disk {one.path} of {owner.name}"
+    if one.path in in_use:
+        return f"{kept}: {in_use[one.path]} uses it"
+    reason = f": {doubts[one.path]}" if one.path in doubts else ""
+    if one.path in doubts and one.guest and not one.is_of(owner.guest, owner.host):
+        return f"{kept}{reason}; find out there who uses it before you delete it"
+    return f"{kept}{reason}; to delete it: {plan_disposal.command(uri, one.path)}"
+
+
+def _left(owner: Owner, path: str, in_use: t.Mapping[str, str], uri: str) -> str:
+    """The same of a file that is not in its record: a snapshot made it, or whoever defined the guest."""
+    kept = f"kept file {path} of {owner.name}, which is not in its record (made by a snapshot, or by hand)"
+    return (
+        f"{kept}: {in_use[path]} uses it"
+        if path in in_use
+        else f"{kept}; to delete it: {plan_disposal.command(uri, path)}"
+    )
+
+
+def unrecorded(chains: t.Iterable[t.Sequence[str]], owned: t.Collection[str]) -> list[str]:
+    """Files of a guest that are not in its record, in the order of `chains`: each of its files, and what that stands
+    on. Between two of its own files there are only files of its own; what is below is an image that others use, too.
+    """
+    found: list[str] = []
+    tops = {chain[0] for chain in chains}
+    for chain in chains:
+        last = max(at for at, path in enumerate(chain) if path in owned or path in tops)
+        found += chain[: last + 1]
+    return [path for path in dict.fromkeys(found) if path not in owned]
+
+
+def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
+    """Disks that a process has open, such as qemu-nbd, of a guest that is off: one that runs has them open itself."""
+    user = "a process that libvirt does not know (see `{}`)"
+    return {
+        path: user.format(shlex.join(["fuser", "-v", path]))
+        for path, disk in disks.items()
+        if disk.opened and not found.active
+    }
+
+
+def gone(
+    guest: str, left_over: t.Iterable[str], unfinished: t.Sequence[DiskAside] = (), *, uri: str = SYSTEM
+) -> GuestPlan:
+    """No guest; but files that may be left of it, by a run that ended between its removal and theirs."""
+    note = "disk {} may be left over from {}: no guest uses it; inspect it; to delete it: {}"
+    finishing, kept = plan_disposal.steps_and_notes(guest, unfinished)
+    left = [note.format(path, guest, plan_disposal.command(uri, path)) for path in left_over]
+    return GuestPlan(tuple(finishing), notes=(*left, *kept))
+
+
+def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
+    """Of disks that can be removed: those of a host whose files nobody can look for from here."""
+    return [
+        f"disk {path} of {guest} is not deleted: no storage pool has its directory, so it is unknown whether it "
+        "exists; inspect it on its host"
+        for path, disk in disks.items()
+        if not (disk.volume or disk.gone)
+    ]
+
+
+def shared(disks: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """Of a guest's disks those that it does not own alone, but for its seed: path -> who does."""
+    why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
+    own = [item for item in disks if item.get("source") and item["name"] != "seed"]
+    return {item["source"]: reason for field, reason in why.items() for item in own if item.get(field)}
+
+
+def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
+    """Those of the paths that are named as the images of that guest are."""
+    ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
+    return [path for path in paths if ours.search(path)]
+
+
+def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) -> None:
+    """Raises Refused with every disk that would stay with nobody's name on it."""
+    problems = []
+    for path, disk in disks.items():
+        if disk.pool and not disk.active and not disk.volume:
+            start = shlex.join(["virsh", "--connect", uri, "pool-start", disk.pool])
+            problems.append(f"storage pool {disk.pool} of disk {path} is not active (start it: {start})")
+        elif disk.pool is None and disk.exists and not disk.volume:
+            problems.append(f"disk {path} is in no storage pool (create one for its directory with virt_pool)")
+    if problems:
+        raise Refused(
+            f"cannot remove {guest} with its disks: {'; '.join(problems)}; or set remove_storage: false and delete "
+            "the files by hand"
+        )
+
+
+def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
+    """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
+    if wanted.uuid and wanted.uuid != found.uuid:
+        raise Refused(
+            f"cannot remove {wanted.name}: the guest with this name has UUID {found.uuid}, not {wanted.uuid}; check "
+            "the UUID"
+        )

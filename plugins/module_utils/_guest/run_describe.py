@@ -1,0 +1,88 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Describe guests as data, in the words of the options."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._address import libvirt_ip_addresses
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_domain,
+    fields_graphics,
+    fields_interface,
+    fields_record,
+    xml_summary,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["describe_guest", "describe_guests"]
+
+
+def describe_guests(
+    connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
+) -> list[dict[str, t.Any]]:
+    """Guests by name: all, or those of these `names`."""
+    return run_overview.each(connection, functools.partial(describe_guest, addresses=addresses), names)
+
+
+def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
+    """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
+    with explained("read guest", item.name()):
+        xml = item.XMLDesc()
+        root, fields, recorded = parse(xml), fields_domain.read_fields(xml), fields_record.read(xml)
+        state = states.of(item)
+        report = {
+            "name": item.name(),
+            "uuid": item.UUIDString(),
+            "state": state,
+            "persistent": bool(item.isPersistent()),
+            "autostart": bool(item.isPersistent() and item.autostart()),
+        }
+    sighted = xml_summary.sighted(root, recorded.get("seen", ())) if state == "running" else []
+    report.update(_hardware(root, fields, run_overview.block_sizes(statistics)))
+    report.update(
+        {
+            "addresses": [*recorded.get("addresses", ()), *sighted],
+            "ssh_host_key": recorded.get("ssh_host_key"),
+            "unfinished": bool(recorded.get("making")),
+            "moving": recorded.get("moving"),
+            "moving_from": recorded.get("moving_from") if recorded.get("moving") else None,
+        }
+    )
+    if addresses != "none" and state == "running":
+        macs = xml_summary.macs(root)
+        sources = libvirt_ip_addresses.LIBVIRT_SOURCES if addresses == "any" else (addresses,)
+        known = [found for source in sources for found in libvirt_ip_addresses.addresses(item, source, macs)]
+        report["addresses"] = list(dict.fromkeys([*t.cast("list[str]", report["addresses"]), *known]))
+    return report
+
+
+def _hardware(
+    root: t.Any, fields: t.Mapping[str, t.Any], sizes: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """What the guest's document says of it; `sizes` are those of its disks, by target."""
+    return {
+        "title": fields.get("title", ""),
+        "description": fields.get("description", ""),
+        "tags": list(fields.get("tags", ())),
+        "virt_type": root.get("type"),
+        "machine": fields.get("machine"),
+        "firmware": fields.get("firmware", "bios"),
+        "vcpus": {"current": fields.get("vcpus.current"), "maximum": fields.get("vcpus.maximum")},
+        "memory": {
+            "current_mib": fields.get("memory.current_kib", 0) // 1024,
+            "maximum_mib": fields.get("memory.maximum_kib", 0) // 1024,
+        },
+        "disks": [{**item, **sizes.get(item.get("target", ""), {})} for item in fields_disk.read_all(root)],
+        "interfaces": fields_interface.read_all(root),
+        "graphics": fields_graphics.read_all(root),
+        "console": any(port.get("type") == "pty" for port in (*fields.get("serials", ()), *fields.get("consoles", ()))),
+    }

@@ -1,0 +1,116 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Describe a hypervisor as data, for reports and placement."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import defaults
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_devices
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks
+
+__all__ = ["describe_host", "with_cpu_use"]
+
+
+def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
+    """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
+    before, began = figures.cpu_seconds(connection), time.monotonic()
+    time.sleep(seconds)
+    after, took = figures.cpu_seconds(connection), time.monotonic() - began
+    uses = {uuid: max(0.0, after[uuid] - before[uuid]) / took for uuid in before.keys() & after.keys()}
+    guests = [
+        {**guest, "cpu_use": uses.get(guest["uuid"], None if guest["state"] == "running" else 0.0)}
+        for guest in host["guests"]
+    ]
+    return {**host, "guests": guests}
+
+
+def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
+    """A hypervisor: processors, memory (total, and free after what guests may use), capabilities, pools, guests.
+
+    With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
+    """
+    node = libvirt_query.node(connection)
+    capabilities = xml_host.host(libvirt_query.capabilities(connection))
+    found = run_overview.guests(connection, xml_host_devices.bound)
+    used_mib = run_overview.memory_used_mib(found)
+    bridges, networks = libvirt_query.links(connection)
+    pools = [_without_xml(item, xml_host.pool(item["xml"])) for item in libvirt_query.pools(connection)]
+    aside = run_removed_disks.directories(pools)
+    kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
+    virt_type = defaults.virt_type(kinds)
+    machines = capabilities["machines"].get(capabilities["arch"]) or []
+    capable = _capable(connection, virt_type, machines)
+    own = [capable["host_model_xml"]] if capable.get("host_model_xml") else []
+    baseline = figures.baseline(connection, virt_type, capabilities["arch"], [*own, *cpus]) if cpus else None
+    return {
+        **({"cpu_baseline": xml_host.cpu_model(baseline)} if baseline else {}),
+        **node,
+        "uuid": capabilities["uuid"],
+        "arch": capabilities["arch"],
+        "cpu_model": capabilities["cpu_model"],
+        "cpu_vendor": capabilities["cpu_vendor"],
+        "security_drivers": capabilities["security_drivers"],
+        "virt_types": kinds,
+        "machines": machines,
+        "domain_capabilities": capable,
+        "memory_reserved_mib": defaults.RESERVED_MIB,
+        "memory_used_mib": used_mib,
+        "memory_free_mib": max(0, node["memory_mib"] - defaults.RESERVED_MIB - used_mib),
+        "vcpus_used": sum(guest["vcpus"]["current"] for guest in run_overview.active(found)),
+        "bridges": None if bridges is None else sorted(bridges),
+        "devices": xml_host_devices.offered(figures.devices(connection)),
+        "networks": _networks(connection) if networks else [],
+        "pools": pools,
+        "removed_disks": run_removed_disks.describe(node["uri"], aside, capabilities["uuid"]),
+        "guests": [_brief(guest, pools, capabilities["arch"]) for guest in found],
+    }
+
+
+def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> dict[str, t.Any]:
+    """What new guests may have; nothing where libvirt cannot say."""
+    details = figures.domain_capabilities(connection, virt_type, defaults.machine(machines) or None)
+    return xml_host.domain_capabilities(details) if details else {}
+
+
+def _networks(connection: t.Any) -> list[dict[str, t.Any]]:
+    return [_without_xml(item, xml_host.network(item["xml"])) for item in figures.networks(connection)]
+
+
+def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    return {**{key: value for key, value in item.items() if key != "xml"}, **more}
+
+
+def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
+    """What placement and balance decide by."""
+    disks = [item for item in guest["disks"] if item.get("pool") or item.get("source", "").startswith("/")]
+    directories = {item["source"].rpartition("/")[0] for item in disks if item.get("source")}
+    named = {item["pool"] for item in disks if item.get("pool")}
+    sizes = [
+        item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks
+    ]
+    return {
+        "name": guest["name"],
+        "uuid": guest["uuid"],
+        "state": guest["state"],
+        "autostart": guest["autostart"],
+        "vcpus": guest["vcpus"]["current"],
+        "memory_mib": guest["memory"]["maximum_mib"],
+        "disk_mib": sum(sizes) // (1024 * 1024),
+        "bridges": sorted({nic["bridge"] for nic in guest["interfaces"] if nic.get("bridge")}),
+        "networks": sorted({nic["network"] for nic in guest["interfaces"] if nic.get("network")}),
+        "machine": guest["machine"] if guest["arch"] == arch else None,  # hosts tell those of their own architecture
+        "devices": guest["devices"],
+        "platform": guest["platform"] if guest["arch"] == arch else [],
+        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | named),
+        "tags": guest["tags"],
+        "unfinished": guest["unfinished"],
+        "moving": guest["moving"],
+        "moving_from": guest["moving_from"],
+    }

@@ -1,0 +1,247 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Converge one guest: the host answers, the noun plans, the gate passes the steps on. Free of Ansible."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import typing as t
+import uuid
+
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    files_qemu,
+    plan_guest,
+    plan_guest_steps,
+    run_definition,
+    run_many,
+    run_prerequisites,
+)
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
+from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    Answer,
+    Customizing,
+    Question,
+    SeedDisk,
+    SeedSite,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, local
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["converge", "waited"]
+
+_STARTING = "starting guests"  # the name of a lock; names of guests contain no space
+
+
+def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity | None = None) -> dict[str, t.Any]:
+    """Apply `wanted` and return the result for one guest; pass a result with `awaits` to `waited`.
+
+    A new guest that does not fit into `limit` is refused.
+    """
+    with contextlib.ExitStack() as locks:
+        if is_system(connection.getURI()) and plan_guest.takes_disks(wanted):
+            gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
+        plan = plan_guest.plan(wanted, _Host(connection, locks, gate, limit))
+        stored = Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
+        told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
+    return {
+        **run_many.result(wanted.name, plan, told),
+        **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
+        **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
+    }
+
+
+def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The results after every guest with `awaits` has an address or has timed out; the waits run in parallel."""
+    if not any("awaits" in one for one in results):
+        return results
+    # compiled only where it is needed
+    from ansible_collections.corral.virt.plugins.module_utils._address import run_address_wait
+
+    return run_address_wait.wait_for(connection, results)
+
+
+Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
+
+
+def _once(question: Q) -> Q:
+    """Ask each question once: stages ask what they need when they need it, and the answer holds until they are done."""
+
+    @functools.wraps(question)
+    def answer(host: _Host, *arguments: t.Hashable) -> t.Any:
+        key = (question.__name__, *arguments)
+        if key not in host.answers:
+            host.answers[key] = question(host, *arguments)
+        return host.answers[key]
+
+    return t.cast(Q, answer)
+
+
+@functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
+def _host_uuid(connection: t.Any) -> str:
+    return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
+
+
+class _Host:
+    """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
+
+    def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Capacity | None) -> None:
+        self._connection = connection
+        self._locks = locks
+        self._gate = gate
+        self._limit = limit
+        self.answers: dict[tuple[t.Hashable, ...], t.Any] = {}
+
+    @property
+    def uri(self) -> str:
+        return str(self._connection.getURI())
+
+    @_once
+    def find(self, name: str) -> FoundGuest | None:
+        return libvirt_query.find(self._connection, name)
+
+    @_once
+    def managed_state(self, uuid: str) -> tuple[str, ...]:
+        return libvirt_query.managed_state(self._connection, uuid)
+
+    @_once
+    def saved_xml(self, uuid: str) -> str | None:
+        return libvirt_power.saved_xml(libvirt_query.by_uuid(self._connection, uuid))
+
+    def new_uuid(self) -> str:
+        return str(uuid.uuid4())
+
+    @_once
+    def host_uuid(self) -> str:
+        return _host_uuid(self._connection)
+
+    def identities(self, paths: t.Collection[str]) -> dict[str, FileIdentity | None]:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_owned_disks
+
+        return run_owned_disks.identities(self._connection, paths)
+
+    @_once
+    def capabilities(self) -> dict[str, t.Any]:
+        return xml_host.host(libvirt_query.capabilities(self._connection))
+
+    @_once
+    def libvirt_version(self) -> int:
+        return libvirt_query.libvirt_version(self._connection)
+
+    @_once
+    def capacity(self, uuid: str) -> Capacity | None:
+        if self._limit is None:
+            return None
+        if is_system(self.uri):
+            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+        memory_mib, vcpus = libvirt_query.committed(self._connection, but=uuid)
+        return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
+
+    @_once
+    def links(self) -> tuple[set[str] | None, set[str]]:
+        bridges, networks = libvirt_query.links(self._connection)
+        return bridges and bridges | interfaces.other_names(bridges), networks
+
+    def missing(self, needed: Prerequisites) -> Missing:
+        return run_prerequisites.missing(self._connection, needed)
+
+    @_once
+    def filters(self) -> list[str] | None:
+        return libvirt_query.filters(self._connection)
+
+    @_once
+    def bridge_calls(self) -> dict[str, bool] | None:
+        return local.bridge_calls(plan_nwfilter.CALLS) if is_system(self.uri) else None
+
+    @_once
+    def displays(self) -> DisplayDefaults:
+        return files_qemu.displays() if is_system(self.uri) else DisplayDefaults()
+
+    def disks(self, questions: t.Mapping[str, Question]) -> dict[str, Answer]:
+        if not questions:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_disks
+
+        return run_disks.answers(self._connection, questions, self._locks)
+
+    def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
+        if question is None:
+            return None
+        from ansible_collections.corral.virt.plugins.module_utils._seed import run_seeds  # with the libraries of a seed
+
+        return run_seeds.answer(self._connection, guest, question)
+
+    @_once
+    def located(self, pool: str, volume: str) -> str | None:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+
+        return libvirt_storage.path_in(self._connection, pool, volume)
+
+    @_once
+    def volumes(self) -> list[str]:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+
+        return [xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection)]
+
+    def users(self, paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
+        if not paths:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
+
+        found = run_file_users.users(self._connection, but=but, without=paths)
+        return {path: user for path in paths for user in (found.of(path),) if user}
+
+    def own_chains(self, found: FoundGuest) -> list[list[str]]:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
+
+        return run_file_users.own_chains(self._connection, found)
+
+    @_once
+    def unfinished_removals(self) -> list[DiskAside]:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
+
+        return run_disposal.unfinished(self._connection)
+
+    def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
+        if not paths:
+            return {}
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_owned_disks
+
+        return run_owned_disks.look(self._connection, paths)
+
+
+def _do(stored: Definition, step: plan_guest_steps.GuestStep, *, removes: bool = False) -> object:
+    """Pass a step to its doer; `removes`: the guest is not to be there afterwards."""
+    connection, uuid = stored.connection, stored.uuid
+    if isinstance(step, plan_guest_steps.MAKING):
+        from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_files
+
+        run_guest_files.make(stored, step)
+        return None
+    if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
+        return run_definition.do(stored, step)
+    if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
+        from ansible_collections.corral.virt.plugins.module_utils._guest import run_irreversible
+
+        return run_irreversible.do(connection, uuid, step)
+    from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain
+
+    before_force = functools.partial(stored.check, step.verb, step.guest) if removes else None
+    result = libvirt_domain.do(connection, uuid, step, before_force)
+    if isinstance(step, plan_guest_steps.Rename):
+        stored.follow()
+    return result

@@ -1,0 +1,45 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest that exists as arguments of `virt_domain`, checked by Ansible as the module's own are."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import import Import, OptionCheck
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
+
+__all__ = ["arguments", "imported"]
+
+
+def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
+    """The arguments alone."""
+    return imported(xml, autostart=autostart).arguments
+
+
+def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = False) -> Import:
+    """The options that describe the guest of a definition (with its secrets, which show that there are some).
+
+    The `least` of them, without what defaults give; on request with its `uuid`.
+    """
+    options = OptionCheck(_accepts, _spec)
+    return plan_import.imported(xml, options, autostart=autostart, least=least, uuid=uuid)
+
+
+def _accepts(given: t.Mapping[str, t.Any]) -> bool:
+    result = ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(given))
+    try:
+        return not result.error_messages and bool(wanted(result.validated_parameters))
+    except BadInput:
+        return False
+
+
+def _spec(given: t.Mapping[str, t.Any]) -> GuestSpec:
+    return wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(dict(given)).validated_parameters)

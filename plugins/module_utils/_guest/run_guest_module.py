@@ -1,0 +1,56 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A module that is told what a guest may not tell: passwords, keys, seeds."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
+
+__all__ = ["GuestModule"]
+
+
+class GuestModule(Module):
+    """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
+
+    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends
+    and quotes are written in another way.
+    """
+
+    def confidential(self) -> t.Iterator[str]:
+        """Parts of its arguments that nobody may see."""
+        yield from super().confidential()
+        yield from _unknown(self.params, self.argument_spec)
+        guests = self.params.get("domains", [self.params])
+        for guest in guests if isinstance(guests, list) else []:
+            if isinstance(guest, dict) and isinstance(guest.get("xml"), str):
+                yield from overlay.secrets(guest["xml"])
+
+    def _log_invocation(self) -> None:
+        names = [str(guest["name"]) for guest in self.params.get("domains", [self.params])]
+        self.log(f"Invoked for {', '.join(map(ascii, names))}")
+
+
+def _unknown(given: t.Any, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Texts below options that there are not, such as a password below one that is misspelt: Ansible refuses the
+    option, and shows what was given.
+    """
+    known = {name: one for option, one in options.items() for name in (option, *one.get("aliases", ()))}
+    for option, value in given.items() if isinstance(given, dict) else ():
+        if option in known:
+            for entry in value if isinstance(value, list) else [value]:
+                yield from _unknown(entry, known[option]["options"]) if known[option].get("options") else ()
+        elif not str(option).startswith("_ansible_"):
+            yield from _texts(value)
+
+
+def _texts(value: t.Any) -> t.Iterator[str]:
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield str(value)
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)

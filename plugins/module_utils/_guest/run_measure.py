@@ -1,0 +1,36 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Measure how busy a host and its guests are."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, model_load
+
+__all__ = ["measured"]
+
+_MEASURED_S = 1
+
+
+def measured(
+    connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]
+) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
+    """All guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
+    before, begun = clocks.read(connection), time.monotonic()
+    guests, node = read(), libvirt_query.node(connection)
+    time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))
+    after = clocks.read(connection)
+    for guest in guests:
+        guest["cpu_percent"] = model_load.guest_percent(before, after, guest["uuid"], guest["vcpus"]["current"])
+    return guests, {
+        "cpus": node["cpus"],
+        "cpu_percent": model_load.host_percent(before, after),
+        "memory_mib": node["memory_mib"],
+        "memory_used_mib": run_overview.memory_used_mib(guests),
+    }

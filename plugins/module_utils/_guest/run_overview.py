@@ -1,0 +1,89 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The guests of a host, as reports and placement see them: a part of what `describe` says, and little code."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
+
+__all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib"]
+
+Described = t.Mapping[str, t.Any]  # a guest
+
+
+def guests(
+    connection: t.Any, more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]] = lambda _root: {}
+) -> list[dict[str, t.Any]]:
+    """All guests by name; of each guest's document `more` reads more."""
+    return each(connection, lambda item, statistics: _guest(item, statistics, more))
+
+
+def each(
+    connection: t.Any,
+    described: t.Callable[[t.Any, t.Mapping[str, t.Any]], dict[str, t.Any]],
+    names: t.Collection[str] | None = None,
+) -> list[dict[str, t.Any]]:
+    """Guests by name: one call for the statistics of all, one document each. `names` limits them.
+
+    A guest that disappears meanwhile is left out.
+    """
+    found = []
+    for item, statistics in figures.stats(connection):
+        if names is None or item.name() in names:
+            with contextlib.suppress(NotFound):
+                found.append(described(item, statistics))
+    return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+
+
+def active(guests: t.Iterable[Described]) -> list[Described]:
+    """Those of described guests that have a process on the host."""
+    return [guest for guest in guests if guest["state"] in ACTIVE]
+
+
+def memory_used_mib(guests: t.Iterable[Described]) -> int:
+    """What active ones of described guests may use at most."""
+    return sum(guest["memory"]["maximum_mib"] for guest in active(guests))
+
+
+def _guest(
+    item: t.Any, statistics: t.Mapping[str, t.Any], more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
+    with explained("read guest", item.name()):
+        report, root = xml_summary.read(item.XMLDesc())
+        autostart = bool(item.isPersistent() and item.autostart())
+    recorded = xml_summary.recorded(root)
+    seen, state, sizes = recorded.pop("seen"), states.word(statistics["state.state"]), block_sizes(statistics)
+    sighted = xml_summary.sighted(root, seen) if state == "running" else []
+    return {
+        "name": item.name(),
+        "uuid": item.UUIDString(),
+        "state": state,
+        "autostart": autostart,
+        **report,
+        **recorded,
+        **more(root),
+        "disks": [{**disk, **sizes.get(disk.get("target", ""), {})} for disk in report["disks"]],
+        "addresses": [*recorded["addresses"], *sighted],
+    }
+
+
+def block_sizes(statistics: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
+    """Bytes by target, from libvirt's bulk statistics (block.N.capacity, block.N.physical)."""
+    sizes = {}
+    known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
+    named = [key for key in statistics if key.startswith("block.") and key.endswith(".name")]
+    for prefix in (key[: -len("name")] for key in named):  # a host may count more than it lists, without end
+        sizes[statistics[f"{prefix}name"]] = {
+            name: statistics[prefix + key] for key, name in known.items() if prefix + key in statistics
+        }
+    return sizes

@@ -1,0 +1,42 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The guests of a host for a report, after their addresses were searched for and recorded."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_overview
+
+__all__ = ["Search", "guests"]
+
+
+class Search(t.NamedTuple):
+    """For which guests (None: all), and for how many seconds at most."""
+
+    names: t.Collection[str] | None
+    timeout_s: int
+
+
+def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) -> dict[str, t.Any]:
+    """What a module returns; with `load` also the host that carries them. Without a gate nothing is recorded."""
+    recorded: dict[str, t.Any] = {}
+
+    def read() -> list[dict[str, t.Any]]:
+        recorded.update(
+            run_addresses.leased(connection, search.names)
+            if gate is None
+            else run_addresses.refresh(connection, search.names, search.timeout_s, gate)
+        )
+        return run_overview.guests(connection)
+
+    found, host = run_measure.measured(connection, read) if load else (read(), None)
+    seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}
+    shown = [guest for guest in found if search.names is None or guest["name"] in search.names]
+    for guest in shown:
+        guest["addresses"] = list(dict.fromkeys([*guest["addresses"], *seen.get(guest["uuid"], ())]))
+    return {**recorded, "domains": shown, **({"host": host} if load else {})}

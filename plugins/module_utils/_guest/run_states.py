@@ -1,0 +1,49 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Names, UUIDs and states of guests, their tags, and the links of their host: without the model of a guest, so that
+little travels to a host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+__all__ = ["described", "of_guests"]
+
+
+def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What the options ask for."""
+    guests = of_guests(connection, name=params["name"], tags=params["tags"])
+    if not params["links"]:
+        return {"domains": guests}
+    here = has_files_here(connection.getURI())
+    mark = files_maintenance.read() if here else None
+    return {
+        "domains": guests,
+        "links": interfaces.names() if here else None,
+        "maintenance": str(mark["reason"]) if mark else None,
+    }
+
+
+def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False) -> list[dict[str, t.Any]]:
+    """Guests by name; `name` limits them to one. A guest that is removed meanwhile is left out."""
+    found = []
+    for item, state in states.of_all(connection):
+        if name in (None, item.name()):
+            with contextlib.suppress(NotFound):
+                more: dict[str, t.Any] = {}
+                if tags:
+                    record = states.record(item)
+                    more = {"tags": brief.tags(record), "moving": brief.moving(record, item.UUIDString())}
+                found.append({"name": item.name(), "uuid": item.UUIDString(), "state": state, **more})
+    return sorted(found, key=lambda guest: str(guest["name"]))

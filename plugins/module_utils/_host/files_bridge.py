@@ -1,0 +1,106 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Change the bridges of this host, and begin or confirm a switch to a new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._host import files_bridge_switch
+from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
+    RESULT,
+    STATE,
+    UNIT,
+    Document,
+    NetworkChange,
+    rolled_back,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration, private
+from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, run
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
+
+__all__ = ["confirm", "require", "set_sysctl", "start", "switch_off"]
+
+_PROGRAMS = {"bridge-utils": "brctl"}  # of a package that may be required
+_ANSWER_S = 120
+_POLL_S = 0.1
+
+
+def require(packages: t.Sequence[str]) -> None:
+    """Raises Unsupported where one is not installed."""
+    missing = [one for one in packages if not shutil.which(_PROGRAMS[one], path=SYSTEM_PATH)]
+    if missing:
+        names = " ".join(missing)
+        raise Unsupported(f"cannot switch to a bridge without {names}; install {names} first")
+
+
+def switch_off(bridge: str, field: str) -> None:
+    """An option of a running bridge."""
+    run("ip", "link", "set", bridge, "type", "bridge", field, "0")
+
+
+def set_sysctl(keys: t.Sequence[str], value: str) -> None:
+    """Of the running kernel."""
+    for key in keys:
+        run("sysctl", "-w", f"{key}={value}")
+
+
+def start(change: NetworkChange, timeout_s: int) -> None:
+    """Begin to try the bridge, in a service that survives the loss of this session."""
+    private.make(STATE)
+    for leftover in ("confirmed", "result.json"):
+        remove(os.path.join(STATE, leftover))
+    words = {
+        **{name: getattr(change, name) for name in ("bridge", "port", "down", "up", "reload")},
+        **{name: getattr(change, name) for name in ("undo", "undo_in_trial")},
+        "trial": {path: _rendered(text) for path, text in change.trial.items()},
+        "lasting": {path: _rendered(text) for path, text in change.lasting.items()},
+        "timeout_s": timeout_s,
+    }
+    configuration.write(f"{STATE}/change.json", json.dumps(words), mode=0o600)
+    configuration.write(f"{STATE}/bridge.py", _program(), mode=0o600)
+    service = ("systemd-run", "--collect", "--unit", UNIT, "--property=Type=exec")
+    run(*service, sys.executable, "-I", f"{STATE}/bridge.py")
+
+
+def confirm(bridge: str) -> None:
+    """Tell the service that the controller is here; raises Failed when it was too late."""
+    if not os.path.exists(RESULT):
+        configuration.write(f"{STATE}/confirmed", "", mode=0o600)
+    deadline = time.monotonic() + _ANSWER_S
+    while not os.path.exists(RESULT):
+        if time.monotonic() > deadline:
+            raise Failed(
+                f"cannot confirm bridge {bridge}: the service {UNIT} did not report a result within {_ANSWER_S} s; see "
+                f"journalctl -u {UNIT}"
+            )
+        time.sleep(_POLL_S)
+    result = json.loads(configuration.read(RESULT))
+    if not result["ok"]:
+        raise Failed(f"cannot confirm bridge {bridge}: {rolled_back(result)}; see {RESULT}")
+
+
+def _rendered(text: str | Document) -> str:
+    if isinstance(text, str):
+        return text
+    import yaml  # whoever read the document has it
+
+    body = yaml.safe_dump(dict(text.content), default_flow_style=False, sort_keys=False)
+    return f"{text.head}{body}"
+
+
+def _program() -> str:
+    """Also out of the archive in which Ansible sends a module."""
+    loader: t.Any = files_bridge_switch.__loader__
+    source = loader.get_source(files_bridge_switch.__name__)
+    if not source:
+        raise Failed("cannot switch to a bridge: the source of the service cannot be read; install the collection anew")
+    return str(source)

@@ -1,0 +1,77 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The vocabulary of change of a host's bridges: plain data with a readable text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import NetworkChange
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep
+
+__all__ = [
+    "ConfirmBridge",
+    "RequirePackages",
+    "SetBridgeOption",
+    "SetSysctl",
+    "SwitchToBridge",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class RequirePackages(HostStep):
+    """Go on only where packages are installed, which others do."""
+
+    packages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"require {' '.join(self.packages)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetBridgeOption(HostStep):
+    """Switch an option of a running bridge off."""
+
+    bridge: str
+    field: str
+    word: str  # for the user
+
+    def __str__(self) -> str:
+        return f"switch off {self.word} of {self.bridge}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetSysctl(HostStep):
+    """Set keys of the running kernel."""
+
+    keys: tuple[str, ...]
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"set {' '.join(self.keys)} to {self.value} ({self.why})"
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchToBridge(HostStep):
+    """Begin to try a network with the bridge; it is taken back unless it is confirmed in time."""
+
+    change: NetworkChange
+    addresses: tuple[str, ...]  # that the bridge takes over
+    timeout_s: int
+
+    def __str__(self) -> str:
+        change, addresses = self.change, ", ".join(self.addresses) or "the link"
+        return f"bridge {change.bridge} takes over {addresses} from {change.port} ({change.manager})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfirmBridge(HostStep):
+    """Keep the bridge that is being tried, also at the next boot."""
+
+    bridge: str
+
+    def __str__(self) -> str:
+        return f"keep bridge {self.bridge}"

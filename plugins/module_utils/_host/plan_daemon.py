@@ -1,0 +1,290 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Settings of libvirt's daemons, and which of them is to start again for what it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
+    HOOK,
+    MODULAR,
+    MONOLITHIC,
+    PRIVATE,
+    QEMU_CONF,
+    SECURITY_DRIVER,
+    DaemonFacts,
+    Daemons,
+    DaemonSpec,
+    DueRestart,
+    Unit,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
+
+__all__ = [
+    "Ahead",
+    "ahead",
+    "block",
+    "daemons",
+    "decide",
+    "due",
+    "installed",
+    "late",
+    "passwords",
+    "spec",
+    "with_block",
+]
+__all__ += ["work"]
+
+_BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_SETTING = re.compile(r"[a-z][a-z0-9_]*")
+_PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
+_CLIENTS = "tls_allowed_dn_list"
+
+# What comes next on the way to a restart; `lock` all guests against runs of virt_migrate, and look again.
+Ahead = t.Literal["lock", "restart", "wait", "give up"]
+
+
+def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
+    """What the user asked for; raises BadInput with every problem."""
+    problems = []
+    if not _BLOCK_NAME.fullmatch(params["block"]):
+        problems.append(f"block: {params['block']!r} is not a valid name; use lower-case letters, digits and . _ -")
+    for option in ("daemon_settings", "qemu_settings"):
+        for name, value in (params[option] or {}).items():
+            problems += [f"{option}: {problem}" for problem in _problems(name, value)]
+    problems += [
+        f"clients: {one!r} contains a character that libvirt cannot read"
+        for one in params["clients"] or ()
+        if not _is_text(one)
+    ]
+    if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
+        problems.append(f"daemon_settings: {_CLIENTS} is what `clients` sets; omit one of them")
+    if params["restart_timeout"] < 0:
+        problems.append(f"restart_timeout: must be at least 0 seconds, not {params['restart_timeout']}")
+    if problems:
+        raise BadInput(problems)
+    clients = params["clients"]
+    return DaemonSpec(
+        block=params["block"],
+        modular=params["modular"],
+        daemon_settings=params["daemon_settings"],
+        qemu_settings=params["qemu_settings"],
+        clients=None if clients is None else tuple(clients),
+        purge_clients=params["purge_clients"],
+        promised=tuple(params["promised"]),
+        sockets=params["sockets"],
+        tls_port=params["tls_port"],
+    )
+
+
+def passwords(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Settings that nobody may see."""
+    for option in ("daemon_settings", "qemu_settings"):
+        settings = params.get(option)
+        for name, value in settings.items() if isinstance(settings, dict) else ():
+            if "passw" in str(name) and isinstance(value, str):
+                yield value
+
+
+def installed(units: t.Mapping[str, Unit]) -> bool:
+    """Whether the host has a libvirt that systemd starts."""
+    return any(units[name].exists for name in ("libvirtd.socket", "virtqemud.socket"))
+
+
+def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
+    """Which daemons serve the host. Where both kinds are enabled, libvirtd holds the sockets that clients use.
+
+    `modular` decides where neither is: nothing may be installed yet.
+    """
+    if units["libvirtd.socket"].enabled:
+        return MONOLITHIC
+    return MODULAR if units["virtqemud.socket"].enabled or modular else MONOLITHIC
+
+
+def decide(
+    wanted: DaemonSpec, there: Daemons, facts: DaemonFacts
+) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
+    """Files to write and sockets to enable; and, when no guest has a job, daemons to start again."""
+    steps: list[HostStep] = []
+    changes: list[Change] = []
+    for path, settings in _settings(wanted, there, facts).items():
+        before, after = block(facts.texts[path], wanted.block), _lines(settings)
+        text = with_block(facts.texts[path], wanted.block, after)
+        if text != facts.texts[path]:
+            steps.append(
+                WriteFile(path, text, why=f"settings of {wanted.block}", mode=0o600 if path in PRIVATE else 0o644)
+            )
+            changes.append(Change(path, *_shown(before, after or None)))
+    sockets = _sockets(wanted, there, facts)
+    if masked := [socket for socket in sockets if facts.units[socket].masked]:
+        raise Refused(
+            f"cannot enable {', '.join(masked)}: masked on this host; run systemctl unmask {' '.join(masked)}"
+        )
+    disabled = [socket for socket in sockets if not facts.units[socket].enabled]
+    if disabled:
+        steps.append(EnableSockets(tuple(disabled)))
+        changes += [Change(f"{socket}.enabled", False, True) for socket in disabled]
+    # What an earlier task of a check run would have made is there in a real one. A package that changes may not be the
+    # one with the program.
+    written = [path for path in wanted.promised if path != SECURITY_DRIVER or path not in facts.changed]
+    written += [step.path for step in steps if isinstance(step, WriteFile)]
+    again = due(there, facts, written=written, sockets=sockets)
+    return steps, RestartDaemons(tuple(again)) if again else None, changes
+
+
+def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
+    """Why the host goes on with former settings."""
+    return (
+        f"new settings of libvirt are not in effect yet: a restart of {restart.what} would break these running jobs: "
+        f"{'; '.join(jobs)}. Run again when they have ended"
+    )
+
+
+def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_s: float) -> Ahead:
+    """What to do, given the jobs of guests that were seen (`locked`: while no run could begin one), and the time left.
+
+    virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt has no job.
+    While all of them are held here, none begins until the daemon is back. Nothing locks the destination, and other
+    programs lock nothing: what they begin between the second look and the restart, which are milliseconds apart,
+    breaks.
+    """
+    if not restart.breaks_jobs:
+        return "restart"
+    if not jobs:
+        return "restart" if locked else "lock"
+    return "wait" if left_s > 0 else "give up"
+
+
+def work(migrating: t.Iterable[str], jobs: t.Iterable[str]) -> list[str]:
+    """All that a restart would break: guests that other runs migrate, and jobs."""
+    return [*(f"{name}: a run of virt_migrate" for name in migrating), *jobs]
+
+
+def due(
+    there: Daemons, facts: DaemonFacts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()
+) -> list[DueRestart]:
+    """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be
+    changed.
+
+    That is found on the host each time, so nothing is lost with a run that is killed before it restarts them.
+    """
+    found = []
+    for unit in dict.fromkeys([*there.reads, *there.sockets.values()]):
+        files, its = there.reads.get(unit, ()), facts.units[unit]
+        # One that does not run reads its files when it starts.
+        changed = [path for path in files if its.runs and (path in written or facts.changed.get(path, 0) > its.started)]
+        lacks = [name for name in sockets if _daemon_of(name, there) == unit and facts.units[name].active != "active"]
+        reasons = ["failed"] if its.active == "failed" else []
+        settings = [path for path in changed if path != HOOK]
+        reasons += [f"runs with the former content of {' and '.join(settings)}"] if settings else []
+        reasons += [f"started before {HOOK} was installed or changed"] if HOOK in changed else []
+        reasons += [f"has no {' and '.join(lacks)}"] if lacks else []
+        if reasons:
+            found.append(DueRestart(unit, ", ".join(reasons), its.active, files, tuple(lacks)))
+    return found
+
+
+def block(text: str, name: str) -> str | None:
+    """What stands between the marks of a block; None where there is none."""
+    found = _pattern(name).search(text)
+    return found[1] if found else None
+
+
+def with_block(text: str, name: str, lines: str) -> str:
+    """The text with that in the block: at its beginning, when it is new. Without lines, the marks go, too."""
+    begin, end = _marks(name)
+    new = f"{begin}\n{lines}{end}\n" if lines else ""
+    found = _pattern(name).search(text)
+    if not found:
+        if begin in text.splitlines() or end in text.splitlines():
+            raise Refused(
+                f"one of the lines {begin!r} and {end!r} is missing, or they are in the wrong order; correct that, or "
+                "remove both"
+            )
+        return new + text
+    return text[: found.start()] + new + text[found.end() :]
+
+
+def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[str, t.Mapping[str, t.Any]]:
+    """Settings by the file that takes them; what the user does not speak of is not among them."""
+    found: dict[str, t.Mapping[str, t.Any]] = {}
+    if wanted.daemon_settings is not None:
+        found.update(dict.fromkeys(there.settings, wanted.daemon_settings))
+    if wanted.clients is not None:
+        kept = () if wanted.purge_clients else _clients(block(facts.texts[there.tls_settings], wanted.block))
+        found[there.tls_settings] = {**found.get(there.tls_settings, {}), _CLIENTS: sorted({*wanted.clients, *kept})}
+    if wanted.qemu_settings is not None:
+        found[QEMU_CONF] = wanted.qemu_settings
+    return found
+
+
+def _sockets(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> list[str]:
+    """Those that are to be enabled and active; distributions put some into packages of their own."""
+    local = [name for name in there.sockets if wanted.sockets and facts.units[name].exists]
+    return [*local, *([there.tls_socket] if wanted.tls_port and installed(facts.units) else [])]
+
+
+def _daemon_of(socket: str, there: Daemons) -> str:
+    return there.sockets.get(socket, f"{there.server}.service")
+
+
+def _clients(lines: str | None) -> list[str]:
+    """Whom a block of ours admits already."""
+    found = re.search(rf"^{_CLIENTS} = (\[.*\])$", lines or "", re.MULTILINE)
+    try:
+        listed = json.loads(found[1]) if found else []
+    except ValueError:
+        return []
+    return [one for one in listed if isinstance(one, str)]
+
+
+def _lines(settings: t.Mapping[str, t.Any]) -> str:
+    return "".join(
+        f"{name} = {json.dumps(_as_number(settings[name]), ensure_ascii=False)}\n" for name in sorted(settings)
+    )
+
+
+def _shown(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    """Blocks of settings for the user: without passwords, also those that nobody says any more."""
+    hidden = [text and _PASSWORD.sub(r"\1(not shown)", text) for text in (before, after)]
+    if hidden[0] == hidden[1]:
+        hidden[1] = f"{hidden[1]}# another password\n"
+    return hidden[0], hidden[1]
+
+
+def _as_number(value: t.Any) -> t.Any:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _problems(name: t.Any, value: t.Any) -> t.Iterator[str]:
+    """libvirt takes numbers, texts without quotation marks, and lists of texts (src/util/virconf.c)."""
+    if not isinstance(name, str) or not _SETTING.fullmatch(name):
+        yield f"{name!r} is not a valid name of a setting"
+    parts = value if isinstance(value, list) else [value]
+    if not all(_is_text(part) if isinstance(part, str) else isinstance(part, int) for part in parts):
+        yield (
+            f"{name}: libvirt cannot read {value!r}; use a number, true, false, a string without quotation marks, or a "
+            "list of strings"
+        )
+
+
+def _is_text(value: str) -> bool:
+    return '"' not in value and "\\" not in value and value.isprintable()
+
+
+def _marks(name: str) -> tuple[str, str]:
+    begin, end = (f"# {mark} corral.virt.{name}: the first of two equal settings wins" for mark in ("BEGIN", "END"))
+    return begin, end
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    begin, end = map(re.escape, _marks(name))
+    return re.compile(rf"^{begin}\n(.*?)^{end}(?:\n|\Z)", re.MULTILINE | re.DOTALL)

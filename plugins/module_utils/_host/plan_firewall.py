@@ -1,0 +1,216 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Rules that a host's firewall needs to admit sources to ports. The rest of it stays."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._host import plan_iptables, plan_nftables
+from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall import (
+    EVERYBODY,
+    GUEST_PORTS,
+    GUEST_ZONE,
+    MARK,
+    Facts,
+    Firewalld,
+    FirewallSpec,
+    Iptables,
+    Nftables,
+    Services,
+    Ufw,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_comment import comment_in, is_ours
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+    AddFirewalldRule,
+    AddUfwRule,
+    DeleteUfwRule,
+    HostStep,
+    MoveToZone,
+    ReloadFirewalld,
+)
+
+__all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "unknown"]
+
+Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+_PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")
+_LAST_PORT = 65535
+_BRIDGE = re.compile(r"(?=.{1,15}$)[A-Za-z0-9_][A-Za-z0-9_.-]*\*?")
+
+
+def spec(
+    ports: t.Sequence[str],
+    sources: t.Sequence[str],
+    resolved: t.Mapping[str, t.Sequence[str]],
+    *,
+    bridges: t.Sequence[str] = (),
+    purge: bool,
+) -> FirewallSpec:
+    """What the user asked for; raises BadInput with every problem.
+
+    `resolved`: addresses of names as this host knows them. That is a guess, so with any of them,
+    as without `purge`, rules are added and none is removed.
+    """
+    problems: list[str] = []
+    by_protocol = _ports(ports, problems)
+    wanted = [source.strip() for source in sources]
+    everybody = EVERYBODY in wanted
+    named = [address for addresses in resolved.values() for address in peer_addresses(addresses)]
+    networks = _networks([source for source in wanted if source != EVERYBODY], problems)
+    problems += [
+        f"bridges: {name!r} is no network device; use names such as virbr1, or virbr* for all that libvirt names itself"
+        for name in bridges
+        if not _BRIDGE.fullmatch(name)
+    ]
+    if problems:
+        raise BadInput(problems)
+    admitted = set() if everybody else {*networks, *map(ipaddress.ip_network, named)}
+    ordered = sorted(admitted, key=str)
+    return FirewallSpec(
+        ports={protocol: tuple(found) for protocol, found in by_protocol.items()},
+        sources={v: tuple(_short(net) for net in ordered if net.version == v) for v in (4, 6)},
+        everybody=everybody,
+        bridges=tuple(sorted(set(bridges))),
+        purge=purge and not resolved,
+    )
+
+
+def peer_addresses(found: t.Iterable[str]) -> list[str]:
+    """Addresses by which another host can be known: not a link's own, and none of this host."""
+    plain = [address for address in sorted(set(found)) if "%" not in address]
+    return [address for address in plain if not ipaddress.ip_address(address).is_loopback]
+
+
+def unknown(resolved: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    """Names that no other host's address is known for."""
+    return [name for name, addresses in resolved.items() if not peer_addresses(addresses)]
+
+
+def manager(services: Services) -> str | None:
+    """The firewall that rules on the host; None where there is none."""
+    order = ("firewalld", "ufw", "nftables", "iptables")
+    return next((name for name in order if getattr(services, name)), None)
+
+
+def decide(wanted: FirewallSpec, facts: Facts | None) -> tuple[list[HostStep], list[Change]]:
+    """Steps and what they change; raises Refused. Without a firewall there is nothing to open."""
+    if isinstance(facts, Nftables):
+        return plan_nftables.decide(wanted, facts)
+    if isinstance(facts, Firewalld):
+        return firewalld(wanted, facts)
+    if isinstance(facts, Ufw):
+        return ufw(wanted, facts)
+    if isinstance(facts, Iptables):
+        return plan_iptables.decide(wanted, facts)
+    return [], []
+
+
+def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], list[Change]]:
+    """Nothing is removed: firewalld cannot mark whose a rule is.
+
+    libvirt's own zone admits guests; only a bridge that libvirt has made before firewalld ran is not in it.
+    """
+    steps: list[HostStep] = []
+    changes: list[Change] = []
+    astray = [bridge for bridge, zone in sorted(facts.zones.items()) if not zone]
+    if wanted.bridges and not facts.has_guest_zone:
+        steps.append(ReloadFirewalld(f"it does not know zone {GUEST_ZONE} of libvirt yet"))
+        changes.append(Change("firewalld.zones", None, [GUEST_ZONE]))
+    if astray:
+        steps += [MoveToZone(GUEST_ZONE, bridge) for bridge in astray]
+        changes.append(Change(f"firewalld.{GUEST_ZONE}.interfaces", None, astray))
+    for permanent, known in ((False, facts.running), (True, facts.permanent)):
+        new = [(kind, rule) for kind, rule in _firewalld_rules(wanted) if rule not in known]
+        steps += [AddFirewalldRule(facts.zone, kind, rule, permanent) for kind, rule in new]
+        if new:
+            where = f"firewalld.{facts.zone}.{'permanent' if permanent else 'running'}"
+            changes.append(Change(where, None, [rule for _kind, rule in new]))
+    return steps, changes
+
+
+def ufw(wanted: FirewallSpec, facts: Ufw) -> tuple[list[HostStep], list[Change]]:
+    """Rules of ours are known by their comment."""
+    ours = {" ".join(shlex.split(line)[1:]) for line in facts.added if is_ours(comment_in(line, "comment"))}
+    rules = set(_ufw_rules(wanted))
+    stale = sorted(ours - rules) if wanted.purge else []
+    new = sorted(rules - ours)
+    steps = [*map(AddUfwRule, new), *map(DeleteUfwRule, stale)]  # nobody is shut out in between
+    return steps, [Change("ufw", stale or None, new or None)] if steps else []
+
+
+def _ports(ports: t.Sequence[str], problems: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for port in ports:
+        parts = _port(port)
+        if not parts:
+            remedy = "write it as 16514/tcp or 49152-49215/tcp"
+            problems.append(f"ports: cannot read {port!r}; {remedy}")
+            continue
+        same = found.setdefault(parts[0], [])
+        if parts[1] not in same:
+            same.append(parts[1])
+    return found
+
+
+def _port(text: str) -> tuple[str, str] | None:
+    """Protocol, and port or range."""
+    match = _PORT.fullmatch(text.strip())
+    if not match:
+        return None
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not 0 < first <= last <= _LAST_PORT:
+        return None
+    return match[3], str(first) if first == last else f"{first}-{last}"
+
+
+def _networks(sources: t.Sequence[str], problems: list[str]) -> list[Network]:
+    found: list[Network] = []
+    remedy = f"use addresses and networks, or {EVERYBODY} for everyone"
+    for source in sources:
+        try:
+            if "%" in source:
+                raise ValueError(f"{source!r} is valid on one link only")
+            found.append(ipaddress.ip_network(source))
+        except ValueError as error:
+            problems.append(f"sources: {error}; {remedy}")
+    return found
+
+
+def _short(network: Network) -> str:
+    """As firewalls print it: a single address without its prefix length."""
+    single = network.num_addresses == 1
+    return str(network.network_address) if single else str(network)
+
+
+def _firewalld_rules(wanted: FirewallSpec) -> t.Iterator[tuple[str, str]]:
+    for protocol, ports in sorted(wanted.ports.items()):
+        for port in ports:
+            if wanted.everybody:
+                yield "port", f"{port}/{protocol}"
+            for version in (4, 6):
+                for source in wanted.sources[version]:
+                    who = f'family="ipv{version}" source address="{source}"'
+                    what = f'port port="{port}" protocol="{protocol}"'
+                    yield "rich-rule", f"rule {who} {what} accept"
+
+
+def _ufw_rules(wanted: FirewallSpec) -> t.Iterator[str]:
+    """As `ufw show added` prints them."""
+    for protocol, ports in sorted(wanted.ports.items()):
+        joined = ",".join(ports).replace("-", ":")
+        if wanted.everybody:
+            yield f"allow {joined}/{protocol} comment {MARK}"
+        for source in (*wanted.sources[4], *wanted.sources[6]):
+            yield f"allow from {source} to any port {joined} proto {protocol} comment {MARK}"
+    for bridge in wanted.bridges:
+        on = f"in on {bridge.replace('*', '+')}"
+        for protocol, ports in sorted(GUEST_PORTS.items()):
+            yield f"allow {on} to any port {','.join(ports)} proto {protocol} comment {MARK}"
+        yield f"route allow {on} comment {MARK}"  # ufw admits answers by itself

@@ -1,0 +1,131 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The vocabulary of change of the host itself: plain data with a readable text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall import MARK
+
+__all__ = [
+    "AddFirewalldRule",
+    "AddUfwRule",
+    "ChangeIptables",
+    "ChangeNftables",
+    "DeleteUfwRule",
+    "HostStep",
+    "MoveToZone",
+    "ReloadFirewalld",
+    "WriteFile",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostStep(Step):
+    """One change of the host, in one verb."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteFile(HostStep):
+    """Replace a text file, once the program that reads it (`checked_by`) accepts the new one."""
+
+    path: str
+    content: str = dataclasses.field(repr=False)
+    why: str | None = None
+    checked_by: str | None = None  # nft, iptables or ip6tables
+    mode: int | None = None  # permissions; that of the file that is there
+
+    def __str__(self) -> str:
+        return f"write {self.path}{f' ({self.why})' if self.why else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangeNftables(HostStep):
+    """Exchange rules of ours in the running nftables, all at once."""
+
+    opens: str  # ports; empty where rules only go
+    commands: tuple[str, ...] = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return _exchange(self.opens, len(self.commands), "nftables")
+
+
+@dataclasses.dataclass(frozen=True)
+class AddFirewalldRule(HostStep):
+    """Add a port or a rich rule to a zone."""
+
+    zone: str
+    kind: str  # port or rich-rule
+    rule: str
+    permanent: bool
+
+    def __str__(self) -> str:
+        where = "permanent" if self.permanent else "running"
+        return f"add {self.kind} {self.rule} to the {where} zone {self.zone}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReloadFirewalld(HostStep):
+    """Have firewalld read its files again."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"reload firewalld ({self.why})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveToZone(HostStep):
+    """Put a network device into a zone of the running firewalld."""
+
+    zone: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"put {self.device} into the running zone {self.zone}"
+
+
+@dataclasses.dataclass(frozen=True)
+class AddUfwRule(HostStep):
+    """Add a rule, as `ufw show added` prints it."""
+
+    rule: str
+
+    def __str__(self) -> str:
+        return f"add ufw rule: {self.rule}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeleteUfwRule(HostStep):
+    """Delete a rule of ours."""
+
+    rule: str
+
+    def __str__(self) -> str:
+        return f"delete ufw rule: {self.rule}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChangeIptables(HostStep):
+    """Exchange rules of ours in a running chain; each rule is a list of words."""
+
+    tool: str  # iptables or ip6tables
+    opens: str  # ports; empty where rules only go
+    delete: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
+    insert: tuple[tuple[str, ...], ...] = dataclasses.field(repr=False)
+    chain: str = "INPUT"
+    at: int = 1  # where they begin
+
+    def __str__(self) -> str:
+        chain = "" if self.chain == "INPUT" else f" ({self.chain})"
+        return f"{_exchange(self.opens, len(self.delete), self.tool)}{chain}"
+
+
+def _exchange(opens: str, deleted: int, firewall: str) -> str:
+    if opens:
+        return f"open {opens} in the running {firewall}"
+    return f"remove {deleted} rule{'' if deleted == 1 else 's'} of {MARK} from the running {firewall}"

@@ -1,0 +1,128 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Options of `virt_daemon`, and its way from them to a result."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_held,
+    files_other_runs,
+    files_systemd,
+    libvirt_daemon,
+    plan_daemon,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
+    RESTART_TIMEOUT_S,
+    UNITS,
+    DaemonFacts,
+    Daemons,
+    Unit,
+)
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+
+__all__ = ["OPTIONS", "converge"]
+
+OPTIONS: dict[str, t.Any] = {
+    "block": {"type": "str", "default": "virt_daemon"},
+    "daemon_settings": {"type": "dict"},
+    "qemu_settings": {"type": "dict"},
+    "clients": {"type": "list", "elements": "str"},
+    "purge_clients": {"type": "bool", "default": True},
+    "sockets": {"type": "bool", "default": False},
+    "tls_port": {"type": "bool", "default": False},
+    "modular": {"type": "bool", "default": False},
+    "promised": {"type": "list", "elements": "path", "default": []},
+    "restart_timeout": {"type": "int", "default": RESTART_TIMEOUT_S},
+}
+_POLL_S = 0.5
+
+
+def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Fetch, plan, pass through the gate, report."""
+    wanted = plan_daemon.spec(params)
+    units = files_systemd.units(UNITS)
+    there = plan_daemon.daemons(units, modular=wanted.modular)
+    steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units))
+    jobs = libvirt_daemon.jobs() if restart and restart.breaks_jobs else []
+    host = _Host(params["restart_timeout"])
+    gate.run([*steps, *([restart] if restart else [])], host.do)
+    done = [str(step) for step in steps] + ([str(restart)] if restart and not host.busy else [])
+    installed = plan_daemon.installed(units)
+    return {
+        "changed": bool(done),
+        "diff": _changes.diff(changes),
+        "steps": done,
+        "restart": restart.what if restart else None,
+        "jobs": gate.perform(lambda: host.busy, otherwise=lambda: jobs),
+        "installed": installed,
+        "server": there.server,
+        "hook": files_held.hooked(),
+        # of a daemon that has read its files
+        "security_drivers": gate.perform(
+            lambda: libvirt_daemon.security_drivers() if installed and not host.busy else None,
+            otherwise=lambda: libvirt_daemon.security_drivers() if installed and not restart else None,
+        ),
+        **({"failed": True, "msg": plan_daemon.late(restart, host.busy)} if restart and host.busy else {}),
+    }
+
+
+class _Host:
+    """How each step is done, and what was seen there."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.busy: list[str] = []  # jobs that a restart would have broken, so that it was not made
+
+    def do(self, step: HostStep) -> None:
+        """Hand a step to the room that knows how."""
+        _DOERS[type(step)](self, step)
+
+    def restart(self, step: RestartDaemons) -> None:
+        """Restart, or learn why not."""
+        self.busy = _restart(step, self.timeout_s)
+
+
+_DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], None]] = {
+    WriteFile: lambda _host, step: configuration.write(step.path, step.content, mode=step.mode),
+    EnableSockets: lambda _host, step: files_systemd.enable(step.units),
+    RestartDaemons: lambda host, step: host.restart(step),
+}
+
+
+def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> DaemonFacts:
+    times = {path: files_systemd.changed(path) for files in there.reads.values() for path in files}
+    return DaemonFacts(
+        units=units,
+        texts={path: configuration.read(path) for path in there.files},
+        changed={path: time_s for path, time_s in times.items() if time_s is not None},
+    )
+
+
+def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
+    """Restart while no guest has a job; the jobs that go on after that time, where it did not come to that."""
+    end = time.monotonic() + timeout_s
+    while True:
+        with contextlib.ExitStack() as locks:
+            jobs = libvirt_daemon.jobs() if step.breaks_jobs else []
+            following = plan_daemon.ahead(step, jobs, locked=False, left_s=end - time.monotonic())
+            if following == "lock":
+                jobs = plan_daemon.work(
+                    files_other_runs.held_by_others(libvirt_daemon.guests(), locks), libvirt_daemon.jobs()
+                )
+                following = plan_daemon.ahead(step, jobs, locked=True, left_s=end - time.monotonic())
+            if following == "restart":
+                for each in step.due:
+                    files_systemd.restart(each)
+        if following != "wait":
+            return jobs
+        time.sleep(_POLL_S)

@@ -1,0 +1,67 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Options of `virt_firewall`, and its way from them to a result."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS, MIGRATIONS
+from ansible_collections.corral.virt.plugins.module_utils._host import files_firewall, plan_firewall
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+    AddFirewalldRule,
+    AddUfwRule,
+    ChangeIptables,
+    ChangeNftables,
+    DeleteUfwRule,
+    HostStep,
+    MoveToZone,
+    ReloadFirewalld,
+    WriteFile,
+)
+
+__all__ = ["DEFAULT_PORTS", "OPTIONS", "converge"]
+
+DEFAULT_PORTS = [f"{LIBVIRT_TLS}/tcp", f"{MIGRATIONS}/tcp"]
+OPTIONS: dict[str, t.Any] = {
+    "ports": {"type": "list", "elements": "str", "default": DEFAULT_PORTS},
+    "sources": {"type": "list", "elements": "str", "required": True},
+    "source_names": {"type": "list", "elements": "str", "default": []},
+    "bridges": {"type": "list", "elements": "str", "default": []},
+    "purge": {"type": "bool", "default": True},
+    "controller": {"type": "bool", "default": False},  # the action adds it to the sources
+}
+_DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
+    WriteFile: lambda step: files_firewall.write(step.path, step.content, step.checked_by),
+    ChangeNftables: lambda step: files_firewall.nftables(step.commands),
+    AddFirewalldRule: lambda step: files_firewall.firewalld(step.zone, step.kind, step.rule, permanent=step.permanent),
+    AddUfwRule: lambda step: files_firewall.ufw(step.rule),
+    DeleteUfwRule: lambda step: files_firewall.delete_ufw(step.rule),
+    ReloadFirewalld: lambda _step: files_firewall.reload_firewalld(),
+    MoveToZone: lambda step: files_firewall.move_to_zone(step.zone, step.device),
+    ChangeIptables: lambda step: files_firewall.iptables(
+        step.tool, step.chain, step.at, delete=step.delete, insert=step.insert
+    ),
+}
+
+
+def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Fetch, plan, pass through the gate, report."""
+    resolved = {name: files_firewall.addresses(name) for name in params["source_names"]}
+    wanted = plan_firewall.spec(
+        params["ports"], params["sources"], resolved, bridges=params.get("bridges") or [], purge=params["purge"]
+    )
+    manager = plan_firewall.manager(files_firewall.services())
+    steps, changes = plan_firewall.decide(wanted, files_firewall.read(manager, wanted.bridges) if manager else None)
+    gate.run(steps, lambda step: _DOERS[type(step)](step))
+    return {
+        "changed": bool(steps),
+        "diff": _changes.diff(changes),
+        "steps": [str(step) for step in steps],
+        "manager": manager or "none",
+        "unknown": plan_firewall.unknown(resolved),
+    }

@@ -1,0 +1,210 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring a file here, piece by piece: from a web server, and from this host.
+
+What was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http.client
+import os
+import re
+import ssl
+import stat
+import time
+import typing as t
+import urllib.error
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._image.files_image import CHUNK
+from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = ["Opener", "check", "copy", "download", "read_bytes"]
+
+Opener = t.Callable[[str, t.Mapping[str, str]], t.Any]  # URL, headers -> an answer: headers, status, read(), read1()
+
+_LONGEST_PAUSE_S = 30
+_SMALL_BYTES = 4 * 1024**2
+_WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
+
+
+class _TryAgain(Exception):
+    """The server or the way to it failed for the moment; the text says how."""
+
+
+def read_bytes(opener: Opener, location: str, *, retries: int) -> tuple[bytes, str]:
+    """A small file, such as a list of checksums, and the address it came from in the end."""
+    return _tried(lambda: _read(opener, location), location, retries)
+
+
+def download(opener: Opener, location: str, part: Part, *, retries: int, tell: Tell, trusted: bool) -> None:
+    """Bring what is missing of `part` from a web server; raises Failed when it cannot be had now.
+
+    What an earlier run left is only gone on with when the server says that it has the same file still, or `trusted`:
+    what comes of it is verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
+    """
+    validator = f"{part.path}.validator"
+
+    def receive() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            with open(validator) as lines:
+                _receive(opener, location, part, validator, lines.read(), tell)
+                return
+        if part.size and not trusted:
+            part.restart()
+        _receive(opener, location, part, validator, "", tell)
+
+    _tried(
+        receive,
+        location,
+        retries,
+        lambda: f"; the {part.size} bytes received are kept for the next run" if part.size else "",
+    )
+
+
+def check(path: str) -> None:
+    """Raises Failed when a file of this host cannot be read."""
+    try:
+        with _reading(path):
+            pass
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+
+
+def _reading(path: str) -> t.BinaryIO:
+    """The opened file; a pipe that nobody writes does not hold it up."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not (stat.S_ISREG(os.fstat(opened).st_mode) or stat.S_ISBLK(os.fstat(opened).st_mode)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a block device")
+        return open(opened, "rb")
+    except OSError:
+        os.close(opened)
+        raise
+
+
+def copy(path: str, part: Part, tell: Tell) -> None:
+    """Write a file of this host into the part, from its beginning."""
+    part.restart()
+    try:
+        with _reading(path) as stream:
+            status = os.fstat(stream.fileno())
+            total = status.st_size
+            part.expect(total, status.st_blocks * 512)
+            for chunk in iter(lambda: stream.read(CHUNK), b""):
+                part.write(chunk)
+                tell("copying", part.size, total)
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+
+
+def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
+    asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
+    try:
+        with _request(opener, location, asked) as answer:
+            # from the beginning: the server knows no ranges, or has another file now
+            if answer.status != http.client.PARTIAL_CONTENT:
+                part.restart()
+                _remember(validator, answer.headers)
+            elif _range_start(answer.headers) != part.size:
+                part.restart()
+                raise _TryAgain("it sent a different range than requested")
+            _pour(answer, part, tell)
+    except urllib.error.HTTPError as error:
+        if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not part.size:
+            raise
+        if not re.fullmatch(rf"bytes \*/{part.size}", error.headers.get("Content-Range") or ""):
+            part.restart()
+            raise _TryAgain("it does not have the missing range") from error
+        # All of it was here already.
+
+
+def _pour(answer: t.Any, part: Part, tell: Tell) -> None:
+    length = answer.headers.get("Content-Length")
+    total = part.size + int(length) if length else 0
+    part.expect(total)
+    while True:
+        chunk = answer.read1(CHUNK)  # what has come, so that a stall loses nothing of it
+        if not chunk:
+            break
+        part.write(chunk)
+        tell("downloading", part.size, total)
+    if total and part.size != total:
+        raise _TryAgain(f"it stopped after {part.size} of {total} bytes")
+
+
+def _remember(validator: str, headers: t.Mapping[str, str]) -> None:
+    """What tells the server which file a part is of. A weak ETag does not serve."""
+    known = headers.get("ETag") or ""
+    known = known if known.startswith('"') else headers.get("Last-Modified") or ""
+    remove(validator)
+    if known:
+        with open(validator, "w") as out:
+            out.write(known)
+
+
+def _range_start(headers: t.Mapping[str, str]) -> int | None:
+    match = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
+    return int(match.group(1)) if match else None
+
+
+@contextlib.contextmanager
+def _request(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Iterator[t.Any]:
+    with opener(location, {"Accept-Encoding": "identity", **headers}) as answer:
+        yield answer
+
+
+def _read(opener: Opener, location: str) -> tuple[bytes, str]:
+    with _request(opener, location, {}) as answer:
+        content, origin = t.cast(bytes, answer.read(_SMALL_BYTES + 1)), str(answer.geturl())
+    if len(content) > _SMALL_BYTES:
+        raise Failed(
+            f"refusing {without_secrets(location)}: it is larger than {_SMALL_BYTES} bytes; is it the list of "
+            "checksums?"
+        )
+    return content, origin
+
+
+T = t.TypeVar("T")
+
+
+def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Callable[[], str] = str) -> T:
+    """Call it until it succeeds, with longer and longer pauses; raises Failed at once where trying again is no use."""
+    shown = without_secrets(location)
+    for attempt in range(retries + 1):
+        if attempt:
+            time.sleep(min(2 ** (attempt - 1), _LONGEST_PAUSE_S))
+        try:
+            return receive()
+        except _TryAgain as error:
+            reason = str(error)
+        except urllib.error.HTTPError as error:
+            if error.code < 500 and error.code not in _WORTH_ANOTHER_TRY:
+                raise Failed(f"cannot fetch {shown}: HTTP {error.code} {error.reason}; is the URL correct?") from error
+            reason = f"HTTP {error.code} {error.reason}"
+        except http.client.InvalidURL as error:  # its text may come from a redirect, with what is secret there
+            raise Failed(
+                f"cannot fetch {shown}: its URL, or the one it redirects to, contains spaces or control characters; "
+                "write %20 for a space, or ask the server's owner to mend the redirect"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:  # URLError is one, and a timeout
+            cause = getattr(error, "reason", None) or error
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                raise Failed(
+                    f"cannot fetch {shown}: {cause.verify_message}; set ca_path to the authority that signed its "
+                    "certificate"
+                ) from error
+            reason = str(cause) or type(cause).__name__
+    raise Failed(
+        f"cannot fetch {shown}: {reason} (tried {retries + 1} times){kept()}; is the URL correct, and can this host "
+        "reach it?"
+    )

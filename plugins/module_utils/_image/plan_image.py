@@ -1,0 +1,274 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what must be done so that an image is in a pool. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, Unverified
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Present
+
+__all__ = ["Fetch", "ImageOutcome", "ImageStep", "Remove", "Symlink", "Vouch"]
+__all__ += [
+    "absent",
+    "check_unused",
+    "is_there",
+    "is_verified",
+    "needs_origin",
+    "old",
+    "outcome",
+    "present",
+    "refuse_stranger",
+    "replaced",
+    "was_compared",
+]
+__all__ += ["stranger", "strangers", "superseded", "warnings"]
+
+_PROOF = "set checksum to the digest itself, or to a list that is fetched over https or signed (signature, keyring)"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageStep(Step):
+    """One change of a pool's directory."""
+
+    image: Image
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetch(ImageStep):
+    """Bring the source here, verify it, unpack and convert it, and publish it under its content's name."""
+
+    def __str__(self) -> str:
+        name, checksum, doubt = self.image.name, self.image.checksum, self.image.doubt
+        if checksum is None or doubt:
+            return f"fetch image {name}, NOT verified{f' ({doubt})' if doubt else ''}"
+        return f"fetch image {name}, verified by {checksum.algorithm} {checksum.hex[:12]}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Symlink(ImageStep):
+    """Make the stable name point to a content file, or (None) to what the fetch before it made."""
+
+    target: str | None
+
+    def __str__(self) -> str:
+        return f"point {self.image.name} to {self.target or 'the fetched content'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Remove(ImageStep):
+    """Remove a name or a content file."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="who uses the file: definitions of all guests of the host, running, stored and saved, with their snapshots, "
+        "backup jobs and backing chains; volumes; loop devices",
+        holds="the lock of the image's name, and the manifests of its contents: no run makes a disk from them",
+        leaves="the file; its user",
+    )
+
+    file: str
+
+    def __str__(self) -> str:
+        return f"remove {self.file}"
+
+
+def check_unused(image: Image, file: str, user: str | None) -> None:
+    """Raise Refused where somebody has come to use a file that is to be removed."""
+    if user:
+        raise Refused(
+            f"cannot remove {file} of image {image.name}: {user} uses it by now; it is kept; remove or flatten that, "
+            "and run again"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Vouch(ImageStep):
+    """Note that a content was read, and is what its manifest says: no change of the image."""
+
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        return f"record that {self.manifest.content} was verified"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageOutcome:
+    """Where the name points after the steps (None: nowhere, or not known before the fetch), and what they change."""
+
+    content: str | None
+    changes: t.Sequence[Change]
+
+
+def present(image: Image, found: Present) -> list[ImageStep]:
+    """Steps until the name points to the wanted content; raises Refused or BadInput."""
+    if image.kept:
+        return []
+    if found.foreign and image.current:
+        raise Refused(
+            f"cannot manage image {image.name}: {image.directory}/{image.name} is a regular file that this collection "
+            "did not create; move it away, or choose another name"
+        )
+    if image.checksum is None:
+        if found.target is not None:
+            return []
+        if image.source is None:
+            raise BadInput(f"image {image.name} is not in the pool; set its source with url, src or origin")
+        return [Fetch(image), Symlink(image, None)]
+    content = image.content_name(image.checksum.hex)
+    if content in found.files:
+        return [Symlink(image, content)] if image.current and found.target != content else []
+    if image.source is None:
+        raise BadInput(f"image {image.name} is not in the pool as {content}; set its source with url, src or origin")
+    return [Fetch(image), Symlink(image, content)] if image.current else [Fetch(image)]
+
+
+def is_there(found: Present) -> bool:
+    """Whether the pool has something of that name."""
+    return found.foreign or found.target is not None
+
+
+def moves_from(found: Present, steps: t.Sequence[ImageStep]) -> str | None:
+    """The content that the name pointed to, where it shall point to another."""
+    return found.target if any(isinstance(step, Symlink) for step in steps) else None
+
+
+def check_name(image: Image, content: str, user: str | None) -> None:
+    """Raises Refused where somebody stands on the name, and would stand on other bytes when it points elsewhere."""
+    if user:
+        raise Refused(
+            f"cannot point image {image.name} to another content: {user} is based on the name {image.name}, not on "
+            f"{content}, and would get other data; while nobody uses it, base it on "
+            f"{image.directory}/{content} (qemu-img rebase -u), or set another name"
+        )
+
+
+def needs_origin(image: Image, steps: t.Sequence[ImageStep]) -> bool:
+    """Whether another hypervisor is to be asked what it has, before it is known what is to be done."""
+    return bool(image.source and image.source.kind == "origin" and steps and isinstance(steps[0], Fetch))
+
+
+def stranger(image: Image, found: Present) -> str | None:
+    """A file with the name of the content that was asked for, which no manifest calls so: its bytes decide."""
+    content = image.content_name(image.checksum.hex) if image.checksum else None
+    return content if content in found.strangers else None
+
+
+def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
+    """Raises Unverified where a file has the name of the content that was asked for, and its bytes are others."""
+    if not same:
+        raise Unverified(
+            f"cannot verify image {content}: {image.directory}/{content} has other content, and this collection did "
+            "not import it; inspect it, and move it away"
+        )
+
+
+def was_compared(image: Image, found: Present) -> bool:
+    """Whether the content that was asked for need not be compared again before disks may stand on it.
+
+    The bytes of a stranger have been; what a name points to is verified when it is pointed there, and what is fetched
+    when it arrives.
+    """
+    if image.current or image.checksum is None:
+        return True
+    content = image.content_name(image.checksum.hex)
+    return content not in found.files or content in found.strangers
+
+
+def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
+    """Steps for a content that was changed after it was verified.
+
+    Raises Unverified when somebody stands on it, or when nobody has it.
+    """
+    content = image.content_name(t.cast(Checksum, image.checksum).hex)
+    if content in users:
+        raise Unverified(
+            f"cannot verify image {content}: it was changed after it was imported, and {users[content]} uses it; "
+            "compare it with the same image on another hypervisor, and restore it from there while no guest uses it"
+        )
+    if image.source is None:
+        remedy = "set its source with url, src or origin"
+        raise Unverified(f"cannot verify image {content}: it was changed after it was imported; {remedy}")
+    return [Fetch(image)]
+
+
+def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:
+    """Contents of the image that we brought.
+
+    Without `every`, those to which its name does not point after the steps.
+    """
+    points = [step.target for step in steps if isinstance(step, Symlink)]
+    current = points[-1] if points else found.target
+    return sorted(file for file in found.files - found.strangers if image.owns(file) and (every or file != current))
+
+
+def strangers(found: Present) -> list[str]:
+    """What is said of files that have a content's name and stay."""
+    return [f"kept {file}: no manifest says that this collection imported it" for file in sorted(found.strangers)]
+
+
+def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
+    """Steps that remove old contents that nobody uses, and what is said of those kept.
+
+    `users` is content file -> who stands on it.
+    """
+    kept = [f"kept {file}: {users[file]} uses it" for file in files if file in users]
+    return [Remove(image, file) for file in files if file not in users], kept
+
+
+def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
+    """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
+    if found.foreign:
+        raise Refused(
+            f"cannot remove image {image.name}: {image.directory}/{image.name} is a regular file, not an image of this "
+            "collection; to remove it as a disk, with its data, set remove_storage: true"
+        )
+    contents = old(image, found, (), every=True)
+    used = [f"{users[file]} uses {file}" for file in contents if file in users]
+    if used:
+        raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")
+    name = [image.name] if image.name in found.files else []
+    return [Remove(image, file) for file in (*name, *contents)]
+
+
+def is_verified(image: Image, manifest: Manifest | None) -> bool:
+    """Whether an image is what a checksum says that nobody on the way can have written.
+
+    Without a manifest it is yet to be fetched.
+    """
+    if manifest is None:
+        return image.verified
+    return manifest.verified or (image.verified and manifest.checksum == str(image.checksum))
+
+
+def warnings(image: Image) -> list[str]:
+    """What the user must know of an image that anybody may have made."""
+    return [f"image {image.name} is NOT verified: {image.doubt}; {_PROOF}"] if image.doubt else []
+
+
+def outcome(
+    image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None
+) -> ImageOutcome:
+    """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
+    points = [step.target for step in steps if isinstance(step, Symlink)]
+    after = fetched or _after(image, points, before, absent=absent)
+    shown = after or "(fetched)" if points else after
+    changes = [Change("image", before, shown)] if before != shown and image.current else []
+    if steps and not image.current and not absent:
+        changes.append(Change(f"content {after}", "absent", "present"))
+    removed = [step.file for step in steps if isinstance(step, Remove) and step.file != image.name]
+    changes += [Change(f"content {file}", "present", "absent") for file in removed if file != before]
+    return ImageOutcome(after, changes)
+
+
+def _after(image: Image, points: t.Sequence[str | None], before: str | None, *, absent: bool) -> str | None:
+    if absent:
+        return None
+    if image.checksum and not image.current:
+        return image.content_name(image.checksum.hex)
+    return points[-1] if points else before

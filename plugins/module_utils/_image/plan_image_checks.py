@@ -1,0 +1,192 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether what arrived, or is offered, is the image that was asked for. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, Unverified
+from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import (
+    algorithms_in,
+    checksum_in,
+    document_kind,
+)
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
+    LENGTHS,
+    Checksum,
+    Image,
+    Manifest,
+    Source,
+    Sums,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import STANDALONE
+
+__all__ = [
+    "chosen",
+    "listed",
+    "offered",
+    "refuse_corrupt",
+    "refuse_empty",
+    "refuse_more_files",
+    "refuse_other_bytes",
+    "refuse_other_copy",
+    "refuse_other_format",
+    "refuse_unsent",
+]
+__all__ += ["offers", "refuse_namesake", "starts_over", "unread"]
+
+
+def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:
+    """What of another hypervisor's contents is the wanted one; raises Refused or NotFound."""
+    there = [offer for offer in found if offer]
+    if fits := [offer for offer in there if offers(image, offer)]:
+        return fits[0]
+    if there:
+        raise _refused(image, source.shown, there[0])
+    what = image.content_name(image.checksum.hex) if image.checksum else image.name
+    raise NotFound(
+        f"cannot fetch image {image.name} from {source.shown}: its pool {pool} contains no {what} imported by "
+        "virt_image; import it there first, or set url or src"
+    )
+
+
+def offered(image: Image, source: Source, offer: Manifest) -> Image:
+    """The image with what another hypervisor tells of it, which alone vouches for it where nobody gave a checksum."""
+    if image.checksum:
+        return image
+    return dataclasses.replace(image, checksum=offer.of_bytes, doubt=f"only {source.shown} vouches for it")
+
+
+def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
+    """Why what another hypervisor has cannot be taken."""
+    if offer.checksum == str(image.checksum):
+        return Unverified(
+            f"refusing image {image.name} from {origin}: it was unpacked or converted there, so its bytes cannot be "
+            f"compared with {image.checksum}; import it from its source (url, src), or set checksum to the sha256 of "
+            "the file itself, computed where you trust it"
+        )
+    return Refused(
+        f"refusing image {image.name} from {origin}: it is {offer.content} made from {offer.checksum}, not what was "
+        "requested; import it from its source (url, src), or set another origin"
+    )
+
+
+def listed(text: str, sums: Sums, source: Source) -> Checksum:
+    """What a published list says of the source's file; raises Failed where it says nothing."""
+    found, place = checksum_in(text, source, sums), without_secrets(sums.url)
+    if found is None and (kind := document_kind(text)):
+        raise Failed(
+            f"cannot verify {source.shown}: {place} is {kind}, not a list of checksums; set checksum to the URL of a "
+            "list, or to sha256:<hex>"
+        )
+    if found is None:
+        has = _lacking(text, sums, source)
+        raise Failed(
+            f"cannot verify {source.shown}: {place} contains {has}; check that it is the right list, or set checksum "
+            "to sha256:<hex>"
+        )
+    return found
+
+
+def _lacking(text: str, sums: Sums, source: Source) -> str:
+    """What a list contains instead of one digest of the source's file."""
+    there, wanted = algorithms_in(text, source, sums), [sums.algorithm] if sums.algorithm else [*LENGTHS]
+    if {*there} & {*wanted}:
+        return f"several {source.file} that differ"
+    only = f", only {', '.join(there)}" if there else ""
+    return f"no {sums.algorithm or 'sha512, sha384 or sha256'} of {source.file}{only}"
+
+
+def unread(location: str, error: object) -> Failed:
+    """An address that cannot be read."""
+    return Failed(
+        f"cannot fetch {without_secrets(location)}: {error}; check the address, and that this host reaches it"
+    )
+
+
+def refuse_unsent(source: Source, *, size_bytes: int) -> None:
+    """Raises Failed where nothing came from the controller."""
+    if not size_bytes:
+        raise Failed(
+            f"cannot fetch {source.shown} from the controller: it did not arrive; run virt_image as a task or with "
+            "ansible -m"
+        )
+
+
+def starts_over(image: Image, source: Source, digest: str) -> bool:
+    """Whether an image that goes on with what an earlier run left is fetched anew: that was of something else."""
+    return image.checksum is not None and digest != image.checksum.hex and source.kind == "url"
+
+
+def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
+    """Raises Failed where the source has other bytes than the checksum says."""
+    if image.checksum and got.hex != image.checksum.hex:
+        raise Failed(
+            f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the "
+            "file was changed or damaged in transit, or the checksum belongs to another version"
+        )
+
+
+def refuse_empty(image: Image, source: Source, size_bytes: int) -> None:
+    """Raises Failed where the source has no bytes."""
+    if not size_bytes:
+        raise Failed(f"cannot fetch image {image.name}: {source.shown} is empty; check what the source offers")
+
+
+def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Checksum) -> None:
+    """Raises Failed where another hypervisor sent other bytes than it was asked for."""
+    if image.checksum and got.hex != image.checksum.hex:
+        raise Failed(
+            f"refusing image {image.name}: {offered.content} from {source.shown} has {got.algorithm} {got.hex}, not "
+            f"{image.checksum.hex}: it was damaged there or in transit, or it is not what that host reports; check "
+            "that host's disk, or import the image from its source (url, src)"
+        )
+
+
+def refuse_other_format(image: Image, form: str) -> None:
+    """Raises Refused where another hypervisor's image is not what its name says."""
+    if form != image.format:
+        raise Refused(
+            f"refusing image {image.name}: its name says {image.format}, but its first bytes say {form}; import it "
+            "from its source (url, src), or set another origin"
+        )
+
+
+def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
+    """Raises Refused where QEMU would open other files for the image."""
+    if others:
+        raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]}); {STANDALONE}")
+
+
+def refuse_corrupt(image: Image, corruptions: int) -> None:
+    """Raises Refused where an image lacks some of its own parts."""
+    if corruptions:
+        raise Refused(
+            f"refusing image {image.name}: it is truncated or corrupt (qemu-img check finds {corruptions} errors); "
+            "fetch it again, or repair a copy with qemu-img check -r all"
+        )
+
+
+def offers(image: Image, offer: Manifest) -> bool:
+    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was
+    asked for.
+    """
+    if image.checksum is None:
+        return image.owns(offer.content)
+    return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
+
+
+def refuse_namesake(image: Image, known: Manifest | None) -> None:
+    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be
+    made to fit.
+    """
+    if known and image.checksum and known.checksum != str(image.checksum):
+        raise Refused(
+            f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, "
+            "which begins with the same digits; remove it (state: absent), and find out who imported it"
+        )

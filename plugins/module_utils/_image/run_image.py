@@ -1,0 +1,256 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring one image into a pool: fetch facts, plan, gate, report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion
+from ansible_collections.corral.virt.plugins.module_utils._image import (
+    files_image,
+    plan_image,
+    plan_image_spec,
+    plan_image_stages,
+)
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, ImageSpec, Manifest, Source
+from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import Fetching, World, published
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_content,
+    libvirt_storage,
+    run_file_users,
+    run_pool_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import MAX_SIZE
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import explained
+
+__all__ = ["OPTIONS", "World", "converge"]
+
+R = t.TypeVar("R")
+
+OPTIONS: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    "pool": {"type": "str", "default": POOL},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "url": {"type": "str"},
+    "src": {"type": "path"},
+    "remote_src": {"type": "bool", "default": False},
+    "origin": {"type": "str"},
+    "origin_uri": {"type": "str"},
+    "origin_pool": {"type": "str"},
+    "checksum": {"type": "str"},
+    "signature": {"type": "str"},
+    "keyring": {"type": "str", "no_log": False},
+    "format": {"type": "str", "choices": ["qcow2", "raw"]},
+    "current": {"type": "bool", "default": True},
+    "prune": {"type": "bool", "default": False},
+    "update": {"type": "bool", "default": True},
+    "retries": {"type": "int", "default": 4},
+    "max_size": {"type": "str", "default": MAX_SIZE},
+    "reserve": {"type": "str"},
+}
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world: World) -> dict[str, t.Any]:
+    """Do what the parameters say."""
+    spec = plan_image_spec.spec(params)
+    directory = run_pool_directory.directory(connection, spec.pool, "images")
+    kept = not spec.update and plan_image.is_there(files_image.look(Image(spec.name, directory, spec.format)))
+    checksum, doubt = (None, "") if kept else published(world.open_url, spec)
+    source = None if kept else spec.source
+    image = Image(spec.name, directory, spec.format, source, checksum, current=spec.current, doubt=doubt, kept=kept)
+    work = _Work(connection, spec, Fetching(image, spec, world), gate)
+    steps = work.plan()
+    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
+
+
+class _Work:
+    """One image: what is looked at, and the steps on it."""
+
+    def __init__(self, connection: t.Any, spec: ImageSpec, fetching: Fetching, gate: Gate) -> None:
+        self.connection, self.spec, self.gate = connection, spec, gate
+        self.fetching = fetching
+        self.absent = spec.state == "absent"
+        self.before: str | None = None
+        self.notes: list[str] = []
+        self.read_again = False
+        self.fetched: Manifest | None = None
+        self.locks: contextlib.ExitStack | None = None  # while steps are carried out
+
+    @property
+    def image(self) -> Image:
+        """What is known of it; the other hypervisor tells more."""
+        return self.fetching.image
+
+    def plan(self) -> list[plan_image.ImageStep]:
+        """The steps from what is there now."""
+        work_directory.check(self.image)  # before the action uploads anything there
+        steps = self.bringing()
+        if any(isinstance(step, plan_image.Fetch) for step in steps):
+            self.fetching.check()
+        return [*steps, *self.removing(steps)]
+
+    def carry_out(self) -> list[plan_image.ImageStep]:
+        """Look again, as another run may have been at it, and do what is to be done.
+
+        Nobody begins to stand on what is removed until the stack is closed.
+        """
+        with contextlib.ExitStack() as self.locks:
+            self.locks.enter_context(work_directory.locked(self.image))
+            steps = self.bringing()
+            self.gate.run(steps, self.do)
+            gone = self.removing([])
+            self.gate.after(steps).run(gone, self.do)
+            work_directory.tidy(self.image)
+        libvirt_storage.refresh(self.connection, self.spec.pool)
+        return [*steps, *gone]
+
+    def bringing(self) -> list[plan_image.ImageStep]:
+        """Steps until the name points to the wanted content.
+
+        That a content was verified is told as `read_again` and is no step: no image changes by it, and a run that finds
+        all in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one
+        that changed since is read again.
+        """
+        decided = self._decided(
+            plan_image_stages.bringing, plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune)
+        )
+        self.gate.run(decided.vouch, self.do)
+        self.before, self.read_again = decided.before, self.read_again or decided.read_again
+        return [*decided.steps]
+
+    def removing(self, steps: t.Sequence[plan_image.ImageStep]) -> list[plan_image.ImageStep]:
+        """Steps that remove what nobody stands on after the other steps."""
+        facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune, tuple(steps))
+        decided = self._decided(plan_image_stages.removing, facts)
+        self.notes = [*decided.notes]
+        return [*decided.steps]
+
+    def _decided(
+        self,
+        plan: t.Callable[[plan_image_stages.ImageFacts], R | OpenQuestion[t.Any]],
+        facts: plan_image_stages.ImageFacts,
+    ) -> R:
+        return answered(lambda answers: plan(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
+
+    def path(self, content: str) -> str:
+        """Of a content."""
+        return os.path.join(self.image.directory, content)
+
+    def asked_origin(self) -> Image:
+        """The image, with what the other hypervisor tells of it."""
+        self.fetching.ask_origin()
+        return self.image
+
+    def compared(self, question: plan_image_stages.CompareContent) -> Manifest | None:
+        """The manifest of a content that is what it says."""
+        offered = self.fetching.requested(self.path(question.content)) if question.requested else None
+        return files_image.verify(self.image.directory, question.content, offered)
+
+    def claimed(self, names: t.Iterable[str]) -> set[str]:
+        """Contents that somebody holds; while steps are carried out, nobody else begins to."""
+        taken = files_content.claim(map(self.path, names), self.locks) if self.locks else set()
+        return set(map(os.path.basename, taken))
+
+    def do(self, step: plan_image.ImageStep) -> None:
+        """Hand a step to the room that knows how."""
+        with explained(str(step)):
+            _DOERS[type(step)](self, step)
+
+    def fetch(self) -> None:
+        """Bring the content, and tell how far that is; a part that another run could go on with stays."""
+        try:
+            with Progress(work_directory.path(self.image, "progress")) as tell:
+                self.fetched = self.fetching.fetch(tell)
+        except VirtError:
+            if not os.path.exists(self.fetching.part):
+                work_directory.tidy(self.image)
+            raise
+
+    def result(self, steps: t.Sequence[plan_image.ImageStep]) -> dict[str, t.Any]:
+        """What the module returns; in check mode the same as afterwards, as far as it can be known."""
+        image, fetched = self.image, self.fetched.content if self.fetched else None
+        outcome = plan_image.outcome(image, steps, self.before, absent=self.absent, fetched=fetched)
+        fetches = any(isinstance(step, plan_image.Fetch) for step in steps)
+        result = {
+            "changed": bool(steps),
+            "steps": [str(step) for step in steps],
+            "notes": self.notes,
+            "warnings": plan_image.warnings(image),
+            "diff": changes.diff(outcome.changes),
+            "name": image.name,
+            "path": os.path.join(image.directory, image.name),
+            "content": outcome.content,
+            **({"read_again": True} if self.read_again else {}),
+            **({"checksum": str(image.checksum)} if image.checksum else {}),
+            **(self._fetching() if fetches else {}),
+        }
+        if not self.absent:
+            result["verified"] = plan_image.is_verified(image, self._manifest(outcome.content, fetches))
+        return result
+
+    def _manifest(self, content: str | None, fetches: bool) -> Manifest | None:
+        """Of the content after the steps; none of one that is yet to be fetched."""
+        if self.fetched or fetches or content is None:
+            return self.fetched
+        return files_image.manifest_of(self.image.directory, content)
+
+    def _fetching(self) -> dict[str, t.Any]:
+        """From where it comes; and where it is awaited, until it was fetched."""
+        details: dict[str, t.Any] = {"fetched_from": t.cast(Source, self.image.source).shown}
+        return details if self.fetched else {**details, "part": {"path": self.fetching.part, **self.fetching.left()}}
+
+
+def _check_unused(work: _Work, step: plan_image.Remove) -> None:
+    """Raise Refused where somebody has come to use it, perhaps while another content was fetched."""
+    users = run_file_users.users(work.connection)
+    path = os.path.join(work.image.directory, step.file)
+    # a name is used by who names it; where it points to stays
+    plan_image.check_unused(
+        work.image, step.file, users.based_on(path) or (None if os.path.islink(path) else users.of(path))
+    )
+
+
+def _remove(work: _Work, step: plan_image.Remove) -> None:
+    for name in (step.file, files_content.manifest_name(step.file)):
+        remove(os.path.join(work.image.directory, name))
+
+
+_ANSWERS: Table[_Work] = {
+    plan_image_stages.LookInPool: lambda work, _question: files_image.look(work.image),
+    plan_image_stages.ReadManifest: lambda work, question: files_image.manifest_of(
+        work.image.directory, question.content
+    ),
+    plan_image_stages.AskOrigin: lambda work, _question: work.asked_origin(),
+    plan_image_stages.UsersOfName: lambda work, question: run_file_users.users(work.connection).based_on(question.path),
+    plan_image_stages.UsersInside: lambda work, question: run_file_users.users(work.connection).inside(
+        question.directory
+    ),
+    plan_image_stages.DigestContent: lambda work, question: files_image.digest_of(
+        work.path(question.content), question.algorithm, lambda _done: None
+    ),
+    plan_image_stages.FindRecord: lambda work, question: files_image.verified(work.image.directory, question.content),
+    plan_image_stages.CompareContent: lambda work, question: work.compared(question),
+    plan_image_stages.ClaimContents: lambda work, question: work.claimed(question.contents),
+}
+_DOERS: dict[type[plan_image.ImageStep], t.Callable[[_Work, t.Any], object]] = {
+    plan_image.Vouch: lambda work, step: files_image.vouch(work.image.directory, step.manifest),
+    plan_image.Fetch: lambda work, _step: work.fetch(),
+    plan_image.Symlink: lambda work, step: files_image.point(
+        work.image, step.target or t.cast(Manifest, work.fetched).content
+    ),
+    plan_image.Remove: Looked(_check_unused, _remove),
+}

@@ -1,0 +1,47 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What images a pool has, where they are from, and who uses them."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._image import files_image, plan_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users, run_pool_directory
+
+__all__ = ["described"]
+
+
+def described(connection: t.Any, pool: str) -> list[dict[str, t.Any]]:
+    """The images of a pool that were imported by `virt_image`."""
+    directory = run_pool_directory.directory(connection, pool, "images")
+    users = run_file_users.users(connection)
+    used = users.inside(directory)
+    return [_described(Image(name, directory, ""), pool, used, users) for name in files_image.names(directory)]
+
+
+def _described(image: Image, pool: str, used: t.Mapping[str, str], users: run_file_users.Users) -> dict[str, t.Any]:
+    found = files_image.look(image)
+    manifest = files_image.manifest_of(image.directory, found.target) if found.target else None
+    contents = [_content(image, name, used) for name in plan_image.old(image, found, (), every=True)]
+    by_name = users.based_on(os.path.join(image.directory, image.name))
+    return {
+        "name": image.name,
+        "pool": pool,
+        "content": found.target,
+        "source": manifest.source if manifest else None,
+        "checksum": manifest.checksum if manifest else None,
+        "fetched": manifest.fetched if manifest else None,
+        "verified": bool(manifest and manifest.verified),
+        "contents": contents,
+        "used": bool(by_name) or any(one["used_by"] for one in contents),
+    }
+
+
+def _content(image: Image, name: str, used: t.Mapping[str, str]) -> dict[str, t.Any]:
+    manifest = files_image.manifest_of(image.directory, name)
+    return {"content": name, "bytes": manifest.bytes if manifest else None, "used_by": used.get(name)}

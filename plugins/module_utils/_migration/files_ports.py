@@ -1,0 +1,65 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The ports that QEMU listens on for migrations: whether they can be reached, and the end of what is not answered
+there.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+
+from ansible_collections.corral.virt.plugins.module_utils._core.ports import (
+    FIRST_MIGRATION,
+    LAST_MIGRATION,
+    MIGRATIONS,
+)
+
+__all__ = ["cut", "filtered"]
+
+_CONNECT_S, _COMMAND_S = 3, 10
+
+
+def filtered(host: str) -> str | None:
+    """What a firewall between here and there does to migrations, or None: a port without a listener is refused, not
+    silent.
+    """
+    try:
+        socket.create_connection((host, FIRST_MIGRATION), timeout=_CONNECT_S).close()
+    except ConnectionRefusedError:
+        return None
+    except OSError as error:
+        reason = "no answer" if isinstance(error, socket.timeout) else error.strerror or str(error)
+        remedy = f"open {MIGRATIONS} there, or use transport: tunnelled"
+        return f"port {FIRST_MIGRATION} of {host} cannot be reached from here ({reason}): {remedy}"
+    return None
+
+
+def cut(pid_file: str) -> None:
+    """Let the kernel close what a process here has open to such ports elsewhere, so that it fails now and not when TCP
+    gives up.
+
+    A QEMU that waits for a silent host while it drains a disk hears nobody, and libvirt keeps its migration job as
+    long: neither `virDomainAbortJob` nor QMP `yank` gets through. A kernel without INET_DIAG_DESTROY closes nothing,
+    and TCP gives up after minutes.
+    """
+    try:
+        with open(pid_file) as file:
+            mine = f"pid={int(file.read())},"
+        for line in _ss(
+            "-p", "state", "connected", "dport", ">=", f":{FIRST_MIGRATION}", "and", "dport", "<=", f":{LAST_MIGRATION}"
+        ).splitlines():
+            ends = re.findall(r"\S+:\d+(?= )", line)
+            if mine in line and len(ends) == 2:
+                _ss("-K", "src", ends[0], "dst", ends[1])
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return  # it has ended, or there is no ss
+
+
+def _ss(*words: str) -> str:
+    return subprocess.run(
+        ["ss", "-Htn", *words], capture_output=True, text=True, timeout=_COMMAND_S, check=False
+    ).stdout

@@ -1,0 +1,28 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What several hosts reach: filesystems that are known to be shared, and directories that their libvirt is told are."""
+
+from __future__ import annotations
+
+import os.path
+
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
+from ansible_collections.corral.virt.plugins.module_utils._system import local
+
+__all__ = ["holder"]
+
+
+def holder(path: str) -> str | None:
+    """The shared filesystem, or the directory that qemu.conf declares shared, that holds the path; None where neither
+    does.
+    """
+    _owns, listed = files_qemu.settings()
+    declared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
+    return local.shared_filesystem(path) or declared
+
+
+def _inside(path: str, directory: str) -> bool:
+    path, directory = os.path.realpath(path), os.path.realpath(directory)
+    return path != directory and os.path.commonpath((path, directory)) == directory

@@ -1,0 +1,364 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry out a migration: one call, watched. Judging what came of it is not done here."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+
+__all__ = [
+    "abort",
+    "completed",
+    "dirty_mib_s",
+    "discard",
+    "has_all_memory",
+    "job_active",
+    "measure_dirtying",
+    "paused_by_owner",
+    "resume",
+    "run",
+    "state_there",
+    "synchronise_clock",
+    "touch",
+]
+
+_TICK_S = 0.1
+_ASK_S, _CUT_AFTER_S = 1, 5
+_MEND_S = 130  # TCP tries again every two minutes, at the latest
+_REMOVE_S = 15
+_END_S = 60  # an aborted job that has not ended by then is left to the next run
+
+Disks = dict[str, tuple[int, int]]
+# Seconds, libvirt's figures, and of each disk that is being copied the bytes gone through and in all -> what is done
+# (`verb`, `value`).
+Tick = t.Callable[[float, t.Mapping[str, t.Any], Disks], t.Sequence[t.Any]]
+Cut = t.Callable[[], None]
+
+
+class _Begun:
+    """A migration of ours: one call of libvirt, in a thread."""
+
+    def __init__(self, domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
+        self.error: str | None = None
+        value = 0
+        for flag in flags:
+            value |= getattr(libvirt, f"VIR_MIGRATE_{flag}")
+
+        def call() -> None:
+            try:
+                domain.migrateToURI3(dest_uri, dict(parameters), value)
+            except libvirt.libvirtError as error:
+                self.error = error.get_error_message() or str(error)
+
+        self._worker = threading.Thread(target=call, daemon=True)
+        self._worker.start()
+
+    def goes_on(self) -> bool:
+        """Whether it is at work, a moment later."""
+        self._worker.join(_TICK_S)
+        return self._worker.is_alive()
+
+
+class _Followed:
+    """A job that a run which was killed had begun. A broken post-copy stays a job until somebody resumes it."""
+
+    error: str | None = None  # nobody hears it
+
+    def __init__(self, domain: t.Any) -> None:
+        self._domain, self._unbroken_s = domain, time.monotonic()  # when it was last seen to go on by itself
+
+    def goes_on(self) -> bool:
+        """Whether it is at work, a moment later."""
+        time.sleep(_TICK_S)
+        if not _broken(self._domain):
+            self._unbroken_s = time.monotonic()
+        return time.monotonic() - self._unbroken_s < _MEND_S and _active(self._domain)
+
+
+def run(
+    domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], tick: Tick, cut: Cut
+) -> tuple[str | None, float]:
+    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and seconds: the caller
+    looks at both ends.
+
+    A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not
+    let itself be ended.
+    """
+    began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
+    driver = _Followed(domain) if _active(domain) else _Begun(domain, dest_uri, flags, parameters)
+    while driver.goes_on() and not (ended and time.monotonic() - ended > _END_S):
+        if ended:
+            continue
+        figures = _figures(domain)
+        disks = _disks(domain, parameters.get("migrate_disks", ())) if figures else {}
+        for action in tick(time.monotonic() - began, figures, disks):
+            if action.verb == "abort":
+                ended = time.monotonic()
+                _end(domain, cut, over)
+            else:
+                _take(domain, action)
+    over.set()
+    return driver.error, round(time.monotonic() - began, 2)
+
+
+def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
+    """Ask for the end of the job until it is `over`: it may not have begun, or wait for a silent host, and then so
+    does who asks.
+    """
+
+    def ask() -> None:
+        while not over.is_set():
+            with contextlib.suppress(libvirt.libvirtError):
+                if not _postcopy(domain):  # there the guest runs on the other side already, and would be lost
+                    domain.abortJob()
+            over.wait(_ASK_S)
+
+    def insist() -> None:
+        while not over.wait(_CUT_AFTER_S):
+            if _postcopy(domain) is False:
+                cut()
+
+    for body in (ask, insist):
+        threading.Thread(target=body, daemon=True).start()
+
+
+def _postcopy(domain: t.Any) -> bool | None:
+    """Whether the guest runs on the destination before all of it is there; None when nobody can tell.
+
+    Asked without waiting for the job.
+    """
+    with contextlib.suppress(libvirt.libvirtError):
+        return _word(*domain.state()) == "postcopy"
+    return None
+
+
+def _broken(domain: t.Any) -> bool:
+    """Whether the guest is in a post-copy that broke."""
+    with contextlib.suppress(libvirt.libvirtError):
+        return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED])
+    return False
+
+
+def _active(domain: t.Any) -> bool:
+    try:
+        return bool(domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+    except libvirt.libvirtError as error:
+        # it is busy; or it is off or gone: no job
+        return bool(error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT)
+
+
+def _figures(domain: t.Any) -> dict[str, t.Any]:
+    """libvirt's figures of the job; empty when there is none yet, or no more."""
+    try:
+        figures = domain.jobStats()
+    except libvirt.libvirtError:
+        return {}
+    return t.cast("dict[str, t.Any]", figures) if figures.get("type") else {}
+
+
+def _disks(domain: t.Any, targets: t.Iterable[str]) -> Disks:
+    """Bytes gone through and bytes in all of each disk that is being copied; empty before and after."""
+    with contextlib.suppress(libvirt.libvirtError):
+        jobs = {target: domain.blockJobInfo(target) for target in targets}
+        return {target: (job["cur"], job["end"]) for target, job in jobs.items() if job}
+    return {}
+
+
+def _take(domain: t.Any, action: t.Any) -> None:
+    """One measure on the way. That the job has ended meanwhile is no error: its end tells."""
+    with contextlib.suppress(libvirt.libvirtError):
+        if action.verb == "downtime":
+            domain.migrateSetMaxDowntime(action.value)
+        elif action.verb == "postcopy":
+            domain.migrateStartPostCopy()
+        elif action.verb == "suspend":
+            domain.suspend()
+
+
+def paused_by_owner(domain: t.Any) -> bool | None:
+    """Whether somebody suspended the guest, or it waits for something.
+
+    None when a migration holds it, or nobody can tell.
+    """
+    migration = (
+        libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+        libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
+        libvirt.VIR_DOMAIN_PAUSED_STARTING_UP,
+        # QEMU stood still when a daemon that was started anew looked; an owner's pause has a reason
+        libvirt.VIR_DOMAIN_PAUSED_UNKNOWN,
+    )
+    with contextlib.suppress(libvirt.libvirtError):
+        code, reason = domain.state()
+        if code == libvirt.VIR_DOMAIN_PAUSED:
+            return None if reason in migration else True
+        if code in (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_BLOCKED):
+            return False
+    return None
+
+
+def abort(connection: Connection, uuid: str, cut: Cut) -> None:
+    """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent
+    hangs for minutes.
+    """
+    domain, begun, over = libvirt_query.by_uuid(connection, uuid), time.monotonic(), threading.Event()
+    _end(domain, cut, over)
+    while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
+        time.sleep(_TICK_S)
+    over.set()
+
+
+def measure_dirtying(domain: t.Any) -> None:
+    """Begin to measure for a second how much memory the guest writes.
+
+    Libvirt before 7.2, or another hypervisor, cannot.
+    """
+    with contextlib.suppress(libvirt.libvirtError, AttributeError):
+        domain.startDirtyRateCalc(1, 0)
+
+
+def dirty_mib_s(connection: Connection, domain: t.Any) -> int | None:
+    """What was measured, or None where nothing was (yet)."""
+    with contextlib.suppress(libvirt.libvirtError, AttributeError):
+        _domain, figures = connection.domainListGetStats([domain], libvirt.VIR_DOMAIN_STATS_DIRTYRATE)[0]
+        if figures.get("dirtyrate.calc_status") == libvirt.VIR_DOMAIN_DIRTYRATE_MEASURED:
+            return int(figures["dirtyrate.megabytes_per_second"])
+    return None
+
+
+def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
+    """libvirt's own figures of the finished migration; they stay on the destination."""
+    try:
+        found = connection.lookupByUUIDString(uuid).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
+    except libvirt.libvirtError:
+        return {}
+    fields = {"downtime_ms": "downtime", "memory_bytes": "memory_processed"}
+    return {key: found[field] for key, field in fields.items() if field in found}
+
+
+def job_active(connection: Connection | None, uuid: str) -> bool:
+    """Whether libvirt is at work on the guest; it is on none that is not there, or without a connection.
+
+    Raises Failed.
+    """
+    if connection is None:
+        return False
+    with contextlib.suppress(NotFound), explained("find the job of guest", uuid):
+        return _active(connection.lookupByUUIDString(uuid))
+    return False
+
+
+def _word(code: int, reason: int) -> str:
+    """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory,
+    migrated after that, crashed where QEMU ended by itself.
+    """
+    more = {
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION): "incoming",
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY): "postcopy",
+        (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED): "postcopy",
+        (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED): "migrated",
+        (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED): "crashed",
+    }
+    return more.get((code, reason)) or states.word(code)
+
+
+def has_all_memory(connection: Connection, uuid: str) -> bool:
+    """Whether a guest runs on the destination of a post-copy that is complete, as the source is still in post-copy.
+
+    libvirt sets this reason when QEMU has completed the migration, and not before. Later the owner can change it.
+    """
+    migrated = [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED]
+    with contextlib.suppress(libvirt.libvirtError):
+        return bool(connection.lookupByUUIDString(uuid).state() == migrated)
+    return False
+
+
+def state_there(
+    connection: Connection | None, uuid: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False
+) -> str:
+    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved`
+    says so.
+
+    A guest of the same name with another UUID is another guest: this one is absent then.
+    """
+    if connection is None:
+        return "unreachable"
+    try:
+        domain = connection.lookupByUUIDString(uuid)
+        word = _word(*domain.state())
+        off = word in ("shutdown", "crashed", "migrated") and domain.isPersistent()
+        return "reserved" if off and reserved(domain.XMLDesc()) else word
+    except libvirt.libvirtError as error:
+        return "absent" if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN else "unreachable"
+
+
+def resume(connection: Connection, uuid: str) -> None:
+    """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
+    domain = libvirt_query.by_uuid(connection, uuid)
+    with explained("resume", domain.name()):
+        try:
+            domain.resume()
+        except libvirt.libvirtError:
+            if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
+                raise
+
+
+def touch(connection: Connection, uuid: str, target: str) -> None:
+    """Have QEMU set the length of a disk's file to what it is, so that the file's time changes, and nothing else."""
+    domain = libvirt_query.by_uuid(connection, uuid)
+    with explained("look at disk", f"{target} of {domain.name()}"):
+        size_bytes = domain.blockInfo(target)[0]
+        domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+
+def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[str], bool]) -> None:
+    """Have the guest's agent set its clock, which stood still on the way.
+
+    Only where `has_agent` says that one answers.
+    """
+    domain = libvirt_query.by_uuid(connection, uuid)
+    with contextlib.suppress(libvirt.libvirtError):
+        if has_agent(domain.XMLDesc()):
+            domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
+
+
+def discard(connection: Connection, uuid: str) -> None:
+    """Remove a dead copy of a guest: process and definition, never its storage; raises Failed when it runs.
+
+    libvirt may be removing it at the same time, and then refuses what it has half done: it is asked again until nothing
+    is left.
+    """
+    deadline = time.monotonic() + _REMOVE_S
+    while True:
+        try:
+            domain = libvirt_query.by_uuid(connection, uuid)
+            _remove(domain)
+        except NotFound:
+            return
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return
+            if time.monotonic() > deadline or not connection.isAlive():
+                with explained("remove the copy of", domain.name()):
+                    raise
+        else:
+            return
+        time.sleep(_TICK_S)
+
+
+def _remove(domain: t.Any) -> None:
+    if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+        raise Failed(f"cannot remove the copy of {domain.name()}: it is running now, so it is not dead; run again")
+    if domain.isActive():
+        domain.destroy()
+    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process

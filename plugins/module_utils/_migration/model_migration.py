@@ -1,0 +1,233 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest on its way to another host: the user's wish, what both ends say, and how each disk travels."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "COPIED",
+    "COPY",
+    "DELTA",
+    "FULL",
+    "SHARED",
+    "DiskMove",
+    "LeftDisk",
+    "Made",
+    "MigratingGuest",
+    "MigrationHost",
+    "Move",
+    "Observation",
+    "Pool",
+    "Tuning",
+    "arriving_name",
+]
+
+SHARED, DELTA, FULL, COPY = "shared", "delta", "full", "copy"
+COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
+
+
+def arriving_name(uuid: str) -> str:
+    """The name of a guest on the destination until it is known that nobody there has its UUID or its name."""
+    return f"arriving-{uuid}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """An active storage pool of the destination that keeps its volumes in a directory."""
+
+    name: str
+    path: str
+    available_bytes: int
+    capacity_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class MigrationHost:
+    """What a preflight must know of one end."""
+
+    name: str
+    uuid: str
+    arch: str
+    libvirt_version: int  # 9000000 is 9.0.0
+    qemu_version: int
+    memory_free_mib: int
+    cpu_xml: str  # the host's own processor, as its capabilities have it
+    machines: tuple[str, ...]
+    virt_types: tuple[str, ...]
+    guests: t.Mapping[str, tuple[str, str]]  # name -> (uuid, state)
+    pools: tuple[Pool, ...] = ()
+    links: frozenset[str] | None = None  # network interfaces, bridges among them; None: not known
+    maintenance: str | None = None  # the reason, while it takes no guests
+    emulators: tuple[str, ...] = ()  # programs that libvirt knows to be there
+
+
+@dataclasses.dataclass(frozen=True)
+class MigratingGuest:
+    """What a preflight must know of the guest."""
+
+    name: str
+    uuid: str
+    state: str
+    memory_mib: int
+    machine: str
+    virt_type: str
+    cpu_mode: str = ""
+    bridges: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # of the host, given to the guest: they stay behind
+    local_state: tuple[
+        tuple[str, str | None], ...
+    ] = ()  # what it writes beside its disks; shared storage that holds it
+    managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
+    job: str = ""  # what libvirt is at work on
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskMove:
+    """How one disk gets there.
+
+    `shared`: it is there already. `delta`: its base is there, only its own clusters travel. `full`: everything travels.
+    `copy`: nobody writes to it (seed, CD-ROM, any disk of a guest that is off), so it is copied as a file beforehand.
+    """
+
+    target: str
+    path: str
+    how: str
+    why: str
+    volume: Volume | None = None  # what is made on the destination
+    bytes_to_move: int = 0
+    room_bytes: int = 0  # it will take on the destination
+    base: str | None = None  # an image of virt_image that the destination lacks
+    flatten: bool = False  # its base is not there, so all of it must travel
+    replace: bool = False  # an earlier run of ours left something there
+    delete_source: bool = True  # after the guest has arrived
+    vouched: bool = False  # only the user says that it is shared: libvirt would not move it
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A file on the destination, as the guest's record holds it: what was made, and by what it is known again."""
+
+    phase: str
+    size_bytes: int  # of the disk, or of the file
+    changed: str  # when, in the words of the destination; empty while it is not known
+    path: str
+    mark: str = ""  # random, in the header of a qcow2: whoever replaces the file does not have it
+
+    MAKING: t.ClassVar[str] = "making"  # asked for: libvirt makes it only where nothing is
+    MADE: t.ClassVar[str] = "made"  # and nobody wrote to it since
+    COPYING: t.ClassVar[str] = "copying"  # made, and filled by us: it is what the file on the source begins with
+    OPEN: t.ClassVar[str] = "open"  # made, and written to by QEMU: only its mark tells
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {self.mark or '-'} {self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> Made:
+        """An entry of the record; a path alone, as earlier versions wrote it, was only planned."""
+        if text.startswith("/"):
+            return cls(cls.MADE, -1, "", text)
+        phase, size, changed, rest = text.split(" ", 3)
+        mark, path = ("", rest) if rest.startswith("/") else rest.split(" ", 1)  # earlier versions knew no mark
+        return cls(phase, int(size), changed.strip("-"), path, mark.strip("-"))
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftDisk:
+    """A disk or a file with UEFI variables on the source that goes when the guest has arrived, as the guest's record
+    holds it.
+    """
+
+    path: str
+    identity: FileIdentity | None = None  # what file it was when it was planned
+
+    def __str__(self) -> str:
+        known = self.identity
+        return f"{known.inode} {known.born_ns or '-'} {known.mark or '-'} {self.path}" if known else self.path
+
+    @classmethod
+    def parse(cls, text: str) -> LeftDisk:
+        """An entry of the record; earlier versions wrote the path alone."""
+        if text.startswith("/"):
+            return cls(text)
+        inode, born, mark, path = text.split(" ", 3)
+        return cls(path, FileIdentity(int(inode), None if born == "-" else int(born), mark.strip("-") or None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """One look at both ends, for one guest: others of its name are none of its copies.
+
+    States: running, paused, shutdown, crashed, absent, unreachable, unknown; postcopy (of the source: a part of it is
+    here) and migrated (off, sent away); of the destination also incoming (not all of it is there) and reserved (nobody
+    can start it).
+    """
+
+    source: str
+    dest: str
+    was_paused: bool = False  # its owner wants it so, since before the move or on the way
+    job_active: bool = False  # libvirt is at work on it on the source
+    # it was let run on the destination after it had ended on the source, and nobody wrote to its disks here since
+    superseded: bool = False
+    complete: bool = False  # after a post-copy: all its memory is on the destination, where it runs
+    # libvirt may change the owner or the label of disks that the destination uses, if it ends the copy on the source
+    takes_back: bool = False
+    begun: str = "here"  # a move of it from here: none, here (to this destination), elsewhere
+    again: bool = False  # it is looked at by a run that did not send it
+    same_host: bool = False  # both ends are one
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How a running guest is sent."""
+
+    transport: str = "tls"
+    bandwidth_mib_s: int | None = None
+    max_downtime_ms: int | None = None
+    auto_converge: bool = True
+    postcopy: bool = False
+    postcopy_after_s: int | None = None
+    postcopy_after_passes: int | None = None
+    parallel: int | None = None  # connections
+    compression: tuple[str, ...] = ()
+    schedule: str | None = None
+    timeout_s: int = 1800
+    timeout_action: str = "abort"
+    stall_timeout_s: int = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """The user's wish and what follows from it."""
+
+    guest: str  # its name, for people
+    uuid: str  # who it is: both ends are asked for this, never for the name
+    dest: str
+    dest_uri: str
+    tuning: Tuning = Tuning()
+    source_uuid: str = ""
+    seen: str = ""  # fingerprint of the definition that was planned with
+    active: bool = True  # it runs or is paused; else it is shut off
+    paused: bool = False  # the guest was paused before, and stays so
+    autostart: bool = False
+    keep_source_storage: bool = False
+    reserve_bytes: int | None = None  # of room in the destination's pools that stays free; None: as always
+    disks: tuple[DiskMove, ...] = ()
+    files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
+    variables: tuple[LeftDisk, ...] = ()  # UEFI variables of a running guest: QEMU sends them, and the file is left
+    kept: tuple[tuple[str, str], ...] = ()  # those of them that stay on the source, and why
+    firmware: tuple[tuple[str, str], ...] = ()  # paths on the source and on the destination, where they differ
+
+    @property
+    def mode(self) -> str:
+        """live, cold (a guest that is off, with its disks) or offline (its definition alone)."""
+        if self.active:
+            return "live"
+        return "cold" if self.files or any(disk.volume for disk in self.disks) else "offline"

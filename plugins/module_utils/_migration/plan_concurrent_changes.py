@@ -1,0 +1,159 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What somebody else did while a guest is on its way: compared with what was seen before, and refused. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
+
+__all__ = [
+    "another_run",
+    "check_begun",
+    "check_definition",
+    "check_in_place",
+    "check_is_there",
+    "check_name_kept",
+    "check_not_written",
+    "check_off",
+    "check_path_free",
+    "check_reserved",
+    "check_same_content",
+    "check_there",
+    "check_unchanged",
+    "check_wanted",
+    "unheld",
+]
+
+Volume = t.Mapping[str, t.Any]  # as `_xml.host_xml` reads it
+
+
+def another_run(name: str) -> str:
+    """Why a run is refused that finds another one of that guest at work."""
+    return (
+        f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort it with "
+        "state: aborted"
+    )
+
+
+def check_wanted(name: str, *, interrupted: bool) -> None:
+    """Raise Failed when somebody interrupted the move, while the guest is still where it was."""
+    if interrupted:
+        raise Failed(f"cannot migrate {name}: interrupted, and the guest has not moved; run again to migrate it")
+
+
+def check_begun(name: str, *, interrupted: bool) -> None:
+    """The same for one of many that has not begun."""
+    if interrupted:
+        raise Failed(f"cannot migrate {name}: all migrations were interrupted before it began; run again to migrate it")
+
+
+def check_there(path: str, volume: Volume | None) -> Volume:
+    """What is copied is still there, or this raises Failed."""
+    if volume is None:
+        raise Failed(f"cannot copy {path}: it is gone from its pool; restore it, or detach it from the guest")
+    return volume
+
+
+def check_unchanged(path: str, before: Volume, after: Volume) -> None:
+    """Nobody wrote to a file between two looks, or this raises Failed: its copy would hold some of both."""
+    if any(before[key] != after[key] for key in ("modified_s", "physical_bytes")):
+        raise Failed(f"cannot copy {path}: it was written to in the meantime; run again when nothing writes to it")
+
+
+def check_path_free(path: str, *, user: str | None, taken: bool) -> None:
+    """Raise Failed where another guest of the destination uses that path, or somebody's file stands there."""
+    if user:
+        raise Failed(
+            f"cannot copy {path}: guest {user} on the destination uses a file with this name; rename one of the guests"
+        )
+    if taken:
+        raise Failed(
+            f"cannot copy {path}: the destination has a file with this name, which no guest uses and no migration of "
+            "this guest created; inspect it, and move it away"
+        )
+
+
+def check_in_place(name: str, problems: t.Mapping[str, str]) -> None:
+    """Raise Failed with files of the destination that are not the ones that were made for the guest; what is wrong with
+    a path is empty where nothing is.
+    """
+    if any(problems.values()):
+        found = "; ".join(f"{path}: {why}" for path, why in sorted(problems.items()) if why)
+        raise Failed(
+            f"cannot migrate {name}: on the destination, {found}. Nothing was deleted on either host. If the guest is "
+            "there, its content is only in its QEMU process: copy it before it ends (virsh blockcopy, to another "
+            "path); else inspect the file, move it away, and run again"
+        )
+
+
+def check_definition(name: str, planned: str, now: str | None) -> None:
+    """Raise Failed when the definition of a guest (its fingerprint) is not the one that was planned with."""
+    if now != planned:
+        changed = "it is gone" if now is None else "somebody changed its definition (virsh dumpxml shows it)"
+        raise Failed(f"cannot migrate {name}: {changed} after the migration was planned; run again")
+
+
+def check_name_kept(path: str, *, in_place: bool) -> None:
+    """Raise Failed where another file took the name of one that was being filled."""
+    if not in_place:
+        raise Failed(
+            f"cannot copy {path}: another file took this name on the destination while it was copied; that file was "
+            "not touched, and the guest stays where it is; inspect the file, move it away, and run again"
+        )
+
+
+def check_reserved(name: str, *, reserved: bool) -> None:
+    """Raise Failed where somebody replaced the definition that keeps the guest's place on the destination."""
+    if not reserved:
+        raise Failed(
+            f"cannot define {name} on the destination: somebody replaced the definition that reserves its place there. "
+            "Nothing was touched, and the disks on the source are kept; a guest that has arrived is paused. Save that "
+            f"definition (virsh dumpxml --inactive {name}), undefine it there (virsh undefine {name}), and run again"
+        )
+
+
+def check_is_there(name: str, *, there: bool) -> None:
+    """Raise Failed where a guest that had arrived is not on the destination any more."""
+    if not there:
+        raise Failed(
+            f"cannot remove the disks of {name} from the source: the guest is no longer on the destination; they stay; "
+            "find out who undefined it there"
+        )
+
+
+def check_not_written(name: str, paths: t.Sequence[str]) -> None:
+    """Raise Failed where a process writes to files of a guest that is off."""
+    if paths:
+        raise Failed(
+            f"cannot migrate {name}: it is off, and a process has {', '.join(paths)} open for writing, such as "
+            f"qemu-nbd, or the guest was started just now; find it (`fuser -v {paths[0]}`), end it, and run again"
+        )
+
+
+def check_same_content(name: str, differing: t.Sequence[str]) -> None:
+    """Raise Failed where the copy of a disk is not what its original is by now."""
+    if differing:
+        raise Failed(
+            f"cannot migrate {name}: {', '.join(differing)} {agree(len(differing), 'was', 'were')} written to after "
+            "being copied. Nothing kept the guest from being started meanwhile: the filesystem has no locks, and "
+            "libvirt does not run the hook of role corral.virt.hypervisor. The guest stays on the source; run again"
+        )
+
+
+def unheld(name: str) -> str:
+    """A note: what it means that nothing could be held."""
+    return (
+        f"nothing keeps {name} from being started while it is copied (no locks on its filesystem, no hook of role "
+        "corral.virt.hypervisor): its disks are compared on both hosts before those on the source are deleted"
+    )
+
+
+def check_off(name: str, state: str) -> None:
+    """Raise Failed when a guest that was off is not any more."""
+    if state not in ("shutdown", "crashed"):
+        raise Failed(f"cannot migrate {name}: it was started in the meantime; run again to migrate it live")

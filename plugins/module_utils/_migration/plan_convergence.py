@@ -1,0 +1,154 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What to do with a migration that does not get to its end: schedules as data, and who follows them. Pure.
+
+A pass over the memory that leaves as much to send as the best before it stalls. After so many stalled passes, the next
+measure is taken. The steps are those of oVirt's migration policies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.ports import MIGRATIONS
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Tuning
+
+__all__ = ["SCHEDULES", "Action", "ConvergencePolicy", "Schedule", "can_work"]
+
+
+class Action(t.NamedTuple):
+    """One measure: downtime (milliseconds), postcopy, suspend or abort."""
+
+    verb: str
+    value: int = 0
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Begin with a downtime, then a measure after so many stalled passes.
+
+    When all are taken, `last`, one after another.
+    """
+
+    first_ms: int
+    stalled: tuple[tuple[int, Action], ...]
+    last: tuple[Action, ...]
+
+
+def _steps(*downtimes_ms: int) -> tuple[tuple[int, Action], ...]:
+    return tuple((number, Action("downtime", value)) for number, value in enumerate(downtimes_ms, 1))
+
+
+SCHEDULES = {
+    "minimal_downtime": Schedule(100, _steps(150, 200, 300, 400, 500), (Action("abort"),)),
+    "suspend_if_needed": Schedule(100, _steps(150, 200, 300, 400, 500), (Action("downtime", 5000), Action("abort"))),
+    "postcopy": Schedule(100, _steps(150, 200), (Action("postcopy"), Action("abort"))),
+    "very_large": Schedule(300, _steps(400, 500, 700, 1000, 1500), (Action("downtime", 5000), Action("abort"))),
+}
+
+
+class ConvergencePolicy:
+    """Follows one migration by its figures and says what to do, each thing once."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self._tuning = tuning
+        schedule = SCHEDULES[tuning.schedule] if tuning.schedule else None
+        self._next: list[tuple[int, Action]] = []
+        if schedule:
+            after, _action = schedule.stalled[-1]
+            # Two more stalled passes for each of the last measures: what was done before must have had a chance.
+            last = ((after + 2 * number, action) for number, action in enumerate(schedule.last, 1))
+            self._next = [*schedule.stalled, *last]
+        first_ms = tuning.max_downtime_ms or (schedule.first_ms if schedule else None)
+        self._first = first_ms and Action("downtime", first_ms)
+        self._pass, self._least, self._stalled = 0, 0, 0
+        self._postcopy, self._late = False, 0
+        self._sent, self._quiet_since = -1, 0.0
+
+    def look(self, seconds: float, figures: t.Mapping[str, t.Any], *, answers: bool = True) -> list[Action]:
+        """What is to be done now.
+
+        `figures` are libvirt's, `seconds` since the beginning, `answers` whether the destination does.
+        """
+        actions = [self._first] if self._first and figures else []
+        self._first = None if actions else self._first
+        passes = int(figures.get("memory_iteration") or 0)
+        if passes > self._pass:
+            remaining = int(figures.get("memory_remaining") or 0)
+            self._stalled += bool(self._pass and remaining >= self._least)
+            self._least = remaining if not self._pass else min(self._least, remaining)
+            self._pass = passes
+        while self._next and self._stalled >= self._next[0][0]:
+            actions.append(self._next.pop(0)[1]._replace(why=f"{self._stalled} passes made no progress"))
+        actions += [*self._switch(seconds, passes), *self._timeout(seconds)]
+        self._postcopy = self._postcopy or any(action.verb == "postcopy" for action in actions)
+        return [*actions, *self._stall(seconds, figures, answers)]
+
+    def _stall(self, seconds: float, figures: t.Mapping[str, t.Any], answers: bool) -> list[Action]:
+        """Abort when nothing is sent although both ends answer; what runs on the destination already must wait for the
+        network.
+
+        libvirt has no figures while QEMU still connects, which a path that drops large packets can make last for ever.
+        """
+        sent = int(figures.get("data_processed") or 0) if figures else self._sent
+        if not answers or self._postcopy or sent != self._sent:
+            self._sent, self._quiet_since = sent, seconds
+            return []
+        if seconds - self._quiet_since < self._tuning.stall_timeout_s:
+            return []
+        self._quiet_since = seconds
+        remedy = f"check that the path between the hosts passes large packets (MTU) and ports {MIGRATIONS}"
+        return [
+            Action(
+                "abort",
+                why=f"nothing was sent for {self._tuning.stall_timeout_s} s although both hosts answer; {remedy}",
+            )
+        ]
+
+    def _switch(self, seconds: float, passes: int) -> list[Action]:
+        """To post-copy, where it is to follow after a pass or a time."""
+        after_s, after = self._tuning.postcopy_after_s, self._tuning.postcopy_after_passes
+        if not self._tuning.postcopy or self._postcopy or not passes:
+            return []
+        if after_s is None and after is None and not self._tuning.schedule:
+            after = 1
+        if (after is not None and passes > after) or (after_s is not None and seconds >= after_s):
+            return [Action("postcopy", why="as requested")]
+        return []
+
+    def _timeout(self, seconds: float) -> list[Action]:
+        """At the deadline what was chosen; when that has not ended it after as long again, abort."""
+        if seconds < self._tuning.timeout_s * (self._late + 1):
+            return []
+        self._late += 1
+        verb = self._tuning.timeout_action if self._late == 1 else "abort"
+        return (
+            [Action(verb, why=f"it took longer than timeout, {self._tuning.timeout_s * self._late} s")]
+            if self._late <= 2
+            else []
+        )
+
+
+def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
+    """What a measured rate of writing says about the move; empty where it says nothing."""
+    limit = tuning.bandwidth_mib_s
+    if not dirty_mib_s:
+        return ""
+    if not limit:
+        return (
+            f"the guest writes {dirty_mib_s} MiB of memory per second: only a faster link lets it converge on its own"
+        )
+    if dirty_mib_s <= 0.8 * limit:
+        return (
+            f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: it converges on its "
+            "own"
+        )
+    helps = [name for name, met in (("auto_converge", tuning.auto_converge), ("postcopy", tuning.postcopy)) if met]
+    helps += ["suspend"] if tuning.timeout_action == "suspend" or tuning.schedule == "suspend_if_needed" else []
+    hopeless = "it will not converge; allow auto_converge or postcopy, or set schedule: suspend_if_needed"
+    remedy = f"it converges only with {', '.join(helps)}" if helps else hopeless
+    return f"the guest writes {dirty_mib_s} MiB of memory per second, bandwidth is {limit} MiB/s: {remedy}"

@@ -1,0 +1,394 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what both hosts must be asked about a disk of a guest that moves, and what the base there is worth. Pure.
+
+`DiskMoveFacts` lead to what is known of the disk, or to the one question that is open; nothing is asked that decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
+from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Manifest
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
+    ChainFile,
+    Described,
+    MigratingDisk,
+    VolumeFile,
+    volume_of,
+)
+
+__all__ = [
+    "DigestThere",
+    "DiskMoveFacts",
+    "FindDataFilesHere",
+    "FindFileBesideDisks",
+    "FindFileHere",
+    "FindFileThere",
+    "FindImportThere",
+    "FindNewFileHere",
+    "FindRelabelling",
+    "FindSharedFileThere",
+    "FindSharedFilesystem",
+    "FindVolumePathHere",
+    "FindVolumePathThere",
+    "ImportedImage",
+    "IsTakenThere",
+    "SeenDisk",
+    "TakenBackFacts",
+    "VariablesFacts",
+    "as_defined",
+    "disk",
+    "taken_back",
+    "why_kept",
+]
+
+_CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
+_DEPTH = 64  # files below a disk
+_CLOCK_S = 2  # between a file's time and that in its manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedImage:
+    """An image of the destination, and what its manifest says of it."""
+
+    manifest: Manifest
+    modified_s: float
+    changed_ns: int
+    physical_bytes: int
+    identity: tuple[t.Any, ...]  # by which a run knows again what it has verified
+    verified: bool  # by this run
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfPath:
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfVolume:
+    pool: str
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfPathInPool:
+    pool: str
+    path: str
+
+
+class FindSharedFilesystem(_OfPath, OpenQuestion[t.Optional[str]]):
+    """Which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class FindRelabelling(OpenQuestion[tuple[str, ...]]):
+    """What does the source's libvirt do to a guest's disks when the guest ends there?"""
+
+
+class IsTakenThere(_OfVolume, OpenQuestion[bool]):
+    """Has a pool of the destination a volume of that name?"""
+
+
+class FindFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
+    """Which volume of the source is that?"""
+
+
+class FindNewFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
+    """The same, when its pool is looked at anew: it may have come there behind libvirt's back."""
+
+
+class FindFileThere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
+    """Which volume of the destination is that?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class FindFileBesideDisks(OpenQuestion[tuple[bool, t.Optional[VolumeFile]]]):
+    """Can libvirt of the source or of the destination (`there`) list the directory of a path, and what is at it?"""
+
+    path: str
+    there: bool
+
+
+class FindDataFilesHere(_OfPath, OpenQuestion[tuple[str, ...]]):
+    """Which other files hold the content of an image of the source?"""
+
+
+class FindSharedFileThere(_OfPathInPool, OpenQuestion[t.Optional[VolumeFile]]):
+    """What is at the path of a shared disk in a pool of the destination?"""
+
+
+class FindVolumePathHere(_OfVolume, OpenQuestion[t.Optional[str]]):
+    """Where are the bytes of a volume of a pool of the source? In a pool with a directory, where they would be."""
+
+
+class FindVolumePathThere(_OfVolume, OpenQuestion[t.Optional[str]]):
+    """The same of an active pool of the destination, which its libvirt looks at anew."""
+
+
+class FindImportThere(_OfPathInPool, OpenQuestion[t.Optional[ImportedImage]]):
+    """What does the manifest of an image in a pool of the destination say? None where either is missing."""
+
+
+class DigestThere(_OfVolume, OpenQuestion[str]):
+    """Which SHA-256 has a volume of the destination? All of it is read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskMoveFacts:
+    """A disk as the guest's definition has it, and the destination's pools."""
+
+    disk: MigratingDisk
+    raw: bool
+    pools: t.Mapping[str, Pool]  # by directory
+    ours: t.Collection[str]  # paths that an earlier run of this move made there
+    active: bool  # whether the guest runs
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+    def pool(self, path: str) -> Pool | None:
+        """The destination's pool for the directory of a file."""
+        return self.pools.get(os.path.normpath(os.path.dirname(path)))
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenDisk:
+    """What is known of the disk, and which base this run has verified with it."""
+
+    disk: MigratingDisk
+    verified: tuple[tuple[t.Any, ...], ...] = ()
+
+
+@asks
+def disk(facts: DiskMoveFacts) -> SeenDisk:
+    """What both ends have of a disk; of one that stays where it is, nothing."""
+    known, answers = _located(facts.disk, facts.answers), facts.answers
+    path, mode = known.path, known.mode
+    if known.network or not path:
+        return SeenDisk(known)
+    shared_on = answers.of(FindSharedFilesystem(path))
+    known = dataclasses.replace(known, shared_on=shared_on)
+    if mode == "shared" and shared_on is None and not _is_device(path):
+        relabelled = answers.of(FindRelabelling())
+        known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
+    pool = facts.pool(path)
+    if mode == "shared" or (mode == "auto" and shared_on):
+        data, elsewhere = _local_data(facts, known), _elsewhere(facts, known, pool)
+        return SeenDisk(dataclasses.replace(known, data_files=data, elsewhere=elsewhere))
+    if pool is None:
+        return SeenDisk(known)
+    taken = answers.of(IsTakenThere(pool.name, known.name))
+    file = answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path))
+    file = as_defined(file, raw=facts.raw)
+    data = answers.of(FindDataFilesHere(path)) if file and file.format != "raw" else ()
+    known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file, data_files=data)
+    return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
+
+
+def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
+    """Files with the content of a disk on shared storage that are not on any."""
+    answers = facts.answers
+    if facts.raw or not known.shared_on or _is_device(known.path):
+        return ()
+    data = [path for path in answers.of(FindDataFilesHere(known.path)) if os.path.isabs(path)]
+    return tuple(path for path in data if not answers.of(FindSharedFilesystem(path)))
+
+
+def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
+    """Why a disk on shared storage is not what the destination has at its path; None as far as its pool tells."""
+    answers = facts.answers
+    if pool is None or _is_device(known.path):
+        return None
+    here = as_defined(answers.of(FindFileHere(known.path)), raw=facts.raw)
+    there = as_defined(answers.of(FindSharedFileThere(pool.name, known.path)), raw=facts.raw)
+    if there is None:
+        return f"pool {pool.name} of the destination does not have it"
+    if here and not _may_be_one(here, there, fixed=known.fixed, active=facts.active):
+        return f"pool {pool.name} of the destination has another file there"
+    return None
+
+
+def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
+    """Whether both hosts see one file. A guest that runs writes to it between two looks; copies of what nobody writes
+    to are as good.
+    """
+    said = [(one.format, one.capacity_bytes, one.backing_path) for one in (here, there)]
+    if said[0] != said[1] or (here.physical_bytes != there.physical_bytes and not active):
+        return False
+    later_s = there.modified_s - here.modified_s
+    return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
+
+
+def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
+    """With the path of its volume on both hosts; in a pool on the network, volumes have none."""
+    if known.volume is None:
+        return known
+    path = answers.of(FindVolumePathHere(*known.volume)) or ""
+    there = answers.of(FindVolumePathThere(*known.volume)) if path else None
+    network = f"pool {known.volume[0]}" if path and not os.path.isabs(path) else None
+    return dataclasses.replace(known, path=path, volume_there=there, network=network)
+
+
+@dataclasses.dataclass(frozen=True)
+class TakenBackFacts:
+    """The disks of a guest on the source."""
+
+    disks: tuple[Described, ...]
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
+    """Shared disks that libvirt may take from the destination, if it ends what is left of the guest on the source.
+
+    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Nobody takes from
+    others what they only read, or what they share by declaration.
+    """
+    written = [disk for disk in facts.disks if not (disk.get("readonly") or disk.get("shareable"))]
+    files = [path for path in _paths(written, facts.answers) if not _is_device(path)]
+    shared = tuple(path for path in files if facts.answers.of(FindSharedFilesystem(path)))
+    return shared if shared and facts.answers.of(FindRelabelling()) else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class VariablesFacts:
+    """A file with the UEFI variables of a guest that runs."""
+
+    path: str
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def why_kept(facts: VariablesFacts) -> str:
+    """Why the file stays on the source when the guest has left; empty where it goes.
+
+    The guest goes on with it where both hosts see one file. That a filesystem is shared is not always known, so what
+    the destination has at that path before the guest comes is compared, as for a disk.
+    """
+    path, answers = facts.path, facts.answers
+    if shared_on := answers.of(FindSharedFilesystem(path)):
+        return f"it is on shared storage ({shared_on})"
+    is_seen, there = answers.of(FindFileBesideDisks(path, there=True))
+    if not is_seen:
+        return "libvirt cannot tell whether the destination has the same file; remove it if it has not"
+    if there is None:
+        return ""
+    is_seen, here = answers.of(FindFileBesideDisks(path, there=False))
+    if is_seen and here and not _may_be_one(here, there, fixed=False, active=True):
+        return ""
+    return "the destination already had a file there, which may be the same one; remove it if it is not"
+
+
+def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
+    """Of files, block devices, and volumes that are one of these."""
+    for disk in disks:
+        volume = volume_of(disk)
+        path = answers.of(FindVolumePathHere(*volume)) if volume else disk.get("source")
+        if path and os.path.isabs(path) and disk["type"] != "network":
+            yield path
+
+
+def _is_device(path: str) -> bool:
+    return path.startswith("/dev/")
+
+
+def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
+    """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
+    if file is None or not raw:
+        return file
+    return dataclasses.replace(
+        file,
+        format="raw",
+        capacity_bytes=file.physical_bytes or file.capacity_bytes,
+        backing_path=None,
+        backing_format=None,
+    )
+
+
+def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
+    """With what it stands on."""
+    verdict, verified = _compared(facts, base)
+    known = dataclasses.replace(
+        known,
+        base=facts.answers.of(FindFileHere(base)),
+        base_there=facts.answers.of(FindFileThere(base)),
+        base_altered=verdict == "altered",
+        base_unknown=verdict == "unknown",
+    )
+    if known.base_there is None and not is_content(base) and known.mode in ("auto", "delta"):
+        return _with_chain(facts, known, verified)
+    return SeenDisk(known, verified)
+
+
+def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tuple[t.Any, ...], ...]) -> SeenDisk:
+    """With the files below it that are copied, down to an image or to one that stands alone; with none of them where
+    one cannot be copied.
+    """
+    found: list[ChainFile] = []
+    above = known.file
+    while above and above.backing_path:
+        path = above.backing_path
+        if is_content(path):
+            verdict, more = _compared(facts, path)
+            if verdict != "same":
+                known = dataclasses.replace(known, image_below=path)
+                found = found if known.assumed and verdict != "altered" else []
+            verified += more
+            break
+        member = _chain_file(facts, path, raw=above.backing_format == "raw")
+        if member is None or above.backing_format is None or len(found) > _DEPTH:
+            return SeenDisk(known, verified)
+        found.append(member)
+        above = member.file
+    return SeenDisk(dataclasses.replace(known, chain=tuple(found)), verified)
+
+
+def _chain_file(facts: DiskMoveFacts, path: str, *, raw: bool) -> ChainFile | None:
+    """None where it cannot be copied: it is no file of a pool, keeps its data elsewhere, or its name is taken there."""
+    pool, answers = facts.pool(path), facts.answers
+    if pool is None or _is_device(path):
+        return None
+    file = as_defined(answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path)), raw=raw)
+    ours = path in facts.ours
+    taken = answers.of(IsTakenThere(pool.name, os.path.basename(path)))
+    if file is None or (taken and not ours) or (file.format != "raw" and answers.of(FindDataFilesHere(path))):
+        return None
+    return ChainFile(path, file, pool, ours and taken)
+
+
+def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
+    """The verdict on a base, and its identity where this run has verified it.
+
+    One that is in no pool there, or that has no manifest, is not known to be the same.
+    """
+    pool = facts.pool(base)
+    if pool is None:
+        return "unknown", ()
+    there = facts.answers.of(FindImportThere(pool.name, base))
+    if there is None:
+        return "unknown", ()
+    digest = DigestThere(pool.name, os.path.basename(base))
+    verdict = _verdict(there, digest, facts.answers, assumed=facts.disk.assumed)
+    return verdict, (there.identity,) if verdict == "same" else ()
+
+
+def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
+    """`same`, `altered` (since it was verified there), or `unknown`: it is verified before anything moves.
+
+    A guest that starts on it changes its time, too: what was verified in this run is not read once more.
+    """
+    manifest = there.manifest
+    if there.modified_s > manifest.fetched_s + _CLOCK_S:
+        return "altered"
+    if there.verified or manifest.is_of(size=there.physical_bytes, changed_ns=there.changed_ns):
+        return "same"
+    if assumed:
+        return "unknown"
+    return "same" if answers.of(digest) == manifest.sha256 else "altered"

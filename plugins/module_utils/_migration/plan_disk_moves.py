@@ -1,0 +1,315 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how each disk of a guest travels, and why. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    COPY,
+    DELTA,
+    FULL,
+    SHARED,
+    DiskMove,
+    Pool,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
+    MigratingDisk,
+    VolumeFile,
+)
+
+__all__ = [
+    "deletable",
+    "plan_move",
+    "plan_moves",
+    "relabelling",
+    "ways",
+]
+
+_SAFE_CACHES = ("none", "directsync")
+
+
+def relabelling(*, owner: bool, selinux: bool) -> tuple[str, ...]:
+    """What a libvirt that sets the owner or the SELinux label of files does to disks when their guest ends there."""
+    return ("change its owner (dynamic_ownership)",) * owner + ("change its SELinux label",) * selinux
+
+
+def ways(
+    guest: str,
+    dest: str,
+    disks: t.Iterable[MigratingDisk],
+    *,
+    active: bool,
+    waiting: t.Iterable[str] = (),
+    unknown: t.Iterable[str] = (),
+) -> list[DiskMove]:
+    """How each disk of a guest travels; raises Refused with every one that cannot.
+
+    `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks
+    of.
+    """
+    moves, refused = plan_moves(disks, active=active)
+    problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
+    problems += [f"disk_storage: the guest has no disk {key}" for key in sorted(unknown)]
+    problems += _twice(moves)
+    if problems + refused:
+        raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
+    return moves
+
+
+def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
+    """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read
+    (`fixed`) the `owned`.
+    """
+    return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
+
+
+def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
+    """How each disk of a guest travels, and what is refused.
+
+    Libvirt copies all of a guest's disks whole, or of all what differs.
+    """
+    moves, problems = {}, []
+    for disk in disks:
+        try:
+            moves[disk] = plan_move(disk, active=active)
+        except Refused as error:
+            problems.append(str(error))
+    if any(move.vouched for move in moves.values()):
+        trusted = [disk for disk, move in moves.items() if move.how == SHARED and not (disk.fixed or disk.network)]
+        problems += [_unsafe(disk) for disk in trusted if disk.cache not in _SAFE_CACHES]
+    flattened = next((move.target for move in moves.values() if move.flatten), None)
+    for disk, move in moves.items() if flattened else ():
+        if move.how == DELTA and disk.mode == "delta":
+            remedy = f"use storage: full for it, or delta for {flattened}"
+            problems.append(
+                f"disk {disk.target}: {flattened} is copied in full, and libvirt copies all disks of a guest in the "
+                f"same way; {remedy}"
+            )
+        elif move.how == DELTA:
+            moves[disk] = _flattened(
+                disk, move, f"{flattened} is copied in full, and libvirt copies all disks of a guest in the same way"
+            )
+    return _with_chains(moves), problems
+
+
+def _with_chains(moves: t.Mapping[MigratingDisk, DiskMove]) -> list[DiskMove]:
+    """Each disk after the files below it that are copied with it, the lowest first; each file once."""
+    found: dict[tuple[str, str], DiskMove] = {}
+    for disk, move in moves.items():
+        for member in reversed(disk.chain) if move.volume and move.volume.backing_path else ():
+            size = member.file.allocation_bytes
+            volume = Volume(
+                member.pool.name,
+                os.path.basename(member.path),
+                member.path,
+                member.file.capacity_bytes,
+                member.file.format,
+                backing_path=member.file.backing_path,
+                backing_format=member.file.backing_format,
+            )
+            below = DiskMove(
+                disk.target, member.path, COPY, f"{move.path} stands on it", volume, size, size, replace=member.ours
+            )
+            found.setdefault(("", member.path), below)
+        found[(move.target, move.path)] = move
+    return list(found.values())
+
+
+def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
+    """Files that would be copied for more than one disk."""
+    by_path: dict[str, list[str]] = {}
+    for move in moves:
+        if move.volume:
+            by_path.setdefault(move.path, []).append(move.target)
+    for path, targets in by_path.items():
+        if len(targets) > 1:
+            yield f"disks {' and '.join(targets)} are one file, {path}, and would be copied twice; detach one of them"
+
+
+def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
+    """How it travels; raises Refused."""
+    if disk.volume:
+        _check_volume(disk, *disk.volume)
+    if disk.network:
+        return _on_network(disk, disk.network)
+    if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
+        return _shared(disk, active=active)
+    pool, file = _allowed(disk)
+    volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
+    based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
+    size_bytes = file.allocation_bytes
+    doubt = disk.base_there is None or disk.base_unknown
+    bring = file.backing_path if _named_for_content(file.backing_path) and doubt and disk.mode != "full" else None
+    move = DiskMove(
+        disk.target, disk.path, FULL, "no backing file", volume, size_bytes, size_bytes, base=bring, replace=disk.taken
+    )
+    why = "" if (bring and disk.assumed) or disk.chain else _without_base(disk, file.backing_path)
+    if disk.image_below:
+        move = dataclasses.replace(move, base=disk.image_below)
+    if not active or disk.fixed:
+        if file.backing_path and why:
+            return _refuse_bare(disk, why)
+        if disk.data_files:
+            return _refuse_data_file(disk)
+        reason = "nothing writes to it" if disk.fixed else "the guest is off"
+        return dataclasses.replace(move, how=COPY, why=reason, volume=based)
+    if disk.volume:
+        return _whole_volume(disk, move, file)
+    if file.backing_path is None:
+        return move
+    if not why:
+        way = ("copied" if disk.chain else "", "imported" if bring else "", "there")
+        return dataclasses.replace(
+            move, how=DELTA, why=f"{file.backing_path} is {next(filter(None, way))}", volume=based
+        )
+    if disk.mode == "delta":
+        raise Refused(f"disk {disk.target}: {why}; import it there with virt_image, or use storage: full")
+    return _flattened(disk, move, why)
+
+
+def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
+    """What its definition names must be the same file on both hosts, or the guest starts there with another disk."""
+    if not disk.path:
+        raise Refused(
+            f"disk {disk.target}: the source has no volume {name} in an active pool {pool}; look for it (virsh "
+            "pool-list --all, virsh vol-list POOL)"
+        )
+    if disk.volume_there != disk.path:
+        there = f"would be {disk.volume_there}" if disk.volume_there else "is missing"
+        remedy = "make its directory the same there" if disk.volume_there else "create and start the pool there"
+        raise Refused(
+            f"disk {disk.target}: volume {name} of pool {pool} is {disk.path} on the source, and {there} on the "
+            f"destination; {remedy} (virt_pool), or name the path in the guest's definition (source)"
+        )
+
+
+def _whole_volume(disk: MigratingDisk, move: DiskMove, file: VolumeFile) -> DiskMove:
+    """With VIR_MIGRATE_NON_SHARED_INC, libvirt takes a volume on the destination for a missing file."""
+    why = "it is named by pool and volume, and libvirt copies such a disk only in full"
+    if disk.mode == DELTA and file.backing_path:
+        raise Refused(f"disk {disk.target}: {why}; use storage: full, or name its path in the definition (source)")
+    return _flattened(disk, dataclasses.replace(move, base=None), why)
+
+
+def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
+    """It stays where it is."""
+    if disk.mode in (DELTA, FULL):
+        raise Refused(
+            f"disk {disk.target}: it is on the network ({network}), and is not copied; set disk_storage: "
+            f"{{{disk.target}: shared}}"
+        )
+    return DiskMove(disk.target, disk.path, SHARED, f"on the network ({network})")
+
+
+def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
+    """It stays where it is.
+
+    On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
+    """
+    if disk.data_files:
+        return _refuse_data_file(disk)
+    if disk.elsewhere:
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is on {disk.shared_on or 'storage declared as shared'}, and "
+            f"{disk.elsewhere}; mount the same storage on the destination, or set disk_storage: {{{disk.target}: full}}"
+        )
+    move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage declared as shared'}")
+    if not active or not disk.vouched or disk.fixed:
+        return move
+    if disk.relabelled:
+        raise Refused(
+            f"disk {disk.target}: libvirt does not know that {disk.path} is shared, and would {disk.relabelled} when "
+            "the guest has left; add its directory to shared_filesystems in /etc/libvirt/qemu.conf on both hosts, if "
+            "libvirt has that setting, or migrate the guest while it is off"
+        )
+    return dataclasses.replace(move, vouched=True)
+
+
+def _unsafe(disk: MigratingDisk) -> str:
+    cache = f"cache {disk.cache}" if disk.cache else "the default cache"
+    return (
+        f"disk {disk.target}: {cache} is not safe on storage that only the task declares as shared; set cache: none, "
+        "and restart the guest"
+    )
+
+
+def _flattened(disk: MigratingDisk, move: DiskMove, why: str) -> DiskMove:
+    """It stands alone there."""
+    size_bytes = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
+    alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
+    return dataclasses.replace(
+        move, how=FULL, why=why, volume=alone, bytes_to_move=size_bytes, room_bytes=size_bytes, flatten=True
+    )
+
+
+def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
+    if disk.shareable:
+        raise Refused(
+            f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "
+            "shared storage"
+        )
+    if disk.pool is None:
+        directory = os.path.dirname(disk.path)
+        raise Refused(
+            f"disk {disk.target}: the destination has no active storage pool at {directory}; start the pool of that "
+            "directory there, or create one"
+        )
+    if disk.taken and not disk.ours:
+        raise Refused(
+            f"disk {disk.target}: {disk.path} already exists on the destination, and no migration of this guest "
+            f"created it; if it is the same file, set disk_storage: {{{disk.target}: shared}}; if it is a leftover, "
+            "inspect it and remove it there"
+        )
+    if disk.file is None:
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is in no active storage pool of the source; create a pool for its "
+            "directory"
+        )
+    return disk.pool, disk.file
+
+
+def _named_for_content(base: str | None) -> bool:
+    """The same name is the same content only where the name holds the content's checksum.
+
+    Else the user must vouch for it.
+    """
+    return bool(base and is_content(base))
+
+
+def _without_base(disk: MigratingDisk, base: str | None) -> str:
+    """Why the disk cannot stand there on what it stands on here; empty when it can."""
+    if disk.mode == "full":
+        return "a full copy was requested"
+    if disk.base is None or disk.base_there is None:
+        return f"its base {base} is not on the destination"
+    if disk.base_altered:
+        return (
+            f"its base {base} was written to on the destination after virt_image imported it: remove it there "
+            "(virt_image)"
+        )
+    if disk.base_there.capacity_bytes != disk.base.capacity_bytes:
+        return f"its base {base} has another size on the destination"
+    known = _named_for_content(base) and not disk.base_unknown
+    return "" if disk.mode == "delta" or known else f"its base {base} is not known to be the same on the destination"
+
+
+def _refuse_data_file(disk: MigratingDisk) -> t.NoReturn:
+    raise Refused(
+        f"disk {disk.target}: its data is in {', '.join(disk.data_files)}, which is not copied with it; make it one "
+        f"file (qemu-img convert -O qcow2 {disk.path} NEW) and name that, or put both on shared storage"
+    )
+
+
+def _refuse_bare(disk: MigratingDisk, why: str) -> t.NoReturn:
+    raise Refused(
+        f"disk {disk.target}: {why}; import it there with virt_image, or flatten the disk (virt_image state: flattened)"
+    )

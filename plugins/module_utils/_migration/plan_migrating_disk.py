@@ -1,0 +1,111 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A disk of a guest that is to move: what its definition asks for, and what both hosts have of it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
+
+__all__ = ["Described", "MigratingDisk", "VolumeFile", "as_requested", "unknown_disks", "volume_of"]
+
+# Types of disks that a migration copies, or leaves on storage that both hosts have.
+_TYPES = ("file", "block", "volume", "network")
+
+
+@dataclasses.dataclass(frozen=True)
+class VolumeFile:
+    """A volume as its host's libvirt has it."""
+
+    format: str
+    capacity_bytes: int
+    allocation_bytes: int
+    backing_path: str | None = None
+    backing_format: str | None = None
+    physical_bytes: int | None = None  # length of the file, where that is known
+    modified_s: float = 0.0  # when, since the epoch
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainFile:
+    """A file below a disk that only this guest's host has: what was its disk before an external snapshot, say."""
+
+    path: str
+    file: VolumeFile
+    pool: Pool  # of the destination
+    ours: bool  # an earlier run of this move made one there
+
+
+@dataclasses.dataclass(frozen=True)
+class MigratingDisk:
+    """One disk, and what both ends have of it."""
+
+    target: str
+    path: str
+    mode: str  # what was asked for: auto, shared, delta, full
+    shared_on: str | None = None  # the kind of a shared filesystem that holds it
+    volume: tuple[str, str] | None = None  # pool and name, where its definition names these instead of a path
+    data_files: tuple[str, ...] = ()  # that hold its content, and would stay behind
+    volume_there: str | None = None  # path of the volume that they name on the destination
+    elsewhere: str | None = None  # why the destination has something else at the path of a shared disk
+    network: str | None = None  # protocol, or pool, by which both hosts reach a disk on the network
+    fixed: bool = False  # the guest only reads it
+    shareable: bool = False
+    pool: Pool | None = None  # of the destination, for its directory
+    taken: bool = False  # the destination has a file of that name
+    ours: bool = False  # which an earlier run of this move made
+    file: VolumeFile | None = None
+    base: VolumeFile | None = None
+    base_there: VolumeFile | None = None
+    assumed: bool = False  # an image that the destination lacks is counted as being there
+    chain: tuple[ChainFile, ...] = ()  # files below it that are copied with it, the highest first
+    image_below: str | None = None  # the image that the lowest of them stands on, where the destination lacks it
+    base_altered: bool = False  # it was written to on the destination since it was brought there
+    base_unknown: bool = False  # nobody can tell whether it was
+    cache: str | None = None
+    vouched: bool = False  # a file that only the user calls shared
+    relabelled: str | None = None  # what the source's libvirt would do to such a file when the guest has left
+
+    @property
+    def name(self) -> str:
+        """Of its volume."""
+        return os.path.basename(self.path)
+
+
+Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it
+
+
+def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *, assumed: bool) -> list[MigratingDisk]:
+    """The disks that can go elsewhere, with what was asked for each: by its target, by its name, or for all."""
+    modes, default = params["disk_storage"], params["storage"]
+    return [
+        MigratingDisk(
+            str(item["target"]),
+            str(item.get("source") or ""),
+            modes.get(item.get("target"), modes.get(item.get("name"), default)),
+            volume=volume_of(item),
+            network=item.get("protocol"),
+            fixed=bool(item.get("readonly")),  # as each CD-ROM is
+            shareable=bool(item.get("shareable")),
+            assumed=assumed,
+            cache=item.get("cache"),
+        )
+        for item in items
+        if item["type"] in _TYPES
+    ]
+
+
+def volume_of(item: Described) -> tuple[str, str] | None:
+    """The pool and the name of a disk whose definition names these instead of a path."""
+    return (item["pool"], item["volume"]) if item["type"] == "volume" else None
+
+
+def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> set[str]:
+    """What `disk_storage` names, and no such disk has as its target or its name."""
+    known = {str(item[key]) for item in items if item["type"] in _TYPES for key in ("target", "name") if item.get(key)}
+    return set(params["disk_storage"]) - known

@@ -1,0 +1,135 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the user says of a migration: what cannot be meant, and what is meant. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, tls
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    COPIED,
+    DELTA,
+    FULL,
+    SHARED,
+    Tuning,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
+
+__all__ = ["MODES", "check", "check_all", "check_local", "dest_links", "dest_uri", "tuning"]
+
+MODES = ("auto", SHARED, DELTA, FULL)  # of option `storage`
+
+MigrateParams = t.Mapping[str, t.Any]  # options of virt_migrate
+
+
+def dest_uri(params: MigrateParams) -> str:
+    """Where the destination's libvirt is, as the source reaches it."""
+    return t.cast(str, params["dest_uri"] or tls(params["dest"]))
+
+
+def dest_links(params: MigrateParams, listed: frozenset[str] | None) -> frozenset[str] | None:
+    """Network interfaces of the destination: as the user says, else as its libvirt lists them; None: not known."""
+    return listed if params["dest_links"] is None else frozenset(params["dest_links"])
+
+
+def check(params: MigrateParams) -> str:
+    """The guest's name; raises BadInput with everything that is wrong."""
+    problems = _problems(params)
+    if problems:
+        raise BadInput(problems)
+    return t.cast(str, params["name"])
+
+
+_FROM_ONE = (
+    *("bandwidth", "max_downtime", "timeout", "stall_timeout"),
+    *("postcopy_after", "postcopy_after_passes", "parallel"),
+)
+
+
+def _problems(params: MigrateParams) -> list[str]:
+    problems: list[str] = []
+    for key in ("name", "dest"):
+        try:
+            units.check_name(params[key], what=key)
+        except BadInput as error:
+            problems += error.problems
+    try:
+        reserve_of(params["reserve"])
+    except BadInput as error:
+        problems += error.problems
+    low = [key for key in _FROM_ONE if params[key] is not None and params[key] < 1]
+    problems += [f"{key}: must be at least 1, not {params[key]}" for key in low]
+    wrong = {key: value for key, value in params["disk_storage"].items() if value not in MODES}
+    problems += [
+        f"disk_storage: {key} cannot be {value!r}; choose one of {', '.join(MODES)}" for key, value in wrong.items()
+    ]
+    return problems + _contradictions(params)
+
+
+def _contradictions(params: MigrateParams) -> list[str]:
+    after = [key for key in ("postcopy_after", "postcopy_after_passes") if params[key] is not None]
+    copies = [mode for mode in (params["storage"], *params["disk_storage"].values()) if mode in COPIED]
+    tunnelled = params["transport"] == "tunnelled"
+    switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"]
+    switches += ["postcopy"] * params["postcopy"]
+    rules = {
+        "transport: a tunnel cannot carry a storage copy; use tls, or shared storage": tunnelled and copies,
+        "parallel: a tunnel has one connection; use tls, or omit it": tunnelled and params["parallel"],
+        f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or omit it": tunnelled and switches,
+        f"{' and '.join(after)}: valid only with postcopy: true": after and not params["postcopy"],
+        "compression: zlib and zstd require parallel connections; set parallel": (
+            {"zlib", "zstd"} & set(params["compression"]) and not params["parallel"]
+        ),
+        "compression: zlib and zstd are mutually exclusive; omit one": {"zlib", "zstd"} <= set(params["compression"]),
+        "compression: xbzrle and parallel are mutually exclusive; omit one": "xbzrle" in params["compression"]
+        and params["parallel"],
+    }
+    return [text for text, met in rules.items() if met]
+
+
+def check_local(name: str, uri: str) -> None:
+    """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
+    if not is_here(uri):
+        raise BadInput(
+            f"uri: {name} can be migrated only by the host that has it; run this there (delegate_to) with a local uri"
+        )
+
+
+def check_all(guests: t.Sequence[tuple[t.Any, MigrateParams, t.Sequence[str]]], at_once: int) -> None:
+    """Of several guests: a name as it was given, options, and what Ansible says of them.
+
+    Raises BadInput with the problems of all.
+    """
+    names = [name for name, _wish, _errors in guests]
+    problems = [f"guests: {name}: {text}" for name, params, errors in guests for text in errors or _problems(params)]
+    problems += [
+        f"guests: {name} is given twice" for name in sorted({str(name) for name in names if names.count(name) > 1})
+    ]
+    if at_once < 1:
+        problems.append(f"at_once: must be at least 1, not {at_once}")
+    if problems:
+        raise BadInput(problems)
+
+
+def tuning(params: MigrateParams) -> Tuning:
+    """How a running guest is sent."""
+    return Tuning(
+        transport=params["transport"],
+        bandwidth_mib_s=params["bandwidth"],
+        max_downtime_ms=params["max_downtime"],
+        auto_converge=params["auto_converge"],
+        postcopy=params["postcopy"],
+        postcopy_after_s=params["postcopy_after"],
+        postcopy_after_passes=params["postcopy_after_passes"],
+        parallel=params["parallel"],
+        compression=tuple(params["compression"]),
+        schedule=params["schedule"],
+        timeout_s=params["timeout"],
+        timeout_action=params["timeout_action"],
+        stall_timeout_s=params["stall_timeout"],
+    )

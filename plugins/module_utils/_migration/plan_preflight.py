@@ -1,0 +1,236 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Everything that speaks against a move, before anything is touched. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import version
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    COPIED,
+    MigratingGuest,
+    MigrationHost,
+    Move,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import may_switch
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
+
+__all__ = ["check", "findings", "notes", "uses_ports"]
+
+_KEPT = {
+    "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
+    "managedsave-remove {name})",
+    "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list "
+    "{name})",
+    "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list "
+    "{name})",
+}
+
+
+def check(
+    move: Move,
+    guest: MigratingGuest,
+    source: MigrationHost,
+    dest: MigrationHost,
+    *,
+    lacks: str | None = None,
+    ports_filtered: str | None = None,
+    missing: t.Sequence[tuple[str, str]] = (),
+) -> None:
+    """Raise Refused with all of it.
+
+    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached;
+    `missing` is what else it lacks of what the guest needs, each with its remedy.
+    """
+    problems = [*findings(move, guest, source, dest), *_with_remedies(missing)]
+    if lacks:
+        problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
+    if ports_filtered:
+        problems.append(ports_filtered)
+    if problems:
+        raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
+
+
+def _with_remedies(missing: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
+    """What has the same remedy is told together."""
+    reasons: dict[str, list[str]] = {}
+    for reason, remedy in missing:
+        reasons.setdefault(remedy, []).append(reason)
+    for remedy, found in reasons.items():
+        yield f"{', and '.join(found)}; {remedy}"
+
+
+def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
+    """What is to be known of a move that nothing speaks against; `left` are directories that the guest shares with
+    its host, and whose content is on no shared storage.
+    """
+    found = [f"the content of {path}, which the guest uses, is not copied to {move.dest}" for path in left]
+    found += [f"the guest's {here} is {there} on {move.dest}" for here, there in move.firmware]
+    found += [f"the UEFI variables in {path} stay on the source: {why}" for path, why in move.kept]
+    if hooked:
+        found.append(
+            f"a hook of libvirt on {move.dest} may set up files and devices for guests, so it is unknown whether all "
+            "that the guest needs is there"
+        )
+    return found
+
+
+def uses_ports(move: Move) -> bool:
+    """Whether QEMU connects to QEMU: a tunnel and a guest that is off need libvirt's port alone."""
+    return move.active and move.tuning.transport != "tunnelled"
+
+
+def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
+    """All of it, each with its remedy."""
+    parts = (_maintenance, _identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
+    return [text for part in parts for text in part(move, guest, source, dest)]
+
+
+def _maintenance(move: Move, _guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if dest.maintenance is not None:
+        yield (
+            f"{move.dest} is in maintenance ({dest.maintenance}) and takes no guests; end that with playbook undrain, "
+            "or choose another host"
+        )
+
+
+def _identity(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if source.uuid == dest.uuid:
+        yield (
+            f"{source.name} and {move.dest} report the same host UUID {dest.uuid}: they are the same host, or clones; "
+            "set host_uuid in libvirtd.conf (virtqemud.conf) of one"
+        )
+    other = dest.guests.get(guest.name)
+    if other is not None and other[0] == guest.uuid:
+        yield f"{move.dest} already has this guest ({other[1]}); inspect it there, then remove the wrong one"
+    elif other is not None:
+        yield (
+            f"{move.dest} has another guest with this name ({other[1]}, UUID {other[0]}); rename one of them (virsh "
+            "domrename)"
+        )
+    twin = next((name for name, (its, _state) in dest.guests.items() if its == guest.uuid and name != guest.name), None)
+    if twin:
+        yield f"{move.dest} has guest {twin} with the same UUID {guest.uuid}; compare them, then remove the wrong one"
+
+
+def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if move.active and guest.memory_mib > dest.memory_free_mib:
+        free, needed = (bytes_text(mib * 1024**2) for mib in (dest.memory_free_mib, guest.memory_mib))
+        yield f"{move.dest} has {free} of memory free, and the guest may use {needed}; free some there"
+    for pool in dest.pools:
+        needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
+        space = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        problem = space.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
+        if problem:
+            yield f"its disks: {problem}"
+
+
+def _what_it_runs_on(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if guest.virt_type not in dest.virt_types:
+        yield (
+            f"{move.dest} cannot run {guest.virt_type} guests (it offers {', '.join(dest.virt_types)}); enable that "
+            "there, or choose another host"
+        )
+    if guest.machine and dest.machines and guest.machine not in dest.machines:
+        remedy = _machine_remedy(guest.machine, source, dest)
+        yield f"QEMU on {move.dest} does not provide machine type {guest.machine}; {remedy}"
+    if move.active and guest.cpu_mode == "host-passthrough" and source.cpu_xml != dest.cpu_xml:
+        yield (
+            f"the guest uses the exact CPU of {source.name} (host-passthrough), and that of {move.dest} differs; set a "
+            "CPU model that both support (virt_host_info baseline returns one), or migrate it while it is off"
+        )
+
+
+_MACHINE = re.compile(r"(.*?)(\d+(?:\.\d+)+)")  # pc-q35-7.2; also those of distributions, pc-q35-rhel9.2.0
+
+
+def _machine_remedy(machine: str, source: MigrationHost, dest: MigrationHost) -> str:
+    """A newer QEMU drops old machine types, and distributions have their own."""
+    kind = _MACHINE.fullmatch(machine)
+    if kind is None:
+        return "choose a host that provides it"
+    there = _numbers(kind[1], dest.machines)
+    if there and _numbers(kind[1], [machine])[0][0] > there[-1][0]:
+        return "upgrade QEMU there, or choose another host"
+    both = [name for _number, name in there if name in source.machines]
+    if both:
+        newest = f"set machine: {both[-1]}, which both hosts provide, with virt_domain and shut the guest down"
+        return f"newer versions have dropped it: {newest}"
+    return "choose a host that provides it, or set a machine type that both hosts provide with virt_domain"
+
+
+def _numbers(family: str, machines: t.Iterable[str]) -> list[tuple[tuple[int, ...], str]]:
+    """The machine types of a family by their versions, the oldest first."""
+    kinds = [_MACHINE.fullmatch(name) for name in machines]
+    return sorted((tuple(map(int, one[2].split("."))), one[0]) for one in kinds if one and one[1] == family)
+
+
+def _what_it_is_tied_to(
+    move: Move, guest: MigratingGuest, source: MigrationHost, _dest: MigrationHost
+) -> t.Iterator[str]:
+    if guest.devices and move.active:
+        yield (
+            f"it uses {', '.join(guest.devices)} of {source.name}, which cannot be migrated; detach that, or migrate "
+            "the guest while it is off"
+        )
+    left = [path for path, shared_on in guest.local_state if not shared_on]
+    if left and not move.active:
+        yield (
+            f"it keeps data in {', '.join(left)}, which is not copied; put that on shared storage, or create it on "
+            f"{move.dest} and migrate the guest while it runs"
+        )
+    for kept in guest.managed_state:
+        yield _KEPT[kept].format(name=guest.name)
+    if guest.job:
+        yield (
+            f"libvirt is running a job on it ({guest.job}); wait for that, or abort it (virsh domjobabort {guest.name})"
+        )
+
+
+def _transport(move: Move, _guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:
+    copied = [disk.target for disk in move.disks if disk.how in COPIED]
+    if move.active and copied and move.tuning.transport == "tunnelled":
+        yield (
+            f"{', '.join(copied)} would have to be copied, and a tunnel cannot carry a storage copy; use transport: "
+            "tls, or put that on shared storage (storage: shared, if it is there already)"
+        )
+
+
+def _versions(move: Move, _guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:
+    if not move.active:
+        return
+    either = min(source.libvirt_version, dest.libvirt_version)
+    tuning, copied = move.tuning, any(disk.how in COPIED for disk in move.disks)
+    lost = "the name in the certificate is lost"
+    traps = (
+        # libvirt's own release notes: what is broken, and in which version that ended.
+        (
+            "10.3",
+            tuning.parallel and copied and tuning.transport == "tls",
+            f"parallel with tls and disks to copy ({lost})",
+        ),
+        (
+            "10.3",
+            tuning.postcopy and copied and tuning.transport == "tls",
+            f"postcopy with tls and disks to copy ({lost})",
+        ),
+        ("9.4", {"zlib", "zstd"} & set(tuning.compression), "compression of parallel connections"),
+    )
+    for release, met, what in traps:
+        if met and either < version.number(*map(int, release.split("."))):
+            yield (
+                f"libvirt before {release} (here {version.text(either)}) does not support {what}; omit that, or "
+                "upgrade both hosts"
+            )
+    qemu = min(source.qemu_version, dest.qemu_version)
+    if may_switch(move) and tuning.parallel and qemu < version.number(10, 1):
+        yield (
+            f"QEMU before 10.1 (here {version.text(qemu)}) loses the guest with postcopy and parallel together; omit "
+            "one"
+        )

@@ -1,0 +1,346 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What is seen of a guest on two hosts: what that means, and the one thing to do about it. Pure.
+
+Every run goes round in one loop: observe both ends, judge, do what follows, observe again. This table is all that
+decides: for a move that begins, for one that was interrupted and is found again, for one that is to be aborted, and for
+what is left when libvirt's call has returned. What libvirt returned decides nothing: it can report a failure for a
+guest that arrived. A guest is sent paused, so that at most one copy runs until both ends were seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    MigrationHost,
+    Observation,
+    arriving_name,
+)
+
+__all__ = [
+    "ARRIVED",
+    "DONE_BY",
+    "OPEN",
+    "STAYED",
+    "TABLES",
+    "Verdict",
+    "VerdictRow",
+    "begun",
+    "check",
+    "check_abort",
+    "check_arrived",
+    "check_copy",
+    "check_reconciled",
+    "following",
+    "foreseen",
+    "has_left",
+    "is_one_host",
+    "judge",
+    "outcome",
+    "superseded",
+    "task",
+    "unsettled",
+    "without_copies",
+]  # fmt: skip
+
+# where the guest is when nothing is left to be done; open: nobody may decide
+ARRIVED, STAYED, OPEN = "arrived", "stayed", "open"
+
+# What is done, and where the guest is then.
+_ENDS = {
+    "resume_dest": ARRIVED,
+    "finish_dest": ARRIVED,  # let it be started there
+    "clean_source": ARRIVED,  # remove the dead copy, never its storage
+    "resume_source": STAYED,
+    "clean_dest": STAYED,
+    # Nothing is left to be done to either copy:
+    "done": ARRIVED,
+    "leave": ARRIVED,
+    "rolled_back": STAYED,
+    "move": STAYED,
+    "nothing": OPEN,
+}
+DONE_BY = ("resume_dest", "finish_dest", "clean_source", "resume_source", "clean_dest")  # actions that a doer takes
+
+
+class Verdict(t.NamedTuple):
+    """What two observed ends mean, and the one thing to do."""
+
+    state: str
+    action: str  # one of _ENDS
+    meaning: str
+    wait: bool = False  # libvirt may still decide: look again, and act only when it has had its time
+
+    @property
+    def end(self) -> str:
+        """Where the guest is when that was done."""
+        return _ENDS[self.action]
+
+
+class VerdictRow(t.NamedTuple):
+    """States of the source and of the destination (`*`: any), and which field of the observation must hold."""
+
+    source: str
+    dest: str
+    when: str
+    verdict: Verdict
+
+    def holds(self, seen: Observation) -> bool:
+        """Whether it is about what was seen."""
+        ends = ((self.source, seen.source), (self.dest, seen.dest))
+        return all(states == "*" or state in states.split() for states, state in ends) and (
+            not self.when or bool(getattr(seen, self.when))
+        )
+
+
+def _row(source: str, dest: str, state: str, action: str, meaning: str, *, when: str = "") -> VerdictRow:
+    return VerdictRow(source, dest, when, Verdict(state, action.partition("~")[0], meaning, wait=action.endswith("~")))
+
+
+_IN_DANGER = (
+    "runs on the destination; a dead copy is left on the source. When libvirt there ends the copy, it may change the "
+    "owner or the label of the shared disks, so that the guest can no longer write to them. Suspend the guest on the "
+    "destination, destroy and undefine it on the source, set the owner and the label as before, and run again"
+)
+# The first row that holds decides. An action with `~` waits: libvirt may still decide.
+_NOT_BEGUN = (
+    # source, destination, state, action, meaning
+    _row("absent", "absent", "missing", "nothing", "it is on neither host"),
+    _row("absent", "*", "is there", "leave", "it is on the destination"),
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
+    _row("*", "*", "is here", "move", "it is on the source"),
+)  # fmt: skip
+
+_ELSEWHERE = (
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
+    _row("*", "*", "on its way", "nothing", "its migration to another destination is in progress or was interrupted"),
+)  # fmt: skip
+
+_BEGUN = (
+    _row("*", "*", "is there", "leave", "this host is the destination", when="same_host"),
+    # It ran on the destination before all of it was there.
+    _row("postcopy", "absent shutdown crashed", "memory lost", "nothing~",
+         "post-copy, and {dest} on the destination: the part of its memory that was there is lost; destroy and "
+         "undefine it here, and start it there from its disks, which are newer"),
+    _row("postcopy", "running", "disks in danger", "nothing~", _IN_DANGER, when="takes_back"),
+    _row("postcopy", "running", "unconfirmed", "clean_source~",
+         "arrived with all its memory; libvirt on the source did not learn of it", when="complete"),
+    _row("postcopy", "*", "memory on both", "nothing~",
+         "post-copy ({dest} on the destination): its memory is on both hosts; run again when the network is back, or "
+         "resume it (virsh migrate --postcopy-resume)"),
+    # Nobody can tell yet.
+    _row("*", "*", "under way", "nothing~",
+         "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again",
+         when="job_active"),
+    _row("unreachable", "*", "unseen", "nothing~",
+         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+    _row("*", "unreachable", "unseen", "nothing~",
+         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+    _row("running", "running", "split", "nothing",
+         "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one"),
+    # The source has it no more.
+    _row("absent", "running", "arrived", "done", "arrived"),
+    _row("absent", "paused", "arrived", "done", "arrived", when="was_paused"),
+    _row("absent", "paused", "arrived, paused", "resume_dest", "arrived"),
+    _row("absent", "reserved", "arrived, reserved", "finish_dest", "arrived, not yet to be started"),
+    _row("absent", "incoming", "gone too early", "nothing~",
+         "gone from the source before all of it arrived; run again"),
+    _row("absent", "shutdown crashed migrated unknown", "arrived, off", "done", "arrived", when="again"),
+    _row("absent", "*", "stopped", "nothing",
+         "stopped on the way (source: absent, destination: {dest}); inspect its disks on the destination before "
+         "you start it there"),
+    # libvirt gave it away, and left its definition on the source.
+    _row("migrated", "running", "left behind", "clean_source", "arrived; its definition was left on the source"),
+    _row("migrated", "paused", "left behind", "clean_source",
+         "arrived; its definition was left on the source", when="was_paused"),
+    _row("migrated", "paused", "left behind, paused", "resume_dest",
+         "arrived, paused; its definition was left on the source"),
+    _row("migrated", "incoming", "gone too early", "nothing~",
+         "handed over by the source before all of it arrived; run again"),
+    _row("migrated", "absent", "handed over", "nothing",
+         "handed over by the source, and missing on the destination; nothing was touched; if its disks are left there, "
+         "they are newer: define it there with them, and undefine it here; otherwise start it here, and run again"),
+    # It is off on the source: its owner stopped it, or it crashed, or the host did.
+    _row("shutdown crashed", "running", "superseded", "clean_source",
+         "runs on the destination; the source's host went down before its definition was removed", when="superseded"),
+    # QEMU 7.2 can end itself when the destination's libvirtd dies at switch-over (bdrv_co_write_req_prepare).
+    _row("crashed", "absent", "crashed here", "rolled_back",
+         "its QEMU process crashed on the source (/var/log/libvirt/qemu); start it there (virt_state with state: "
+         "running), and run again; otherwise it moves shut off"),
+    _row("shutdown", "absent", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
+    _row("shutdown crashed", "incoming", "stopped here", "clean_dest~",
+         "it stopped on the source in the meantime; what was created on the destination never ran"),
+    _row("shutdown crashed migrated", "reserved", "stopped here", "clean_dest",
+         "it stopped on the source in the meantime; what was created on the destination never ran"),
+    _row("shutdown crashed", "paused", "nobody can tell", "nothing",
+         "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
+         "if the source host died during the migration, resume it there (virsh resume) and undefine it here; if it was "
+         "used here since, destroy and undefine it there"),
+    _row("shutdown crashed migrated", "*", "nobody can tell", "nothing",
+         "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
+         "compare their disks, then undefine the wrong one"),
+    # The source has it, whole.
+    _row("running", "absent", "here", "rolled_back", "still on the source"),
+    _row("paused", "absent", "here", "rolled_back", "still on the source", when="was_paused"),
+    _row("paused", "absent", "here, paused", "resume_source", "still on the source, paused"),
+    _row("paused", "running", "split", "nothing",
+         "paused on the source as before, and running on the destination; nothing was touched; compare them",
+         when="was_paused"),
+    _row("paused", "running", "disks in danger", "nothing", _IN_DANGER, when="takes_back"),
+    _row("paused", "running", "held back", "clean_source",
+         "runs on the destination; a paused copy was left on the source"),
+    _row("paused", "incoming", "undecided", "clean_dest~", "not yet decided by libvirt"),
+    _row("running paused", "paused incoming reserved", "dead copy", "clean_dest",
+         "still on the source; a dead copy was left on the destination"),
+    # What a migration reserves there says so; a definition that does not may be somebody's.
+    _row("running paused", "shutdown crashed migrated", "twin", "nothing",
+         "still on the source, and defined on the destination, where it does not run ({dest}) and this migration did "
+         "not define it: nothing was touched; compare the definitions, undefine the wrong one (virsh undefine, "
+         "without its disks), and run again"),
+    _row("*", "*", "unclear", "nothing",
+         "unclear (source: {source}, destination: {dest}); inspect it on both hosts (virsh domstate --reason), and "
+         "run again"),
+)  # fmt: skip
+
+TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
+
+
+def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
+    """Whether a move of a guest has begun, as its record tells.
+
+    `here`: the record is that of the source, else that of the destination.
+    """
+    if not here:
+        return "here" if source_uuid and recorded.get("moving_from") == source_uuid else "none"
+    moving = recorded.get("moving")
+    if not moving:
+        return "none"
+    return "here" if moving == dest else "elsewhere"
+
+
+def is_one_host(source: MigrationHost, dest: MigrationHost) -> bool:
+    """Whether both ends are one: machines that were copied can have the same UUID."""
+    return (source.uuid, source.name) == (dest.uuid, dest.name)
+
+
+def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
+    """The destination without the copies of a guest that an earlier run made there: they are in nobody's way."""
+    copies = ((guest, uuid), (arriving_name(uuid), uuid))
+    others = {name: its for name, its in dest.guests.items() if (name, its[0]) not in copies}
+    return dataclasses.replace(dest, guests=others)
+
+
+def has_left(seen: Observation) -> bool:
+    """Whether a guest that was found on the source is there no more."""
+    return seen.source == "absent"
+
+
+def judge(seen: Observation) -> Verdict:
+    """Decide from what both hosts say, never from a return code."""
+    verdict = next(row.verdict for row in TABLES[seen.begun] if row.holds(seen))
+    return verdict._replace(meaning=verdict.meaning.format(source=seen.source, dest=seen.dest))
+
+
+def superseded(let_run_s: float, written_s: t.Iterable[float | None]) -> bool:
+    """Whether what the source has is old: it was let run on the destination, and no disk here was written since.
+
+    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may
+    have been written.
+    """
+    return bool(let_run_s) and all(each is not None and each <= let_run_s for each in written_s)
+
+
+def following(verdict: Verdict, acted: t.Sequence[Verdict], *, late: bool) -> str:
+    """What to do next: `wait`, an action, or nothing more. `acted` are verdicts that were acted upon; each action is
+    taken once.
+
+    `late`: libvirt has had its time. It is not waited for once something was done: then what was done decides.
+    """
+    if verdict.wait and not late:
+        return "" if acted else "wait"
+    return verdict.action if verdict.action in DONE_BY and verdict.action not in [each.action for each in acted] else ""
+
+
+def outcome(acted: t.Sequence[Verdict], last: Verdict) -> Verdict:
+    """Where the guest is in the end, in the words of what was acted upon first."""
+    if not acted or (last.end == OPEN and not last.wait):
+        return last
+    return (acted[-1] if last.wait else last)._replace(meaning=acted[0].meaning)
+
+
+def task(seen: Observation, verdict: Verdict) -> str:
+    """What a run does about a guest that it finds so: leave it, move it, finish what was left when it had arrived,
+    or reconcile it first.
+    """
+    if verdict.action in ("leave", "move"):
+        return verdict.action
+    if verdict.action == "rolled_back":
+        return "move"  # what was made there for it is made anew
+    return "finish" if seen.source == "absent" and verdict.end == ARRIVED else "reconcile"
+
+
+def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) -> None:
+    """Raise NotFound or Refused where nobody may go on.
+
+    `source` and `dest` are hosts, `moving` where the guest is being moved to.
+    """
+    if verdict.action != "nothing" or verdict.wait:
+        return
+    if verdict.state == "missing":
+        raise NotFound(f"cannot migrate {guest}: it is neither on {source} nor on {dest}; {WHERE_IT_IS}")
+    if verdict.state == "on its way":
+        raise Refused(
+            f"cannot migrate {guest} to {dest}: its migration to {moving} is in progress or was interrupted; let that "
+            f"one finish first, or abort it and clean up what it left with dest: {moving} and state: aborted"
+        )
+    raise Refused(f"cannot migrate {guest}: seen on both hosts: {verdict.meaning}")
+
+
+def foreseen(verdict: Verdict) -> bool:
+    """Whether it is known before it is done that the guest stays, and so moves after that."""
+    return verdict.end == STAYED and not verdict.wait
+
+
+def check_copy(guest: str, host: str, *, same: bool) -> None:
+    """Raise Failed where the copy of a guest that is to be removed is not the one that the migration left."""
+    if not same:
+        raise Failed(
+            f"cannot remove the copy of {guest} on {host}: its definition there was changed by somebody else; nothing "
+            "was touched; compare the definitions on both hosts (virsh dumpxml), and undefine the wrong one"
+        )
+
+
+def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.Sequence[str]) -> None:
+    """Raise Failed when a guest that was sent is not there: why, and what was seen instead, with what is `left` of
+    it.
+    """
+    if verdict.end != ARRIVED:
+        observed = "; ".join([verdict.meaning, *left])
+        raise Failed(f"cannot migrate {guest} to {dest}: {reason}. Seen on both hosts: {observed}")
+
+
+def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:
+    """A failure that left what could not be settled, for another reason."""
+    told = str(error).removesuffix("; run again").removesuffix(", and run again")
+    return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {told}; run again")
+
+
+def check_reconciled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:
+    """Raise Failed where an interrupted migration could not be brought to an end, or `still` has to be after that."""
+    if still or verdict.end == OPEN:
+        raise Failed(f"cannot resolve the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")
+
+
+def check_abort(guest: str, source: str) -> None:
+    """Raise Refused when a guest's migration, in that state of the source, cannot be ended any more."""
+    if source == "postcopy":
+        raise Refused(
+            f"cannot abort the migration of {guest}: in post-copy the guest would be lost; let it arrive, then migrate "
+            "it back"
+        )

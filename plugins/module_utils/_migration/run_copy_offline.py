@@ -1,0 +1,192 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a guest takes along beside what QEMU sends: files of its disks, its UEFI variables and TPM state, its
+definition when it is off.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes, run_migration_files
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    DiskMove,
+    Move,
+    arriving_name,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    libvirt_storage,
+    libvirt_transfer,
+    run_directories,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
+
+__all__ = [
+    "check_reserved",
+    "check_unwritten",
+    "copy_disk",
+    "copy_file",
+    "differing",
+    "files",
+    "is_open",
+    "is_reserved",
+    "make",
+    "release",
+    "reserve",
+]
+
+_TPM = "/var/lib/libvirt/swtpm"
+
+
+def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
+    """An empty disk on the destination, thin, of the right size and on the right base."""
+    run_migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
+
+
+def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.Mapping[str, t.Any]:
+    """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile.
+
+    Returns what it was on the source.
+    """
+    volume = t.cast(Volume, disk.volume)
+    before = _volume(endpoints.source, disk.path)
+    # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
+    file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
+    run_migration_files.create(endpoints, uuid, file, replace=disk.replace)
+    run_migration_files.filled(endpoints, uuid, file.path)
+    phase = f"copying {disk.target}"
+    in_place = libvirt_transfer.copy(
+        endpoints.source,
+        disk.path,
+        endpoints.dest,
+        file.pool,
+        file.name,
+        lambda done: tell(phase, done, file.capacity_bytes),
+    )
+    plan_concurrent_changes.check_unchanged(disk.path, before, _volume(endpoints.source, disk.path))
+    libvirt_storage.refresh(endpoints.dest, file.pool)
+    _check_in_place(endpoints, file, in_place=in_place)
+    run_migration_files.finished(endpoints, uuid, file)
+    return before
+
+
+def _check_in_place(endpoints: Endpoints, file: Volume, *, in_place: bool) -> None:
+    """Raise Failed where the file that was filled does not have its name any more."""
+    xml = libvirt_storage.volume_at(endpoints.dest, file.path)
+    same_size = xml is not None and xml_host.volume(xml)["physical_bytes"] == file.capacity_bytes
+    plan_concurrent_changes.check_name_kept(file.path, in_place=in_place and same_size)
+
+
+def check_unwritten(endpoints: Endpoints, copied: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    """Raise Failed where somebody wrote to a disk after it was copied."""
+    for path, before in copied.items():
+        plan_concurrent_changes.check_unchanged(path, before, _volume(endpoints.source, path))
+
+
+def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
+    """Disks whose copy on the destination has another content: both are read in full."""
+    found = []
+    for disk in disks:
+        volume = t.cast(Volume, disk.volume)
+        there = libvirt_storage.volume_at(endpoints.dest, disk.path)
+        size = 0 if there is None else xml_host.volume(there)["physical_bytes"]
+        mine = local.digest(disk.path, size)
+        if not (mine and libvirt_transfer.digest(endpoints.dest, volume.pool, volume.name) == mine):
+            found.append(disk.path)
+    return found
+
+
+def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
+    return _there(path, libvirt_storage.volume_at(connection, path))
+
+
+def _there(path: str, xml: str | None) -> t.Mapping[str, t.Any]:
+    return plan_concurrent_changes.check_there(path, None if xml is None else xml_host.volume(xml))
+
+
+def files(found: FoundGuest) -> list[str]:
+    """What a guest that is off keeps beside its disks."""
+    state = [
+        os.path.join(folder, name)
+        for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid))
+        for name in names
+    ]
+    nvram = [path for path in xml_host_bindings.files(found.xml) if os.path.exists(path)]  # none before its first start
+    return [*nvram, *sorted(path for path in state if not path.endswith(".lock"))]
+
+
+def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
+    """Copy a file that is in no pool: for that moment, its directory is one.
+
+    Raises Failed for a path that somebody else uses there.
+    """
+    directory, name = os.path.split(path)
+    plan_concurrent_changes.check_path_free(
+        path, user=run_migration_files.users(endpoints.dest, uuid).get(path), taken=False
+    )
+    with (
+        run_directories.pool_for(endpoints.source, directory) as here,
+        run_directories.pool_like(endpoints.dest, directory, endpoints.source, here) as there,
+    ):
+        run_migration_files.clear(endpoints, uuid, [path])
+        plan_concurrent_changes.check_path_free(
+            path, user=None, taken=libvirt_storage.volume_in(endpoints.dest, there, name) is not None
+        )
+        size = _there(path, libvirt_storage.volume_in(endpoints.source, here, name))["physical_bytes"]
+        file = Volume(there, name, path, size, "raw")
+        run_migration_files.create(endpoints, uuid, file, replace=False)
+        run_migration_files.filled(endpoints, uuid, path)
+        in_place = libvirt_transfer.copy(endpoints.source, path, endpoints.dest, there, name, lambda _done: None)
+        libvirt_storage.refresh(endpoints.dest, there)
+        _check_in_place(endpoints, file, in_place=in_place)
+        run_migration_files.finished(endpoints, uuid, file)
+
+
+def reserve(endpoints: Endpoints, move: Move) -> None:
+    """Take the guest's name and UUID on the destination, so that nobody can start it there; raises Failed where another
+    guest has one of them, or when it is no longer off here.
+    """
+    domain = libvirt_query.by_uuid(endpoints.source, move.uuid)
+    portable = xml_host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
+    document = xml_host_bindings.reserved(portable, arriving_name(move.uuid))
+    definition.reserve(endpoints.dest, move.guest, document)
+    if not move.active:
+        plan_concurrent_changes.check_off(move.guest, states.of(domain))
+
+
+def check_reserved(dest: t.Any, uuid: str, name: str) -> FoundGuest:
+    """The guest that waits there to be released; raises Failed where its definition is somebody else's by now."""
+    waiting = libvirt_query.find_by_uuid(dest, uuid)
+    plan_concurrent_changes.check_reserved(name, reserved=waiting is not None and is_open(waiting))
+    return t.cast(FoundGuest, waiting)
+
+
+def is_open(there: FoundGuest) -> bool:
+    """Whether what the destination stores of a guest is to be replaced: it is reserved, or nothing is stored."""
+    return xml_host_bindings.is_reserved(there.xml) or not there.persistent
+
+
+def is_reserved(dest: t.Any, uuid: str) -> bool:
+    """Whether nobody has changed what was reserved there, while the guest arrives."""
+    waiting = libvirt_query.find_by_uuid(dest, uuid)
+    return waiting is None or is_open(waiting)
+
+
+def release(dest: t.Any, uuid: str, name: str) -> None:
+    """Let it be started there."""
+    waiting = check_reserved(dest, uuid, name)
+    if waiting.name != name:  # a run was killed before it had given the guest its name
+        definition.rename(dest, uuid, name)
+        waiting = check_reserved(dest, uuid, name)
+    if not waiting.persistent:
+        definition.define(dest, name, definition.portable(libvirt_query.by_uuid(dest, uuid)))
+        return
+    definition.define(dest, name, xml_host_bindings.released(waiting.xml, waiting.live_xml or ""))

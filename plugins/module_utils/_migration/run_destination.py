@@ -1,0 +1,150 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What the destination of a migration lacks of what the guest needs, beside its disks.
+
+Its files are seen through libvirt: a directory is a storage pool while its files are listed. Nothing is written there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    xml_host,
+    xml_host_bindings,
+    xml_host_devices,
+    xml_prerequisites,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_host_look
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures
+from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, plan_firmware
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import MigrationHost
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_firmware import Build, Descriptor
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, run_directories
+
+__all__ = ["Lacking", "lacking"]
+
+_HOOKS = "/etc/libvirt/hooks"
+_OURS = "50-corral"  # it refuses guests, and sets up nothing
+_OF_THE_KERNEL = ("/dev/", "/sys/", "/proc/", "/run/", "/var/run/")
+
+
+class Lacking(t.NamedTuple):
+    """Of one guest on one destination."""
+
+    problems: list[tuple[str, str]]  # each with its remedy
+    left: list[str]  # directories whose content stays behind
+    hooked: bool  # a hook there may set up what is missing
+    firmware: dict[str, str]  # paths there for those here
+
+
+def lacking(
+    source: t.Any, dest: t.Any, its: MigrationHost, found: FoundGuest, copied: t.Collection[str] = ()
+) -> Lacking:
+    """What it needs now and at its next start. Firmware that is there under another path is not missing, nor is the
+    template of variables that are `copied`.
+    """
+    needed = plan_start.combined(
+        xml_prerequisites.prerequisites(xml, disks=False) for xml in (found.xml, found.live_xml) if xml
+    )
+    needed = plan_start.without(needed, [template for template, made in needed.templates.items() if made in copied])
+    look = _Look(dest, its.links, its.emulators)
+    missing, renamed = run_host_look.missing(dest, needed, look), dict[str, str]()
+    if missing.paths & {*needed.loaders, *needed.templates}:
+        renamed = _renamed(_Look(source), look, found.live_xml or found.xml)
+    return Lacking(
+        plan_start.problems(plan_start.without(needed, renamed), missing, its.name),
+        [path for path in sorted(needed.contents) if not files_shared_storage.holder(path)],
+        missing.hooked,
+        renamed,
+    )
+
+
+class _Look:
+    """Implements `HostLook` for a host at the other end of a connection; each directory is read once."""
+
+    def __init__(
+        self, connection: t.Any, links: frozenset[str] | None = None, emulators: t.Collection[str] = ()
+    ) -> None:
+        self._connection, self._links, self._emulators = connection, links, emulators
+        self.names_in = functools.lru_cache(maxsize=None)(self._names_in)
+
+    def has_hook(self, of: str) -> bool:
+        """Whether a script is there beside ours."""
+        scripts = set(self.names_in(f"{_HOOKS}/{of}.d") or ()) - {_OURS}
+        return bool(scripts) or of in (self.names_in(_HOOKS) or ())
+
+    def missing_links(self, names: t.Collection[str], switches: t.Collection[str]) -> frozenset[str]:
+        """Of a host whose network devices are not known, nothing is."""
+        return frozenset() if self._links is None else frozenset({*names, *switches} - self._links)
+
+    def missing_devices(self, names: t.Collection[str]) -> frozenset[str]:
+        """Of a host whose devices libvirt cannot list, nothing is known."""
+        offered = xml_host_devices.offered(figures.devices(self._connection)) if names else None
+        return frozenset() if offered is None else frozenset(names).difference(offered)
+
+    def missing_paths(self, needed: Prerequisites) -> frozenset[str]:
+        """Files and directories; of devices and sockets nothing is known."""
+        asked = needed.paths - needed.special - set(self._emulators)
+        return frozenset(path for path in asked if not path.startswith(_OF_THE_KERNEL) and self._lacks(path))
+
+    def missing_named(self, _needed: Prerequisites) -> dict[str, NamedBy]:
+        """Its disks are looked at by themselves."""
+        return {}
+
+    def _lacks(self, path: str) -> bool:
+        directory, name = os.path.split(os.path.normpath(path))
+        found = self.names_in(directory)
+        return bool(name) and found is not None and name not in found
+
+    def _names_in(self, directory: str) -> t.Collection[str] | None:
+        """What a directory holds, nothing where it is missing; None where libvirt cannot list it."""
+        try:
+            with run_directories.pool_for(self._connection, directory) as pool:
+                return libvirt_storage.names(self._connection, pool)
+        except NotFound:
+            return []
+        except VirtError:
+            return None
+
+    def descriptors(self) -> list[Descriptor]:
+        """Of its firmware."""
+        return plan_firmware.descriptors(
+            text for directory in plan_firmware.DIRECTORIES for text in self._contents(directory)
+        )
+
+    def _contents(self, directory: str) -> t.Iterator[bytes]:
+        names = [name for name in sorted(self.names_in(directory) or ()) if name.endswith(".json")]
+        if names:
+            with run_directories.pool_for(self._connection, directory) as pool:
+                yield from (libvirt_storage.read(self._connection, pool, name) or b"" for name in names)
+
+    def size(self, path: str) -> int | None:
+        """Of a file in bytes; None where it is missing, or nobody knows."""
+        directory, name = os.path.split(path)
+        try:
+            with run_directories.pool_for(self._connection, directory) as pool:
+                xml = libvirt_storage.volume_in(self._connection, pool, name)
+        except VirtError:
+            return None
+        return xml_host.volume(xml)["physical_bytes"] if xml else None
+
+
+def _renamed(here: _Look, there: _Look, xml: str) -> dict[str, str]:
+    """The paths there of the firmware that the guest has here."""
+
+    def alike(mine: Descriptor, its: Descriptor) -> bool:
+        pairs = ((mine.loader, its.loader), (mine.template, its.template))
+        sizes = [(here.size(own), there.size(other)) for own, other in pairs]
+        return all(own is not None and own == other for own, other in sizes)
+
+    return plan_firmware.translation(
+        Build(*xml_host_bindings.firmware(xml)), here.descriptors(), there.descriptors(), alike
+    )

@@ -1,0 +1,292 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""How the disks of one guest travel: what both ends have of each, handed to the plan."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_host_bindings,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
+from ansible_collections.corral.virt.plugins.module_utils._image.files_image import read_manifest
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_shared_storage,
+    plan_disk_move_stages,
+    run_migration_files,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    DiskMove,
+    LeftDisk,
+    MigrationHost,
+    Pool,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import deletable, relabelling, ways
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
+    MigratingDisk,
+    VolumeFile,
+    as_requested,
+    unknown_disks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_header,
+    libvirt_storage,
+    libvirt_transfer,
+    run_directories,
+    run_file_users,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
+from ansible_collections.corral.virt.plugins.module_utils._system import identity
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["disks", "images", "taken_back", "unused", "variables"]
+
+_FILE = (
+    "format",
+    "capacity_bytes",
+    "allocation_bytes",
+    "physical_bytes",
+    "backing_path",
+    "backing_format",
+    "modified_s",
+)
+
+
+def disks(
+    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
+) -> tuple[DiskMove, ...]:
+    """Each disk's way, with images that can be brought `assumed` to be there.
+
+    Raises Refused with every disk that has none.
+    """
+    document = found.live_xml or found.xml
+    recorded = fields_record.read(document)
+    # Only what a run to this very host made there, and nobody else since, may be replaced.
+    ours, _strange = run_migration_files.ours(
+        endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
+    )
+    reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours)
+    entries = fields_disk.media(parse(document))
+    raw = {item["target"] for item in entries if item.get("format") == "raw"}
+    requested = as_requested(entries, params, assumed=assumed)
+    seen = [reader.disk(one, raw=one.target in raw, active=found.active) for one in requested]
+    located = functools.partial(libvirt_storage.path_in, endpoints.source)
+    waiting = set(sources(found.xml, located)) - set(sources(document, located))
+    unknown = unknown_disks(entries, params)
+    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=unknown)
+    fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
+    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=_owned(recorded)), found.uuid)
+    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
+
+
+def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
+    """Paths of disks that were made for the guest."""
+    return [one.path for one in recorded.get("volumes") or ()]
+
+
+def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
+    """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
+    wanted = set(paths)
+    if not wanted:
+        return wanted
+    used = run_file_users.users(source, but=uuid)
+    return {path for path in wanted if used.of(path) is None}
+
+
+def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
+    """What `virt_image` must bring to the destination so that less travels, in the words of its options."""
+    wanted = {}
+    for path in sorted({move.base for move in moves if move.base}):
+        directory, content = os.path.split(path)
+        pool = run_directories.pool_at(source, directory)
+        if pool is None:
+            continue
+        text = libvirt_storage.read(source, pool, manifest_name(content))
+        if text is not None:
+            checksum = read_manifest(text.decode(errors="replace"), path).checksum
+            wanted[path] = {
+                "name": image_of_content(content),
+                "pool": pool,
+                "checksum": checksum,
+                "content": content,
+            }
+    return list(wanted.values())
+
+
+class _Reader:
+    """What both ends have; each pool of the destination is looked at anew once."""
+
+    def __init__(self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str]) -> None:
+        self.endpoints, self._pools, self._ours = endpoints, pools, ours
+        self._fresh: set[str] = set()
+
+    def disk(self, requested: MigratingDisk, *, raw: bool, active: bool) -> MigratingDisk:
+        """One disk of a guest."""
+        facts = plan_disk_move_stages.DiskMoveFacts(requested, raw, self._pools, self._ours, active)
+        seen = answered(
+            lambda answers: plan_disk_move_stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self
+        )
+        self.endpoints.verified.update(seen.verified)
+        return seen.disk
+
+    def new_file(self, path: str) -> VolumeFile | None:
+        """A file that came into its pool behind libvirt's back."""
+        pool = run_directories.pool_at(self.endpoints.source, os.path.dirname(path))
+        if pool is None:
+            return None
+        libvirt_storage.refresh(self.endpoints.source, pool)
+        return _file(self.endpoints.source, path)
+
+    def volume_there(self, pool: str, name: str) -> str | None:
+        """The path of a volume on the destination. Its libvirt looks at the pool first: on shared storage, and on the
+        network, others make volumes.
+        """
+        if pool not in libvirt_transfer.active_pools(self.endpoints.dest):
+            return None
+        self._refresh(pool)
+        return libvirt_storage.path_in(self.endpoints.dest, pool, name)
+
+    def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
+        """A file on shared storage as the destination sees it; its libvirt looks anew where it does not know it."""
+        with contextlib.suppress(Failed):  # it is listed, and gone
+            found = _file(self.endpoints.dest, path)
+            if found:
+                return found
+        self._refresh(pool)
+        return _file(self.endpoints.dest, path)
+
+    def is_taken(self, pool: str, name: str) -> bool:
+        """Whether the destination has a volume."""
+        self._refresh(pool)
+        return libvirt_storage.volume_in(self.endpoints.dest, pool, name) is not None
+
+    def imported(self, pool: str, path: str) -> plan_disk_move_stages.ImportedImage | None:
+        """An image of the destination that has a manifest."""
+        self._refresh(pool)
+        dest = self.endpoints.dest
+        text = libvirt_storage.read(dest, pool, manifest_name(os.path.basename(path)))
+        xml = libvirt_storage.volume_at(dest, path)
+        if text is None or xml is None:
+            return None
+        manifest, seen = read_manifest(text.decode(errors="replace"), path), xml_host.volume(xml)
+        identity = (dest.getURI(), path, manifest.sha256, seen["modified_s"], seen["physical_bytes"])
+        return plan_disk_move_stages.ImportedImage(
+            manifest,
+            seen["modified_s"],
+            seen["changed_ns"],
+            seen["physical_bytes"],
+            identity,
+            verified=identity in self.endpoints.verified,
+        )
+
+    def _refresh(self, pool: str) -> None:
+        if pool not in self._fresh:
+            libvirt_storage.refresh(self.endpoints.dest, pool)
+            self._fresh.add(pool)
+
+
+def _relabelled(connection: t.Any) -> tuple[str, ...]:
+    """What libvirt does to a guest's disks when the guest ends here."""
+    owns, _listed = files_qemu.settings()
+    drivers = xml_host.host(libvirt_query.capabilities(connection))["security_drivers"]
+    return relabelling(owner=owns, selinux="selinux" in drivers)
+
+
+def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
+    """Shared disks that libvirt may take from the destination, if it ends what is here of the guest."""
+    facts = plan_disk_move_stages.TakenBackFacts(tuple(fields_disk.media(parse(guest.live_xml or guest.xml))))
+    reader = _Reader(endpoints, {}, ())
+    return answered(
+        lambda answers: plan_disk_move_stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader
+    )
+
+
+def variables(endpoints: Endpoints, found: FoundGuest) -> tuple[tuple[LeftDisk, ...], tuple[tuple[str, str], ...]]:
+    """Files with the UEFI variables of a guest that runs: those that go from the source when it has left, and those
+    that stay, each with why.
+    """
+    reader = _Reader(endpoints, {}, ())
+    goes, kept = list[LeftDisk](), list[tuple[str, str]]()
+    for path in xml_host_bindings.files(found.live_xml or ""):
+        known = identity.of_path(path)
+        if known is None:
+            continue
+        if why := _why_kept(plan_disk_move_stages.VariablesFacts(path), reader):
+            kept.append((path, why))
+        else:
+            goes.append(LeftDisk(path, known))
+    return tuple(goes), tuple(kept)
+
+
+def _why_kept(facts: plan_disk_move_stages.VariablesFacts, reader: _Reader) -> str:
+    return answered(
+        lambda answers: plan_disk_move_stages.why_kept(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader
+    )
+
+
+def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile | None]:
+    """It is in no pool, so its directory is one while it is listed."""
+    directory, name = os.path.split(path)
+    try:
+        with run_directories.pool_for(connection, directory) as pool:
+            libvirt_storage.refresh(connection, pool)
+            return True, _described(libvirt_storage.volume_in(connection, pool, name))
+    except NotFound:
+        return True, None
+    except VirtError:
+        return False, None
+
+
+def _file(connection: t.Any, path: str) -> VolumeFile | None:
+    return _described(libvirt_storage.volume_at(connection, path))
+
+
+def _described(xml: str | None) -> VolumeFile | None:
+    if xml is None:
+        return None
+    found = xml_host.volume(xml)
+    return VolumeFile(**{key: found[key] for key in _FILE})
+
+
+_ANSWERS: Table[_Reader] = {
+    plan_disk_move_stages.FindSharedFilesystem: lambda _reader, question: files_shared_storage.holder(question.path),
+    plan_disk_move_stages.FindRelabelling: lambda reader, _question: _relabelled(reader.endpoints.source),
+    plan_disk_move_stages.FindVolumePathHere: lambda reader, question: libvirt_storage.path_in(
+        reader.endpoints.source, question.pool, question.name
+    ),
+    plan_disk_move_stages.FindSharedFileThere: lambda reader, question: reader.shared_file_there(
+        question.pool, question.path
+    ),
+    plan_disk_move_stages.FindVolumePathThere: lambda reader, question: reader.volume_there(
+        question.pool, question.name
+    ),
+    plan_disk_move_stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
+    plan_disk_move_stages.FindFileBesideDisks: lambda reader, question: _file_beside_disks(
+        reader.endpoints.dest if question.there else reader.endpoints.source, question.path
+    ),
+    plan_disk_move_stages.FindDataFilesHere: lambda _reader, question: tuple(files_header.other_files(question.path)),
+    plan_disk_move_stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
+    plan_disk_move_stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
+    plan_disk_move_stages.FindFileThere: lambda reader, question: _file(reader.endpoints.dest, question.path),
+    plan_disk_move_stages.FindImportThere: lambda reader, question: reader.imported(question.pool, question.path),
+    plan_disk_move_stages.DigestThere: lambda reader, question: libvirt_transfer.digest(
+        reader.endpoints.dest, question.pool, question.name
+    ),
+}

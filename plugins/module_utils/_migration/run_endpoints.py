@@ -1,0 +1,116 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Both ends of a migration: their connections, and what a preflight must know of a host and of a guest; read-only."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, states
+from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    MigratingGuest,
+    MigrationHost,
+    Pool,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
+
+
+class Endpoints:
+    """Both connections, opened anew when one broke: a verdict needs a fresh look.
+
+    `verified` are the bases on destinations that this run has read, which several guests of a run share.
+    """
+
+    def __init__(
+        self,
+        source_uri: str,
+        dest_uri: str,
+        open_uri: t.Callable[[str], t.Any],
+        verified: set[tuple[t.Any, ...]] | None = None,
+    ) -> None:
+        self.verified: set[tuple[t.Any, ...]] = set() if verified is None else verified
+        self._uris = {"source": source_uri, "dest": dest_uri}
+        self._open, self._known = open_uri, t.cast("dict[str, t.Any]", {})
+
+    def _get(self, end: str) -> t.Any:
+        if end not in self._known or not self._known[end].isAlive():
+            self._known[end] = self._open(self._uris[end])
+        return self._known[end]
+
+    @property
+    def source(self) -> t.Any:
+        """Where the guest is; raises Failed when it cannot be reached."""
+        return self._get("source")
+
+    @property
+    def dest(self) -> t.Any:
+        """Where it is to be; raises Failed when it cannot be reached."""
+        return self._get("dest")
+
+    def broken(self, end: str) -> bool:
+        """Whether the connection to `source` or `dest` broke since it was used last."""
+        return end in self._known and not self._known[end].isAlive()
+
+    def or_none(self, end: str) -> t.Any:
+        """`source` or `dest`, None when it cannot be reached."""
+        try:
+            return self._get(end)
+        except Failed:
+            return None
+
+
+def host(connection: t.Any) -> MigrationHost:
+    """One end."""
+    known = xml_host.host(libvirt_query.capabilities(connection))
+    return MigrationHost(
+        name=libvirt_query.node(connection)["hostname"],
+        uuid=known["uuid"],
+        arch=known["arch"],
+        cpu_xml=known["cpu_xml"],
+        machines=tuple(known["machines"].get(known["arch"]) or ()),
+        virt_types=tuple(known["virt_types"].get(known["arch"]) or ()),
+        emulators=tuple(known["emulators"]),
+        guests=dict(libvirt_query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
+        pools=pools(connection),
+        **endpoint.facts(connection),
+    )
+
+
+def pools(connection: t.Any) -> tuple[Pool, ...]:
+    """Those of directories, with their room as it was when libvirt last looked at them."""
+    known = [(pool, xml_host.pool(pool["xml"])) for pool in libvirt_query.pools(connection) if pool["active"]]
+    return tuple(
+        Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
+        for pool, its in known
+        if its["path"]
+    )
+
+
+def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
+    """The guest that is to move."""
+    xml = found.live_xml or found.xml
+    job = endpoint.job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
+    return MigratingGuest(
+        name=found.name,
+        uuid=found.uuid,
+        state=found.state,
+        managed_state=libvirt_query.managed_state(connection, found.uuid),
+        job=job,
+        local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
+        **xml_host_bindings.needs(xml),
+    )
+
+
+def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
+    """Why the destination cannot give the guest its processor, or None."""
+    cpu, machine, virt_type = xml_host_bindings.cpu(xml)
+    return cpu and endpoint.cpu_incompatibility(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)

@@ -1,0 +1,65 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Keep a guest that is off as it is, from the first byte that is copied to the last that is deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+import stat
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
+from ansible_collections.corral.virt.plugins.module_utils._host import files_held
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
+
+__all__ = ["Hold"]
+
+
+class Hold(contextlib.AbstractContextManager["Hold"]):
+    """QEMU's locks on a guest's files, so that no QEMU process can write them, and an entry for the hook that refuses
+    to start the guest. Both end with this process.
+
+    `complete` tells whether one of the two holds: a filesystem may have no locks, and a host no hook.
+    """
+
+    def __init__(self, uri: str, guest: str, uuid: str, paths: t.Iterable[str], reason: str) -> None:
+        self._here, self._is_system = is_here(uri), is_system(uri)
+        self._guest, self._uuid, self._paths, self._reason = guest, uuid, paths, reason
+        self._stack = contextlib.ExitStack()
+        self._locks: dict[str, contextlib.ExitStack] = {}
+        self.complete = False
+
+    def __enter__(self) -> Hold:
+        """Raises Failed where a process writes to one of the files now."""
+        with contextlib.ExitStack() as stack:
+            if self._is_system:
+                stack.enter_context(files_held.held(self._uuid, self._reason))
+            files = [path for path in self._paths if self._here and _is_file(path)]
+            self._locks = {path: stack.enter_context(contextlib.ExitStack()) for path in files}
+            locks = {path: files_disk.locked_against_writers(path, self._locks[path]) for path in files}
+            plan_concurrent_changes.check_not_written(
+                self._guest, [path for path, lock in locks.items() if lock == "taken"]
+            )
+            hooked = self._is_system and files_held.hooked()
+            self.complete = hooked or (bool(files) and "none" not in locks.values())
+            self._stack = stack.pop_all()
+        return self
+
+    def free(self, path: str) -> None:
+        """Let go of a file that is to be deleted: who deletes it looks for locks."""
+        if path in self._locks:
+            self._locks[path].close()
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return os.path.isabs(path) and stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,279 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Files that a move makes on the destination: recorded with the guest after they were made, known again, and only
+then removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os.path
+import secrets
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_disk,
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_host_bindings,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import check_in_place
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_ownership import (
+    check_seen,
+    replaced,
+    sorted_out,
+    stopped,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_header,
+    libvirt_storage,
+    libvirt_transfer,
+    run_directories,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = [
+    "check_arrived",
+    "check_copied",
+    "check_visible",
+    "clear",
+    "create",
+    "filled",
+    "finished",
+    "opened",
+    "ours",
+    "remember",
+    "users",
+]
+
+_HEAD_BYTES = 4096  # hold the header of a new qcow2, its extensions and the name of its base
+
+
+def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
+    """Write these fields into the record of a virDomain."""
+    now = libvirt_query.found(guest)
+    stored = fields_record.update(now.xml, fields) if now.persistent else None
+    metadata.set_record(guest, stored, now.live_xml and fields_record.update(now.live_xml, fields))
+
+
+def users(dest: t.Any, uuid: str) -> dict[str, str]:
+    """Files of the destination that guests other than this one name, and the name of one that does."""
+    found: dict[str, str] = {}
+    located = functools.partial(libvirt_storage.path_in, dest)
+    for other in libvirt_query.of_all(dest, libvirt_query.found):
+        for xml in (other.xml, other.live_xml):
+            if xml and other.uuid != uuid:
+                own = xml_host_bindings.released(xml) if xml_host_bindings.is_reserved(xml) else xml
+                found.update(
+                    dict.fromkeys((*sources(own, located, below=True), *xml_host_bindings.files(own)), other.name)
+                )
+    return found
+
+
+def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
+    """Which files are there that the record says were made and that still are those.
+
+    And why others of its paths are not. Only what is in a pool is seen: to look is not to make one there.
+    """
+    entries = _entries(recorded)
+    for pool in filter(None, (run_directories.pool_at(dest, directory) for directory in _directories(entries))):
+        libvirt_storage.refresh(dest, pool)
+    return _sorted_out(dest, uuid, entries)
+
+
+def _directories(entries: t.Iterable[Made]) -> list[str]:
+    return sorted({os.path.dirname(made.path) for made in entries})
+
+
+def _entries(recorded: t.Mapping[str, t.Any]) -> list[Made]:
+    return [Made.parse(text) for text in recorded.get("moving_made") or ()]
+
+
+def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[str], list[str]]:
+    taken = users(dest, uuid) if entries else {}
+    found = {made.path: libvirt_storage.volume_at(dest, made.path) for made in entries}
+    seen = {path: xml_host.volume(xml) for path, xml in found.items() if xml}
+    begun, mark = functools.partial(_begun, dest), functools.partial(_mark, dest)
+    return sorted_out(entries, seen, taken, begun=begun, mark=mark)
+
+
+def _mark(dest: t.Any, path: str) -> str:
+    """In the header of the file that has that name now; empty where there is none."""
+    pool = run_directories.pool_at(dest, os.path.dirname(path))
+    if pool is None:
+        return ""
+    try:
+        return files_header.mark(libvirt_storage.read_part(dest, pool, os.path.basename(path), 0, _HEAD_BYTES))
+    except NotFound:
+        return ""
+
+
+def check_arrived(dest: t.Any, guest: FoundGuest) -> None:
+    """Raise Failed where a disk that QEMU has filled on the destination is no longer the file of that name there.
+
+    Who renames a file over it takes its name: the guest then writes to a file that is gone when it ends. One that the
+    running guest does not have any more, its owner has merged with another since.
+    """
+    entries = [made for made in _entries(fields_record.of(guest)) if made.phase == Made.OPEN]
+    if guest.live_xml:
+        has = sources(guest.live_xml, functools.partial(libvirt_storage.path_in, dest), below=True)
+        entries = [made for made in entries if made.path in has]
+    check_in_place(guest.name, {made.path: _replaced(dest, guest, made) for made in entries})
+
+
+def _replaced(dest: t.Any, guest: FoundGuest, made: Made) -> str:
+    """A raw file has no place for a mark. Whether it is the one that QEMU has open is seen by its time: QEMU sets its
+    length, to what it is.
+    """
+    if made.mark:
+        return replaced(made, _mark(dest, made.path))
+    disks = fields_disk.media(parse(guest.live_xml or guest.xml))
+    target = next((item["target"] for item in disks if item.get("source") == made.path), None)
+    if target is None or not guest.active:
+        return ""
+    before = _changed(dest, made.path)
+    libvirt_migrate.touch(dest, guest.uuid, target)
+    return replaced(dataclasses.replace(made, mark="open"), "" if before == _changed(dest, made.path) else "open")
+
+
+def _changed(dest: t.Any, path: str) -> str:
+    xml = libvirt_storage.volume_at(dest, path)
+    return xml_host.volume(xml)["changed"] if xml else ""
+
+
+def check_copied(endpoints: Endpoints, uuid: str, name: str) -> None:
+    """Raise Failed where a file that was copied to the destination is no longer the one that was made there."""
+    entries = _entries(fields_record.of(libvirt_query.found(libvirt_query.by_uuid(endpoints.source, uuid))))
+    made = {one.path: one.changed for one in entries if one.phase == Made.MADE}
+    why = "it was replaced or changed after it was copied"
+    check_in_place(name, {path: why for path, then in made.items() if then != _changed_there(endpoints.dest, path)})
+
+
+def _changed_there(dest: t.Any, path: str) -> str:
+    """When a file was changed; UEFI variables and TPM state are in no pool, so their directory is one for the look."""
+    changed = _changed(dest, path)
+    if changed:
+        return changed
+    with contextlib.suppress(NotFound), run_directories.pool_for(dest, os.path.dirname(path)) as pool:
+        libvirt_storage.refresh(dest, pool)
+        return _changed(dest, path)
+    return ""
+
+
+def _begun(dest: t.Any, path: str, size: int) -> bool:
+    """Whether a file there holds the bytes that the file of that name here begins with."""
+    directory, name = os.path.split(path)
+    pool, mine = run_directories.pool_at(dest, directory), local.digest(path, size)
+    return bool(pool and mine) and libvirt_transfer.digest(dest, t.cast(str, pool), name) == mine
+
+
+def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
+    """Let libvirt know its files as they are now, until the stack is closed: a run that was killed may have left some,
+    and UEFI variables are in no pool. Why that cannot be; empty where it can, or where the directory is gone and so are
+    they.
+    """
+    try:
+        if inactive := run_directories.inactive_at(dest, directory):
+            return stopped(inactive)
+        try:
+            pool = stack.enter_context(run_directories.pool_for(dest, directory))
+        except NotFound:
+            return ""
+        libvirt_storage.refresh(dest, pool)
+    except VirtError as error:
+        return str(error)
+    return ""
+
+
+def check_visible(dest: t.Any, recorded: t.Mapping[str, t.Any]) -> None:
+    """Raise Failed, as `clear` would, with files that nobody can look for now; a look that makes nothing."""
+    paths = [made.path for made in _entries(recorded)] if dest else []
+    inactive = {path: run_directories.inactive_at(dest, os.path.dirname(path)) for path in paths}
+    check_seen({path: stopped(pool) for path, pool in inactive.items() if pool})
+
+
+def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
+    """Remove what a move made there (of these paths, or all of it); says of the rest why it stays.
+
+    Raises Failed, when the others are gone, with those that nobody can look for now.
+    """
+    entries = _entries(fields_record.of(libvirt_query.found(libvirt_query.by_uuid(endpoints.source, uuid))))
+    entries = [made for made in entries if paths is None or made.path in paths]
+    with contextlib.ExitStack() as stack:
+        reasons = {directory: _list(endpoints.dest, directory, stack) for directory in _directories(entries)}
+        unseen = {made.path: reasons[os.path.dirname(made.path)] for made in entries}
+        known, strange = _sorted_out(endpoints.dest, uuid, [made for made in entries if not unseen[made.path]])
+        for path in sorted(known):
+            libvirt_storage.delete(endpoints.dest, path)
+    check_seen({path: reason for path, reason in unseen.items() if reason})
+    return strange
+
+
+def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) -> None:
+    """Make a volume where nothing is. What an earlier run left is removed first.
+
+    Anything else stays, and this raises Failed.
+    """
+    if replace:
+        clear(endpoints, uuid, [volume.path])
+    _enter(endpoints, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))
+    try:
+        libvirt_storage.create(endpoints.dest, volume.pool, xml_host.new_volume(volume), name=volume.name)
+    except VirtError:
+        if not endpoints.broken("dest"):  # a daemon that was killed may have made it
+            _enter(endpoints, uuid, None, path=volume.path)  # what is there is somebody else's
+        raise
+    mark = _marked(endpoints.dest, volume) if volume.format == "qcow2" else ""
+    finished(endpoints, uuid, volume, mark)
+
+
+def _marked(dest: t.Any, volume: Volume) -> str:
+    """A mark that the new image has from now on."""
+    mark = secrets.token_hex(8)
+    head = libvirt_storage.read_part(dest, volume.pool, volume.name, 0, _HEAD_BYTES)
+    libvirt_storage.write(dest, volume.pool, volume.name, files_header.marked(head, mark))
+    libvirt_storage.refresh(dest, volume.pool)  # libvirt takes the file for what it was before it was written to
+    return mark
+
+
+def finished(endpoints: Endpoints, uuid: str, volume: Volume, mark: str = "") -> None:
+    """From now on it is known by its time, too."""
+    changed = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
+    _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path, mark))
+
+
+def opened(endpoints: Endpoints, uuid: str, copies: t.Collection[str]) -> None:
+    """QEMU opens from now on all that was made, and writes to all but these `copies` of what nobody writes to."""
+    phases = {True: Made.COPYING, False: Made.OPEN}
+    _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=phases[made.path in copies]))
+
+
+def filled(endpoints: Endpoints, uuid: str, path: str) -> None:
+    """We write to that file from now on."""
+    _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=Made.COPYING) if path == made.path else made)
+
+
+def _enter(endpoints: Endpoints, uuid: str, entry: Made | None, *, path: str = "") -> None:
+    path = entry.path if entry else path
+    _change(endpoints, uuid, lambda made: None if made.path == path else made, [entry] if entry else [])
+
+
+def _change(
+    endpoints: Endpoints, uuid: str, change: t.Callable[[Made], Made | None], more: t.Sequence[Made] = ()
+) -> None:
+    guest = libvirt_query.by_uuid(endpoints.source, uuid)
+    entries = [change(entry) for entry in _entries(fields_record.of(libvirt_query.found(guest)))]
+    remember(guest, {"moving_made": tuple(str(entry) for entry in (*entries, *more) if entry)})

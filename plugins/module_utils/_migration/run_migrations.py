@@ -1,0 +1,55 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Many guests leave a host: all checked first, then a few at a time, one result for all."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_many
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import check_all
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_migration_options import (
+    OPTIONS as OPTIONS_OF_ONE,
+)
+
+__all__ = ["OPTIONS", "each", "requested", "summary"]
+
+OPTIONS: dict[str, t.Any] = {
+    "guests": {"type": "list", "elements": "dict", "required": True},
+    "options": {"type": "dict", "default": {}},
+    "at_once": {"type": "int", "default": 2},
+}
+
+MigrateParams = dict[str, t.Any]  # options of virt_migrate
+
+
+def requested(params: t.Mapping[str, t.Any]) -> list[MigrateParams]:
+    """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
+    asked = [ArgumentSpecValidator(OPTIONS_OF_ONE).validate({**params["options"], **item}) for item in params["guests"]]
+    found = [answer.validated_parameters for answer in asked]
+    names = [item.get("name") for item in params["guests"]]
+    check_all(list(zip(names, found, (answer.error_messages for answer in asked))), params["at_once"])
+    return found
+
+
+def each(
+    wanted: t.Sequence[MigrateParams], at_once: int, move: t.Callable[[MigrateParams], dict[str, t.Any]]
+) -> list[dict[str, t.Any]]:
+    """A result for each guest, begun in the order given; one that fails does not stop the others."""
+    return run_many.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
+
+
+def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
+    """The module's result: changed when one changed, failed with all reasons when one failed."""
+    failed = [one for one in results if one.get("failed")]
+    return {
+        "changed": any(one["changed"] for one in results),
+        "results": list(results),
+        "steps": [step for one in results for step in one["steps"]],
+        "diff": run_many.diffs(results),
+        **({"failed": True, "msg": "; ".join(str(one["msg"]) for one in failed)} if failed else {}),
+    }

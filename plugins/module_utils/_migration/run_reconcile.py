@@ -1,0 +1,260 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a migration leaves in two places, brought to one: observed, judged, done.
+
+And the record that tells what is ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_host_bindings,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
+    plan_concurrent_changes,
+    plan_observation,
+    run_copy_offline,
+    run_disk_moves,
+    run_migration_files,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made, Move, Observation
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_move_record import record_of_move
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
+    DONE_BY,
+    Verdict,
+    check_copy,
+    following,
+    judge,
+    outcome,
+    superseded,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity, local
+
+__all__ = ["begin", "clean_up", "disable_autostart", "forget", "observe", "reconcile", "resume_guest", "try_clean_up"]
+
+_PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone, and ends a migration that is complete
+_LOOK_S = 0.5
+_DEFINITIONS = ("/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart")
+
+
+def begin(source: t.Any, move: Move) -> None:
+    """Before anything is made: whose it is, and what goes when the guest has arrived.
+
+    What is made is recorded when it has been made.
+    """
+    found = (
+        {disk.path: identity.of_path(disk.path) for disk in move.disks if disk.volume}
+        if is_here(source.getURI())
+        else {}
+    )
+    guest = libvirt_query.by_uuid(source, move.uuid)
+    others = (
+        {} if fields_record.of(libvirt_query.found(guest)).get("moving") else {"moving_made": (), "moving_let_run": ""}
+    )
+    run_migration_files.remember(guest, {**others, **record_of_move(move, found)})
+
+
+def disable_autostart(source: t.Any, uuid: str) -> None:
+    """The source does not start it by itself any more, not even after a power cut; the record tells that it did."""
+    definition.set_autostart(libvirt_query.by_uuid(source, uuid), on=False)
+    for directory in _DEFINITIONS:
+        with contextlib.suppress(OSError):  # another libvirt than the system's
+            durable.fsync(directory)
+
+
+def _forget_migration(source: t.Any, uuid: str) -> None:
+    """It is on the source for good: as it was before."""
+    if fields_record.of(libvirt_query.find_by_uuid(source, uuid)).get("moving_autostart"):
+        definition.set_autostart(libvirt_query.by_uuid(source, uuid), on=True)
+    forget(source, uuid)
+
+
+def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
+    """The same after a failure, whose reason stays the one that is told when this fails too."""
+    try:
+        return clean_up(endpoints, uuid)
+    except VirtError as error:
+        return [f"what it left was not cleaned up: {error}; run again"]
+
+
+def try_withdraw(endpoints: Endpoints, move: Move) -> list[str]:
+    """The same before the guest was handed over, with its place on the destination."""
+    with contextlib.suppress(VirtError):  # the next run finds it
+        there = libvirt_query.find_by_uuid(endpoints.dest, move.uuid)
+        if there and not there.active and xml_host_bindings.is_reserved(there.xml):
+            libvirt_migrate.discard(endpoints.dest, move.uuid)
+    return try_clean_up(endpoints, move.uuid)
+
+
+_FORGOTTEN: dict[str, t.Any] = {"moving": "", "moving_made": (), "moving_goes": ()}
+
+
+def forget(connection: t.Any, uuid: str) -> None:
+    """It moves no more."""
+    run_migration_files.remember(libvirt_query.by_uuid(connection, uuid), _FORGOTTEN)
+
+
+def settle(dest: t.Any, uuid: str) -> None:
+    """It moves no more, and what was made for it on the source is its own on the destination."""
+    domain = libvirt_query.by_uuid(dest, uuid)
+    there = libvirt_query.found(domain)
+    recorded, located = fields_record.of(there), functools.partial(libvirt_storage.path_in, dest)
+    named = [
+        *sources(there.live_xml or there.xml, located, below=True),
+        *(Made.parse(text).path for text in recorded.get("moving_made") or ()),  # what is below a disk that is off
+    ]
+    host = xml_host.host(libvirt_query.capabilities(dest))["uuid"]
+    volumes = fields_record.arrived(
+        recorded.get("volumes") or (), named, guest=uuid, source=recorded.get("moving_from") or "", host=host
+    )
+    run_migration_files.remember(domain, {**_FORGOTTEN, "volumes": volumes})
+
+
+def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
+    """One look at both ends, for this guest: others of its name are none of its copies."""
+    look = _Look(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
+    ends = plan_observation.Ends(
+        libvirt_migrate.state_there(look.source, uuid),
+        libvirt_migrate.state_there(look.dest, uuid, reserved=xml_host_bindings.is_reserved),
+        was_paused,
+        again,
+    )
+    return answered(
+        lambda answers: plan_observation.observation(dataclasses.replace(ends, answers=answers)), _ANSWERS, look
+    )
+
+
+class _Look(t.NamedTuple):
+    """The connections of one look; None where a host cannot be reached."""
+
+    endpoints: Endpoints
+    source: t.Any
+    dest: t.Any
+    uuid: str
+
+
+def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
+    guest = libvirt_query.find_by_uuid(endpoints.source, uuid)
+    return bool(guest and run_disk_moves.taken_back(endpoints, guest))
+
+
+def resume_guest(dest: t.Any, uuid: str) -> None:
+    """On the destination, on the disks that were made for it. What a source that loses power now still has of it is
+    old: its record tells since when.
+    """
+    there = libvirt_query.found(libvirt_query.by_uuid(dest, uuid))
+    run_migration_files.check_arrived(dest, there)
+    if fields_record.of(there).get("moving_seen"):  # earlier versions reserved nothing
+        plan_concurrent_changes.check_reserved(there.name, reserved=run_copy_offline.is_open(there))
+    libvirt_migrate.resume(dest, uuid)
+    run_migration_files.remember(libvirt_query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
+
+
+def _superseded(dest: t.Any, uuid: str) -> bool:
+    recorded = fields_record.of(libvirt_query.find_by_uuid(dest, uuid))
+    paths = [Made.parse(text).path for text in recorded.get("moving_made") or ()]
+    return superseded(float(recorded.get("moving_let_run") or 0), map(local.written_s, paths))
+
+
+def _suspended(source: t.Any, uuid: str) -> bool:
+    """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
+    guest = libvirt_query.find_by_uuid(source, uuid)
+    if guest is None or fields_record.of(guest).get("moving_suspends"):
+        return False
+    return bool(libvirt_migrate.paused_by_owner(libvirt_query.by_uuid(source, uuid)))
+
+
+_ANSWERS: Table[_Look] = {
+    plan_observation.IsSuspendedByOwner: lambda look, _question: _suspended(look.source, look.uuid),
+    plan_observation.IsSuperseded: lambda look, _question: _superseded(look.dest, look.uuid),
+    plan_observation.HasJob: lambda look, _question: libvirt_migrate.job_active(look.source, look.uuid),
+    plan_observation.HasAllMemory: lambda look, _question: libvirt_migrate.has_all_memory(look.dest, look.uuid),
+    plan_observation.TakesDisksBack: lambda look, _question: _takes_back(look.endpoints, look.uuid),
+}
+
+
+def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
+    """Observe both ends, judge, do what follows, and observe again: until nothing follows.
+
+    `again`: another run sent the guest.
+    """
+    began = time.monotonic()
+    seen_s: dict[Verdict, float] = {}  # when what calls for an action was seen first
+    acted: list[Verdict] = []
+    while True:
+        verdict = judge(observe(endpoints, move.uuid, was_paused=move.paused, again=again or bool(acted)))
+        now = time.monotonic()
+        since = seen_s.setdefault(verdict, now) if verdict.action in DONE_BY else began
+        action = following(verdict, acted, late=now - since >= _PATIENCE_S)
+        if not action:
+            return outcome(acted, verdict)
+        if action == "wait":
+            time.sleep(_LOOK_S)
+            continue
+        _act(endpoints, move, action)
+        acted.append(verdict)
+
+
+def _act(endpoints: Endpoints, move: Move, action: str) -> None:
+    uuid = move.uuid
+    doers: dict[str, t.Callable[[], object]] = {
+        "resume_dest": lambda: resume_guest(endpoints.dest, uuid),
+        "finish_dest": lambda: run_copy_offline.release(endpoints.dest, uuid, move.guest),
+        "clean_dest": Looked(
+            lambda: _check_copy_there(endpoints, move), lambda: libvirt_migrate.discard(endpoints.dest, uuid)
+        ),
+        "clean_source": Looked(
+            lambda: _check_copy_here(endpoints, move), lambda: libvirt_migrate.discard(endpoints.source, uuid)
+        ),
+        "resume_source": lambda: libvirt_migrate.resume(endpoints.source, uuid),
+    }
+    doers[action]()
+
+
+def _check_copy_there(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed unless what the destination stores of the guest came by this migration."""
+    there, here = (libvirt_query.find_by_uuid(end, move.uuid) for end in (endpoints.dest, endpoints.source))
+    if there and there.persistent and not xml_host_bindings.is_reserved(there.xml):
+        came_from, comes_from = (fields_record.of(found).get("moving_from") for found in (there, here))
+        check_copy(move.guest, move.dest, same=bool(comes_from) and came_from == comes_from)
+
+
+def _check_copy_here(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed unless what the source stores of the guest is what was sent."""
+    here = libvirt_query.find_by_uuid(endpoints.source, move.uuid)
+    planned = fields_record.of(here).get("moving_seen")
+    if here and planned:  # earlier versions did not record it
+        check_copy(move.guest, "the source", same=fields_record.fingerprint(here.xml) == planned)
+
+
+def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
+    """The guest stayed: remove the images that were made for it on the destination, and the record.
+
+    Says which files stay, and why.
+    """
+    dest, source = endpoints.or_none("dest"), endpoints.or_none("source")
+    if dest is None or source is None or libvirt_migrate.state_there(source, uuid) == "absent":
+        return []  # the record stays, and the next run does it
+    strange = run_migration_files.clear(endpoints, uuid)
+    _forget_migration(source, uuid)
+    return strange

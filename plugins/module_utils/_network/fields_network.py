@@ -1,0 +1,175 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The table of a virtual network."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_address import ADDRESSES, IP, ROUTES
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, OWN
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
+
+__all__ = ["NETWORK", "Mode", "mode_of"]
+
+
+def mode_of(root: Element) -> str:
+    """How guests reach the world."""
+    forward = root.find("forward")
+    return "isolated" if forward is None else forward.get("mode") or "nat"
+
+
+def _kind_of(mode: str) -> str:
+    """Modes between which a network keeps what it forwards to."""
+    if mode in OWN:
+        return "own"
+    return "direct" if mode in DIRECT else mode
+
+
+class Mode(Row):
+    """How guests reach the world; an isolated network has no element for that."""
+
+    def read(self, element: Element) -> t.Any:
+        """The mode, which always is one."""
+        return mode_of(element)
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set it; what belongs to another kind of network goes."""
+        other = _kind_of(mode_of(element)) != _kind_of(value)
+        for forward in element.findall("forward") if other or value == "isolated" else ():
+            element.remove(forward)
+        for bridge in element.findall("bridge") if other else ():
+            bridge.attrib.pop("name", None)
+        if value != "isolated":
+            child(element, "forward").set("mode", value)
+
+
+class RoutedDevice(Row):
+    """The one device that a routed network uses; libvirt tells it in two places."""
+
+    def read(self, element: Element) -> t.Any:
+        """The device, for a network that is routed."""
+        return super().read(element) if mode_of(element) in ("nat", "route") else None
+
+    def write(self, element: Element, value: t.Any) -> None:
+        """Set it in one place."""
+        for other in element.findall("forward/interface"):
+            other.getparent().remove(other)
+        super().write(element, value)
+
+
+class Interfaces(Items):
+    """The devices of the host that guests share out among them."""
+
+    def elements(self, root: Element) -> list[Element]:
+        """Those of a pool; a routed network repeats its device here."""
+        return [] if mode_of(root) in OWN else super().elements(root)
+
+
+_DNS_NAME = k.matching(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?", "must be a DNS name")
+_SERVICE = k.matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}", "must be the name of a service")
+
+
+def _new_service(element: Element, item: Item) -> None:
+    service, _dash, protocol = item.name.rpartition("-")
+    element.set("service", service)
+    element.set("protocol", protocol)
+
+
+_PORTGROUP: row.Table = {
+    "name": Row("./@name", k.NAME),
+    "default": Row("./@default", k.YESNO, same=silent_is(False)),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
+    "vlan": VLAN,
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch")),
+    **BANDWIDTH,
+}
+
+_OWN: t.Mapping[str, t.Any] = {"mode": OWN}
+_BRIDGED: t.Mapping[str, t.Any] = {"mode": (*OWN, "bridge")}
+_DNS: t.Mapping[str, t.Any] = {"mode": OWN, "dns.enabled": (True, None)}
+_NAT: t.Mapping[str, t.Any] = {"mode": ("nat",)}
+
+NETWORK: row.Table = {
+    "mode": Mode("forward/@mode", k.choice(*OWN, *DIRECT, "hostdev")),
+    "device": RoutedDevice("forward/@dev", k.NIC, valid_with={"mode": ("nat", "route")}),
+    "interfaces": Interfaces(
+        "forward/interface",
+        table={"device": Row("./@dev", k.NIC)},
+        key="device",
+        valid_with={"mode": (*DIRECT, "hostdev")},
+    ),
+    "pf": Row("forward/pf/@dev", k.NIC, valid_with={"mode": ("passthrough", "hostdev")}),
+    "managed": Row("forward/@managed", k.YESNO, valid_with={"mode": ("hostdev",)}),
+    "nat.address_start": Row("forward/nat/address/@start", IP, valid_with=_NAT),
+    "nat.address_end": Row("forward/nat/address/@end", IP, valid_with=_NAT),
+    "nat.port_start": Row("forward/nat/port/@start", k.integer(1, 65535), valid_with=_NAT),
+    "nat.port_end": Row("forward/nat/port/@end", k.integer(1, 65535), valid_with=_NAT),
+    "nat.ipv6": Row("forward/nat/@ipv6", k.YESNO, same=silent_is(False), valid_with=_NAT, since=(6, 5)),
+    "bridge": Row("bridge/@name", k.NIC, valid_with=_BRIDGED),
+    "stp": Row("bridge/@stp", k.ONOFF, valid_with=_OWN),
+    "delay_s": Row("bridge/@delay", k.integer(), valid_with=_OWN),
+    "zone": Row("bridge/@zone", k.WORD, valid_with=_OWN),
+    "mac_table_manager": Row("bridge/@macTableManager", k.choice("kernel", "libvirt"), valid_with=_BRIDGED),
+    "mac": Row("mac/@address", k.MAC, same=same_mac, valid_with=_OWN),
+    "mtu": Row("mtu/@size", k.integer(68, 65535), valid_with=_OWN),
+    "domain.name": Row("domain/@name", _DNS_NAME, valid_with=_OWN),
+    "domain.local_only": Row("domain/@localOnly", k.YESNO, same=silent_is(False), valid_with={"domain.name": ANY}),
+    "dns.enabled": Row("dns/@enable", k.YESNO, same=silent_is(True), valid_with=_OWN),
+    "dns.forward_plain_names": Row("dns/@forwardPlainNames", k.YESNO, same=silent_is(True), valid_with=_DNS),
+    "dns.forwarders": Items(
+        "dns/forwarder",
+        table={"address": Row("./@addr", IP), "domain": Row("./@domain", _DNS_NAME)},
+        key="address",
+        valid_with=_DNS,
+        shown=("domain",),
+    ),
+    "dns.hosts": Items(
+        "dns/host",
+        table={"ip": Row("./@ip", IP), "hostnames": Many("hostname", _DNS_NAME)},
+        key="ip",
+        needed=("hostnames",),
+        valid_with=_DNS,
+        shown=("hostnames",),
+    ),
+    "dns.txts": Items(
+        "dns/txt",
+        table={"name": Row("./@name", _DNS_NAME), "value": Row("./@value", k.LINE)},
+        needed=("value",),
+        valid_with=_DNS,
+        shown=("value",),
+    ),
+    "dns.srvs": Items(
+        "dns/srv",
+        table={
+            "domain": Row("./@domain", _DNS_NAME),
+            "target": Row("./@target", k.matching(r"[A-Za-z0-9_.-]{1,253}", "must be a DNS name")),
+            **{
+                what: Row(f"./@{what}", k.integer(0, 65535), valid_with={"target": ANY})
+                for what in ("port", "priority", "weight")
+            },
+        },
+        parts={"service": _SERVICE, "protocol": _SERVICE},
+        name_of=lambda one: f"{one.get('service')}-{one.get('protocol')}",
+        new=_new_service,
+        valid_with=_DNS,
+        shown=("target",),
+    ),
+    "ips": dataclasses.replace(ADDRESSES, valid_with=_OWN),
+    "routes": dataclasses.replace(ROUTES, valid_with=_OWN),
+    "portgroups": Items("portgroup", table=_PORTGROUP, normalise=normalise_vlan, shown=("vlan", "virtualport")),
+    "vlan": VLAN,
+    "virtualport": Row("virtualport/@type", k.choice("openvswitch"), valid_with={"mode": ("bridge",)}),
+    "isolate_ports": Row("port/@isolated", k.YESNO, same=silent_is(False), valid_with=_BRIDGED, since=(6, 1)),
+    "guest_ipv6": Row("./@ipv6", k.YESNO, same=silent_is(False), valid_with=_OWN),
+    "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
+    **BANDWIDTH,
+}

@@ -1,0 +1,57 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What is done to virtual networks, and what surrounds them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import NETWORK_TYPE
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Update
+
+__all__ = ["API"]
+
+_COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
+
+
+def _update(network: t.Any, step: NounStep) -> None:
+    update = t.cast(Update, step)
+    command = getattr(libvirt, f"VIR_NETWORK_UPDATE_COMMAND_{_COMMANDS[update.command]}")
+    section = getattr(libvirt, f"VIR_NETWORK_SECTION_{update.section}")
+    live = libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE
+    network.update(command, section, update.parent, update.xml, live)
+
+
+def _host(connection: Connection, name: str) -> RawNetworkHost:
+    """Bridges, other networks, and the interfaces of guests."""
+    bridges, _networks = libvirt_query.links(connection)
+    with explained("list the networks of", connection.getURI()):
+        networks = [
+            (item.name(), bool(item.isActive()), item.XMLDesc(0))
+            for item in connection.listAllNetworks()
+            if item.name() != name
+        ]
+    return RawNetworkHost(
+        None if bridges is None else frozenset(bridges),
+        tuple(networks),
+        lambda: libvirt_query.of_all(connection, _guest),
+        connection.getLibVersion(),
+        libvirt_query.ports(bridges or ()) if has_files_here(connection.getURI()) else {},
+    )
+
+
+def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
+    """Its definition, and what runs."""
+    found = libvirt_query.found(domain)
+    live = () if found.live_xml is None else (found.live_xml,)
+    return found.name, found.active, (found.xml, *live)
+
+
+API = ObjectApi(NETWORK_TYPE, define="networkDefineXML", own={Update: _update}, host=_host)

@@ -1,0 +1,48 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Virtual networks as libvirt names them: looked at."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+
+__all__ = ["NETWORK_TYPE", "leases", "networks"]
+
+NETWORK_TYPE = ObjectType(
+    what="network",
+    lookup="networkLookup",
+    missing="VIR_ERR_NO_NETWORK",
+    flag="VIR_NETWORK_XML_INACTIVE",
+)
+
+
+def networks(connection: Connection, name: str | None) -> list[t.Any]:
+    """libvirt's objects, by name: all, or the one of that name."""
+    with explained("list the networks of", connection.getURI()):
+        found = connection.listAllNetworks()
+    named = [network for network in found if name is None or network.name() == name]
+    return sorted(named, key=lambda network: str(network.name()))
+
+
+def leases(network: t.Any) -> list[dict[str, t.Any]]:
+    """Addresses that its DHCP server has given away; none where libvirt runs no such server."""
+    try:
+        found = network.DHCPLeases() if network.isActive() else []
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            with explained("read the leases of network", network.name()):
+                raise
+        return []
+    names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}
+    return [
+        {
+            **{ours: lease.get(theirs) for theirs, ours in names.items()},
+            "expires": lease.get("expirytime"),
+        }
+        for lease in found
+    ]

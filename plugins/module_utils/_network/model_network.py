@@ -1,0 +1,61 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What surrounds a virtual network on its host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
+
+__all__ = ["DIRECT", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
+
+OWN = ("nat", "route", "open", "isolated")  # libvirt makes the bridge
+DIRECT = ("bridge", "private", "vepa", "passthrough")  # guests are on devices of the host
+
+
+@dataclasses.dataclass(frozen=True)
+class RawNetworkHost:
+    """As libvirt and the host tell it; of guests when it is asked for, as most runs take nobody's network away."""
+
+    bridges: frozenset[str] | None  # None: cannot be known from here
+    networks: tuple[tuple[str, bool, str], ...]  # others: name, whether it runs, document
+    guests: t.Callable[[], t.Sequence[tuple[str, bool, tuple[str, ...]]]]  # name, whether it runs, documents
+    version: int  # of libvirt, as libvirt counts
+    ports: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # by bridge, as far as is known
+    subnets: t.Callable[[], t.Sequence[HostSubnet]] = tuple  # none where they cannot be known from here
+    ruleset: t.Callable[[], t.Sequence[t.Mapping[str, t.Any]]] = tuple  # of nftables, likewise
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbour:
+    """Another network of the host."""
+
+    name: str
+    active: bool
+    bridge: str | None
+    subnets: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """A guest with an interface on the network."""
+
+    name: str
+    running: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkHost:
+    """What the rules of networks look at."""
+
+    bridges: frozenset[str] | None = None
+    neighbours: tuple[Neighbour, ...] = ()
+    users: t.Callable[[], t.Sequence[User]] = tuple
+    version: int = 0
+    strangers: t.Callable[[], t.Mapping[str, tuple[str, ...]]] = dict  # ports of no guest, by bridge
+    subnets: t.Callable[[], t.Sequence[HostSubnet]] = tuple
+    ruleset: t.Callable[[], t.Sequence[t.Mapping[str, t.Any]]] = tuple

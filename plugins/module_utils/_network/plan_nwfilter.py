@@ -1,0 +1,65 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether a network filter would do what it says. Pure.
+
+libvirt makes ebtables rules of some protocols and iptables rules of others. The kernel shows the packets of a bridge to
+the latter only while br_netfilter is loaded and told so; without it they stand there and match nothing. Source:
+libvirt, nwfilter_ebiptables_driver.c.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_nwfilter import NetworkFilter
+
+__all__ = ["CALLS", "problems"]
+
+_SAME = ("tcp", "udp", "udplite", "esp", "ah", "sctp", "all")
+CALLS = {  # settings of the kernel, and the protocols whose rules need them
+    "bridge-nf-call-iptables": frozenset({*_SAME, "icmp", "igmp"}),
+    "bridge-nf-call-ip6tables": frozenset({*(f"{protocol}-ipv6" for protocol in _SAME), "icmpv6"}),
+}
+
+
+def problems(
+    guest: str, wanted: t.Mapping[str, str], filters: t.Mapping[str, NetworkFilter], calls: t.Mapping[str, bool] | None
+) -> list[str]:
+    """What is wrong with the filters of interfaces: interface -> filter. `calls` are the kernel's settings.
+
+    None: nobody can tell.
+    """
+    found = []
+    for interface, name in wanted.items():
+        place = f"filterref of interface {interface} of {guest}"
+        if name not in filters:
+            there = ", ".join(sorted(filters)) or "none"
+            found.append(
+                f"{place}: this host has no network filter {name}; define it (virsh nwfilter-define), or choose one "
+                f"of: {there}"
+            )
+            continue
+        protocols = frozenset[str]().union(*(filters[one].protocols for one in _reached(name, filters)))
+        for call, kinds in CALLS.items():
+            idle = sorted(protocols & kinds)
+            if idle and calls is not None and not calls.get(call):
+                found.append(
+                    f"{place}: the rules of {name} for {', '.join(idle)} have no effect on this host, whose packet "
+                    "filter does not see bridged packets; use a filter with rules for mac, arp, ip and ipv6 such as "
+                    f"clean-traffic, or load br_netfilter and set net.bridge.{call}=1 (role bridge: "
+                    "bridge_filter_guests: true)"
+                )
+    return found
+
+
+def _reached(name: str, filters: t.Mapping[str, NetworkFilter]) -> set[str]:
+    """A filter and all that it refers to, however far."""
+    reached, waiting = set[str](), [name]
+    while waiting:
+        one = waiting.pop()
+        if one not in reached and one in filters:
+            reached.add(one)
+            waiting += filters[one].references
+    return reached

@@ -1,0 +1,27 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Virtual networks as libvirt names them, with what is seen of the network of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, libvirt_network
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._system import ruleset
+
+__all__ = ["API"]
+
+
+def _host(connection: t.Any, name: str) -> RawNetworkHost:
+    raw: RawNetworkHost = libvirt_network.API.host(connection, name)
+    if not has_files_here(connection.getURI()):
+        return raw
+    return dataclasses.replace(raw, subnets=files_neighbours.subnets, ruleset=ruleset.if_any)
+
+
+API = dataclasses.replace(libvirt_network.API, host=_host)

@@ -1,0 +1,110 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The document of a virtual network, and what documents tell of its host."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network import NETWORK, mode_of
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import (
+    OWN,
+    Neighbour,
+    NetworkHost,
+    RawNetworkHost,
+    User,
+)
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.link import normalise_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
+
+__all__ = ["SHAPE", "finish", "host", "skeleton"]
+
+_SEVERAL = {
+    "address", "forwarder", "host", "hostname", "interface", "ip",
+    "portgroup", "range", "route", "srv", "tag", "txt",
+}  # fmt: skip
+SHAPE = Shape("network", several=frozenset(_SEVERAL))
+
+
+def skeleton(spec: Spec) -> str:
+    """A network that is routed with address translation, where the user says nothing else."""
+    network = parse("<network/>")
+    make(network, "name").text = spec.name
+    if spec.uuid:
+        make(network, "uuid").text = spec.uuid
+    make(network, "forward", mode="nat")
+    return text(network)
+
+
+def finish(network: Element) -> None:
+    """Take away what libvirt repeats, where it would contradict an edit."""
+    forward = network.find("forward")
+    if forward is not None and mode_of(network) not in ("nat", "route"):
+        forward.attrib.pop("dev", None)  # the first interface of a pool
+    bridge = network.find("bridge")
+    if bridge is not None and not bridge.attrib:
+        network.remove(bridge)
+    normalise_vlan(network)
+
+
+def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
+    """Other networks, and the guests with an interface on this one, or on the bridge that libvirt makes for it."""
+    guests = functools.cache(raw.guests)
+
+    def users() -> list[User]:
+        known = map(parse, filter(None, (found.xml, found.live_xml))) if found else ()
+        own = {bridge for bridge in map(_own_bridge, known) if bridge}
+        return [
+            User(guest, running)
+            for guest, running, documents in guests()
+            if any(_plugged(document, name, own) for document in documents)
+        ]
+
+    def strangers() -> dict[str, tuple[str, ...]]:
+        of_guests = {
+            target for _guest, _running, documents in guests() for xml in documents for target in _targets(xml)
+        }
+        return {bridge: tuple(_strangers(bridge, ports, of_guests)) for bridge, ports in raw.ports.items()}
+
+    neighbours = [_neighbour(*network) for network in raw.networks]
+    return NetworkHost(raw.bridges, tuple(neighbours), users, raw.version, strangers, raw.subnets, raw.ruleset)
+
+
+def _targets(document: str) -> t.Iterator[str]:
+    """Devices of the host that are a guest's interfaces."""
+    for target in parse(document).iterfind("devices/interface/target[@dev]"):
+        yield target.get("dev")
+
+
+def _strangers(bridge: str, ports: t.Iterable[str], of_guests: t.Container[str]) -> t.Iterator[str]:
+    """Ports that no guest has, nor libvirt itself, which gave old bridges their address by a device."""
+    for port in ports:
+        if port not in of_guests and port != f"{bridge}-nic":
+            yield port
+
+
+def _plugged(document: str, network: str, bridges: t.AbstractSet[str]) -> bool:
+    """By the network's name, or by the name of its bridge: as a port, or with a macvtap device above it.
+
+    libvirt gives an interface that runs the type of what it is plugged into; its source keeps the network's name.
+    """
+    sources = parse(document).findall("devices/interface/source")
+    return any(one.get("network") == network or bridges & {one.get("bridge"), one.get("dev")} for one in sources)
+
+
+def _neighbour(name: str, active: bool, xml: str) -> Neighbour:
+    root = parse(xml)
+    addresses = row.read(root, {"ips": NETWORK["ips"]}).get("ips", ()) if mode_of(root) in OWN else ()
+    subnets = tuple(f"{one['address']}/{one['prefix']}" for one in addresses if "prefix" in one)
+    return Neighbour(name, active, _own_bridge(root), subnets)
+
+
+def _own_bridge(root: Element) -> str | None:
+    """The bridge that libvirt makes for a network."""
+    return t.cast("str | None", NETWORK["bridge"].read(root)) if mode_of(root) in OWN else None

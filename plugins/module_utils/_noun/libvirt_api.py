@@ -1,0 +1,63 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Each verb on libvirt's objects that can be defined and started (pools, networks)."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
+from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+
+__all__ = ["ObjectApi", "doer"]
+
+Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectApi:
+    """libvirt's functions for a type of object, and verbs of this type only."""
+
+    of: ObjectType
+    define: str  # method of a connection
+    own: t.Mapping[type[plan_noun.NounStep], Doer] = dataclasses.field(default_factory=dict)
+    host: t.Callable[[Connection, str], t.Any] = lambda _connection, _name: None  # facts
+
+
+_DO: dict[type[plan_noun.NounStep], Doer] = {
+    plan_noun.Start: lambda thing, _step: thing.create(),
+    plan_noun.Stop: lambda thing, _step: thing.destroy(),
+    plan_noun.SetAutostart: lambda thing, step: thing.setAutostart(step.on),
+}
+
+
+def doer(connection: Connection, api: ObjectApi, before: Found | None) -> t.Callable[[plan_noun.NounStep], None]:
+    """Carries out the steps on one object, and on no other that has its name by then: they know it by its UUID."""
+    uuid = before.uuid if before else None
+
+    def do(step: plan_noun.NounStep) -> None:
+        nonlocal uuid
+        with explained(_verb(step, api.of.what), step.name):
+            if isinstance(step, plan_noun.Define):  # libvirt refuses the name of another UUID
+                uuid = getattr(connection, api.define)(step.xml).UUIDString()
+            else:
+                thing = getattr(connection, f"{api.of.lookup}ByUUIDString")(uuid)
+                if isinstance(step, plan_noun.Undefine):  # the front has looked at it
+                    thing.undefine()
+                else:
+                    {**_DO, **api.own}[type(step)](thing, step)
+
+    return do
+
+
+def _verb(step: plan_noun.NounStep, what: str) -> str:
+    if isinstance(step, plan_noun.SetAutostart):
+        return f"set autostart of {what}"
+    if isinstance(step, plan_noun.Update):
+        return f"{step.command} {step.what} of running {what}"
+    return f"{step.verb} {what}"

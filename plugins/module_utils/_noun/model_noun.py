@@ -1,0 +1,75 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""One object of a noun by table: as the user wants it, as libvirt has it, after an edit."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+
+__all__ = ["Edited", "Entry", "Facts", "Found", "Spec"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Everything one call says. None: the user is silent."""
+
+    name: str
+    state: str
+    fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # by path
+    autostart: bool | None = None
+    uuid: str | None = None
+    xml: str | None = dataclasses.field(default=None, repr=False)
+    allow_restart: bool = False
+    force: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What libvirt has. `xml` is the definition, `live_xml` what runs now."""
+
+    uuid: str
+    persistent: bool
+    autostart: bool
+    xml: str = dataclasses.field(repr=False)
+    live_xml: str | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs."""
+        return self.live_xml is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Everything that a plan may look at, gathered once."""
+
+    found: Found | None
+    host: t.Any = None  # what the rules of the noun need to know beside it
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry of a list in a document, before and after an edit."""
+
+    found: bool  # whether it was there
+    xml: str | None = dataclasses.field(repr=False)  # None: it is gone
+    identity_xml: str = dataclasses.field(repr=False)  # holds only what tells it from the others
+    parent: int = -1  # place of the entry that it is a part of, among its like
+
+
+@dataclasses.dataclass(frozen=True)
+class Edited:
+    """A document after the user's wishes were written into it."""
+
+    xml: str = dataclasses.field(repr=False)
+    changes: tuple[Change, ...] = ()
+    before: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    after: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
+    entries: t.Mapping[str, Entry] = dataclasses.field(default_factory=dict)  # that changed
+    violations: tuple[tuple[str, str], ...] = ()  # place and reason
+    recent: tuple[tuple[str, tuple[int, int]], ...] = ()  # places, with the first libvirt that knows them

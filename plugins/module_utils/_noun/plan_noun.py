@@ -1,0 +1,295 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The plan for one object of a noun by table: its steps, and the decisions that all nouns share."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import step
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Facts, Found, Spec
+
+__all__ = [
+    "Case",
+    "Define",
+    "Live",
+    "NounPlan",
+    "NounStep",
+    "Policy",
+    "Rule",
+    "SetAutostart",
+    "Start",
+    "Stop",
+    "Undefine",
+    "Update",
+    "absent",
+    "check_unchanged",
+    "not_started",
+    "present",
+    "undo",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class NounStep(step.Step):
+    """One change of one object of a noun."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.kind} {self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Define(NounStep):
+    """Store the definition; a running object is not changed."""
+
+    look: t.ClassVar[step.Look | None] = step.Look(
+        at="UUID, and the whole stored definition of an object that exists",
+        holds="",
+        leaves="the definition as others have changed it",
+    )
+
+    xml: str = dataclasses.field(repr=False)
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"define {self.kind} {self.name}{self.detail and ' '}{self.detail}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(NounStep):
+    """Start it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop(NounStep):
+    """Stop it; its definition stays."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SetAutostart(NounStep):
+    """Set whether it starts with the host."""
+
+    on: bool
+
+    def __str__(self) -> str:
+        return f"set autostart of {self.kind} {self.name} {'on' if self.on else 'off'}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Undefine(NounStep):
+    """Remove its definition."""
+
+    look: t.ClassVar[step.Look | None] = step.Look(
+        at="UUID, and the whole stored definition",
+        holds="",
+        leaves="the object as others have changed it",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Update(NounStep):
+    """Add, modify or delete one entry of a list of a running object."""
+
+    command: str  # add, modify, delete
+    section: str
+    what: str  # the entry in the words of the options
+    parent: int
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.what} of running {self.kind} {self.name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class NounPlan(step.Plan[NounStep]):
+    """What is done to one object."""
+
+    after: t.Mapping[str, t.Any] | None = None  # its fields afterwards; None if it does not exist then
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """The input of a noun's rules."""
+
+    spec: Spec
+    facts: Facts
+    stored: Edited  # the definition
+    running: Edited | None = None  # the running object, if it stays running
+    live: t.Mapping[str, t.Any] | None = None  # fields of the running object, whether or not it stays
+
+    @property
+    def found(self) -> Found | None:
+        """What libvirt has."""
+        return self.facts.found
+
+    def changed(self, *fields: str) -> bool:
+        """Whether the definition changes at one of these fields, or within."""
+        form = re.compile(r"({})([\[.].*)?".format("|".join(map(re.escape, fields))))
+        return any(form.fullmatch(change.where) for change in self.stored.changes)
+
+
+# Yields refusals, and notes as texts, for a case and the plan for it.
+Rule = t.Callable[[Case, NounPlan], t.Iterator[t.Union[VirtError, str]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Live:
+    """How a change of a list's entry is applied to a running object."""
+
+    section: str  # libvirt's name of the list
+    modify: bool = False  # else an entry that changes is deleted and added
+    when: t.Callable[[Case, t.Sequence[Change]], bool] = lambda _case, _changes: True
+
+
+Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits for a restart
+
+
+def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
+    """Raises Refused where somebody has changed an object since the plan has seen it."""
+    what = f"cannot {made.verb} {made.kind} {made.name}"
+    if not exists:
+        raise Refused(f"{what}: it was removed in the meantime; run again")
+    if not same:
+        raise Refused(f"{what}: somebody has changed its definition in the meantime; inspect it, and run again")
+
+
+def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...]:
+    """After a start that failed: what brings back what was there before these steps."""
+    back: list[NounStep] = []
+    for one in done:
+        if isinstance(one, Define) and (found is None or not found.persistent):
+            back.append(Undefine(one.kind, one.name))
+        elif isinstance(one, Define) and found:
+            back.append(Define(one.kind, one.name, found.xml, "(as it was)"))
+        elif isinstance(one, SetAutostart) and found and found.persistent:
+            back.append(SetAutostart(one.kind, one.name, not one.on))
+    return (*back, *(Start(one.kind, one.name) for one in done if isinstance(one, Stop)))
+
+
+def not_started(start: NounStep, error: object, undone: t.Sequence[NounStep], failure: object) -> Failed:
+    """What failed, and what was done about it."""
+    if failure:
+        return Failed(f"{error}; bringing back what was there before failed as well: {failure}; inspect {start.name}")
+    return Failed(f"{error}; it is as before ({'; '.join(map(str, undone))}): mend the reason, and run again")
+
+
+def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
+    """Stop it and remove its definition."""
+    found, name = case.found, case.spec.name
+    if found is None:
+        return NounPlan()
+    stop = (Stop(kind, name),) if found.active else ()
+    forget = (Undefine(kind, name),) if found.persistent else ()
+    before = {**{field: case.stored.before.get(field) for field in shown}, **_states(found)}
+    return NounPlan((*stop, *forget), tuple(Change(where, value, None) for where, value in before.items()))
+
+
+def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
+    """Define it in place, update the running object, and start or stop it; `made` describes a new one."""
+    spec, found, stored = case.spec, case.found, case.stored
+    live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
+    restart = bool(pending) and spec.allow_restart
+    steps: list[NounStep] = [] if restart else [*live]
+    if found is None or not found.persistent or stored.changes:
+        detail = made if found is None else _summary(stored.changes)
+        steps.append(Define(kind, spec.name, stored.xml, detail))
+    before, after = _states(found), _wanted_states(spec, found)
+    if after["autostart"] != bool(before["autostart"]):
+        steps.append(SetAutostart(kind, spec.name, after["autostart"]))
+    if restart:
+        steps += [Stop(kind, spec.name), Start(kind, spec.name)]
+    elif after["active"] != bool(before["active"]):
+        steps.append((Start if after["active"] else Stop)(kind, spec.name))
+    waits = () if restart else tuple(pending)
+    states = (Change(where, before[where], value) for where, value in after.items() if before[where] != value)
+    return NounPlan(tuple(steps), (*_changes(case, waits), *states), waits, after=stored.after)
+
+
+def _states(found: Found | None) -> dict[str, bool | None]:
+    if found is None:
+        return {"active": None, "autostart": None}
+    return {"active": found.active, "autostart": found.autostart}
+
+
+def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
+    """Whether it runs, and starts with the host. By default, a new one that runs also starts with the host."""
+    was = found is not None and found.active
+    active = was if spec.state == "present" else spec.state == "active"
+    autostart = found.autostart if found else spec.state == "active"
+    return {
+        "active": active,
+        "autostart": autostart if spec.autostart is None else spec.autostart,
+    }
+
+
+def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
+    """Changes of the definition, and changes of only the running object that are not pending."""
+    if case.found is None:
+        return [Change(change.where, None, change.after) for change in case.stored.changes]
+    stored = {change.where for change in case.stored.changes}
+    running = case.running.changes if case.running else ()
+    mended = [change for change in running if change.where not in stored]
+    return [
+        *case.stored.changes,
+        *(change for change in mended if str(change) not in pending),
+    ]
+
+
+def _summary(changes: t.Sequence[Change]) -> str:
+    if not changes:
+        return "(kept when it stops)"  # it was transient
+    return f"({some_of(sorted(change.option for change in changes), 4)})"
+
+
+def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Update], list[str]]:
+    """Steps that update the running object, and the changes that wait for a restart.
+
+    What goes makes room: an entry can get what another one had, such as the client of a DHCP reservation.
+    """
+    running = t.cast(Edited, case.running)
+    grouped: dict[str, list[Change]] = {}
+    for change in running.changes:
+        grouped.setdefault(_entry_of(change.where, policy), []).append(change)
+    steps: list[Update] = []
+    pending: list[str] = []
+    for place, changes in grouped.items():
+        live = policy.get(_pattern(place))
+        if live is None or not live.when(case, changes):
+            pending += map(str, changes)
+        else:
+            steps += _updates(kind, case.spec.name, place, live, running.entries[place])
+    sections = list(dict.fromkeys(step.section for step in steps))
+    return sorted(steps, key=lambda step: (sections.index(step.section), step.command != "delete")), pending
+
+
+def _pattern(place: str) -> str:
+    return re.sub(r"\[[^\]]*\]", "[]", place)
+
+
+def _entry_of(where: str, policy: Policy) -> str:
+    """The innermost updatable entry that contains the change; else the place itself."""
+    ends = [match.end() for match in re.finditer(r"\]", where)]
+    return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
+
+
+def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[Update]:
+    def update(command: str, xml: str) -> Update:
+        return Update(kind, name, command, live.section, place, entry.parent, xml)
+
+    if entry.xml is None:
+        return [update("delete", entry.identity_xml)]
+    if not entry.found:
+        return [update("add", entry.xml)]
+    if live.modify:
+        return [update("modify", entry.xml)]
+    return [update("delete", entry.identity_xml), update("add", entry.xml)]

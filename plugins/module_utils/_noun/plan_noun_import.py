@@ -1,0 +1,37 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Describe an object of a noun by table, made by whomever, with the options of its module."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
+
+__all__ = ["imported"]
+
+Given = t.Mapping[str, t.Any]
+
+
+def imported(schema: Schema, name: str, found: Found, accepts: t.Callable[[Given], bool]) -> dict[str, t.Any]:
+    """The options that describe the definition: given to it, they change nothing.
+
+    An option that the module does not accept with this value is left out, and so left alone.
+    """
+    given: dict[str, t.Any] = {
+        "name": name,
+        "state": "active" if found.active else "inactive",
+        "autostart": found.autostart,
+    }
+    stated = as_options(schema.options, values(found.xml, schema.table))
+    if accepts({**given, **stated}):
+        return {**given, **stated}
+    for option, value in stated.items():
+        if accepts({**given, option: value}):
+            given[option] = value
+    return given

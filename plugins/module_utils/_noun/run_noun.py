@@ -1,0 +1,151 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Every noun by table in one way: facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes, units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
+from ansible_collections.corral.virt.plugins.module_utils._noun import libvirt_type, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, doer
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
+    Define,
+    NounStep,
+    Start,
+    Undefine,
+    Update,
+    check_unchanged,
+    not_started,
+    undo,
+)
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import canonical, parse
+
+__all__ = ["converge", "spec"]
+
+
+def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
+    """What the user says of one object; raises BadInput with every problem."""
+    problems = Problems()
+    fields = run_noun_options.fields(noun.schema, params, problems)
+    more = _extras(noun, params, problems)
+    problems.refuse()
+    return Spec(params["name"], params["state"], fields, params["autostart"], **more)
+
+
+def _extras(noun: Noun, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
+    what = f"{noun.schema.kind} {params['name']}"
+    more = {key: params[key] for key in noun.schema.extras if params.get(key) is not None}
+    if "uuid" in more:
+        more["uuid"] = problems.tried(lambda: units.uuid_of(more["uuid"], what=f"uuid of {what}"))
+    if "xml" in more:
+        problems.read(f"xml of {what}", lambda: overlay.checked(more["xml"], noun.shape))
+    return more
+
+
+def converge(
+    connection: Connection,
+    noun: Noun,
+    api: ObjectApi,
+    params: t.Mapping[str, t.Any],
+    gate: Gate,
+) -> dict[str, t.Any]:
+    """Bring one object to what the parameters say, and return the result."""
+    wanted = spec(noun, params)
+    found = libvirt_type.find(connection, api.of, wanted.name)
+    host = noun.host(api.host(connection, wanted.name), wanted.name, found)
+    done = plan(noun, wanted, Facts(found, host))
+    _run(gate, done.steps, _Object(connection, api, found))
+    states = {change.where: change.after for change in done.changes}
+    row = {
+        "name": wanted.name,
+        **as_options(noun.schema.options, done.after or {}),
+        "active": states.get("active", found.active if found else False),
+        "autostart": states.get("autostart", found.autostart if found else False),
+    }
+    return {
+        "changed": bool(done.steps),
+        "diff": changes.diff(done.changes),
+        "steps": [str(step) for step in done.steps],
+        "pending": list(done.pending),
+        "notes": list(done.notes),
+        noun.schema.kind: None if done.after is None else row,
+    }
+
+
+def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
+    """Do the steps; a start that fails leaves what was there before."""
+    first, start = thing.found, next((step for step in steps if isinstance(step, Start)), None)
+    try:
+        gate.run(steps, thing.do)
+    except VirtError as error:
+        back = undo(first, thing.done) if start and thing.failed is start else ()
+        if not start or not back:
+            raise
+        failure = None
+        try:
+            gate.after(thing.done).run(back, thing.act)
+        except VirtError as second:
+            failure = second
+        raise not_started(start, error.__cause__, back, failure) from error
+
+
+def _stored(xml: str) -> bytes:
+    """A definition, to be compared: a pool's room changes by itself."""
+    root = parse(xml)
+    for part in [part for tag in ("capacity", "allocation", "available") for part in root.findall(tag)]:
+        root.remove(part)
+    return canonical(root)
+
+
+class _Object:
+    """One object from the plan to the steps: replaced and removed only where it is as the plan has seen it."""
+
+    def __init__(self, connection: Connection, api: ObjectApi, found: Found | None) -> None:
+        self._connection, self._api, self._found = connection, api, found
+        self.act = doer(connection, api, found)
+        self.found = found  # before the first step
+        self.done: list[NounStep] = []
+        self.failed: NounStep | None = None
+
+    def do(self, step: NounStep) -> object:
+        """Do one step on it."""
+        self.failed = step
+        result = self._do(step)
+        self.failed = None
+        self.done.append(step)
+        return result
+
+    def _do(self, step: NounStep) -> object:
+        if step.look:
+            return _DOERS[type(step)](self, step)
+        done = self.act(step)
+        if isinstance(step, Update) and self._found:  # libvirt's test driver has one document for both
+            xml = libvirt_type.definition(self._connection, self._api.of, self._found.uuid)
+            self._found = dataclasses.replace(self._found, xml=xml or "")
+        return done
+
+    def look(self, step: NounStep) -> None:
+        """Before the first step of this run that changes its definition."""
+        found, self._found = self._found, None
+        if found is None:
+            return
+        now = libvirt_type.definition(self._connection, self._api.of, found.uuid)
+        check_unchanged(step, exists=now is not None, same=now is not None and _stored(now) == _stored(found.xml))
+
+
+_DOERS: dict[type[NounStep], Looked] = {
+    Define: Looked(_Object.look, lambda noun, step: noun.act(step)),
+    Undefine: Looked(_Object.look, lambda noun, step: noun.act(step)),
+}

@@ -1,0 +1,47 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""An object that exists, made by whomever: as data, and as the options of its module that describe it."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun_import
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec, fields
+from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
+
+__all__ = ["arguments", "describe"]
+
+
+def describe(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
+    """One object as data, in the words of the options: what runs where it runs."""
+    return {
+        "name": name,
+        "uuid": found.uuid,
+        "persistent": found.persistent,
+        **as_options(schema.table, values(found.live_xml or found.xml, schema.table)),
+        "active": found.active,
+        "autostart": found.autostart,
+    }
+
+
+def arguments(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
+    """The options that describe the definition: given to it, they change nothing."""
+    return plan_noun_import.imported(schema, name, found, functools.partial(_accepts, schema))
+
+
+def _accepts(schema: Schema, given: t.Mapping[str, t.Any]) -> bool:
+    """Whether the module itself would take them."""
+    result, problems = ArgumentSpecValidator(argument_spec(schema)).validate(dict(given)), Problems()
+    if not result.error_messages:
+        fields(schema, result.validated_parameters, problems)
+    return not result.error_messages and not problems.found

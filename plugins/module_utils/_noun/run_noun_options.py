@@ -1,0 +1,45 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The options of a noun by table, and what they say of its fields."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, control_characters
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, run_arguments
+
+__all__ = ["argument_spec", "fields"]
+
+_EXTRAS: dict[str, dict[str, t.Any]] = {
+    "uuid": {"type": "str"},
+    "xml": {"type": "str", "no_log": True},
+    "allow_restart": {"type": "bool", "default": False},
+    "force": {"type": "bool", "default": False},
+}
+
+
+def argument_spec(schema: Schema) -> dict[str, t.Any]:
+    """The options of a noun; those in its XML come from its rows."""
+    return {
+        "name": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": list(schema.states), "default": schema.states[0]},
+        "autostart": {"type": "bool"},
+        **{option: _EXTRAS[option] for option in schema.extras},
+        **run_arguments.spec(schema.options),
+    }
+
+
+def fields(schema: Schema, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
+    """What the user says of one object's fields; what is wrong with it, and with its name, goes into `problems`."""
+    what = f"{schema.kind} {params['name']}"
+    problems.tried(lambda: units.check_name(params["name"], what="name"))
+    stated = {key: value for key, value in params.items() if key not in ("name", "xml")}
+    problems.found += control_characters(stated, what)
+    found = run_arguments.fields_of(schema.options, params, what, problems.found)
+    problems.found += [f"{at} of {what}: {reason}" for at, reason in constraints.violations(schema.options, found)]
+    return found

@@ -1,0 +1,115 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A document of a noun by table: edited as a whole, and taken apart into the entries of its lists."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry
+from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
+from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+
+__all__ = ["edit"]
+
+_ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change
+
+
+def edit(
+    xml: str,
+    fields: t.Mapping[str, t.Any],
+    *,
+    table: Table,
+    shape: overlay.Shape,
+    piece: str | None = None,
+    finish: t.Callable[[Element], None] = lambda _root: None,
+) -> Edited:
+    """Write fields, and a piece in libvirt's own words, into a document; all else survives.
+
+    `finish` mends what libvirt would refuse after a change.
+    """
+    found, root = parse(xml), parse(xml)
+    changes = overlay.merge(root, piece, shape) if piece else []
+    changes += graft(root, table, fields)
+    before = read(found, table)
+    if not changes:
+        return Edited(xml, before=before, after=before)
+    finish(root)
+    places = {change.where for change in changes}
+    return Edited(
+        text(root),
+        tuple(changes),
+        before,
+        read(root, table),
+        _entries(changes, found, root, table),
+        tuple(constraints.violations(table, fields, root, places)),
+        tuple(constraints.recent(table, fields, places)),
+    )
+
+
+class _Places:
+    """A document in which entries are looked up by place."""
+
+    def __init__(self, root: Element, table: Table) -> None:
+        self._root = root
+        self._table = table
+        self._indexes: dict[str, Index] = {}  # by the place of the list
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def at(self, place: str) -> Element | None:
+        """The element of an entry, or None."""
+        element, table = self._root, self._table
+        for match in _ENTRY.finditer(place):
+            rows, way = t.cast(Items, table[match.group(1)]), place[: match.end(1)]
+            if element is None:
+                return None
+            if way not in self._indexes:
+                self._indexes[way] = rows.index(element)
+            element, table = rows.entry(self._indexes[way], Item(match.group(2))), rows.table
+        return element
+
+    def number(self, field: str, name: str) -> int:
+        """Which one in its list an entry of the document is; -1 when it is in none."""
+        if field not in self._numbers:
+            names = [one for one, _element in t.cast(Items, self._table[field]).names(self._root)]
+            self._numbers[field] = {one: number for number, one in reversed(list(enumerate(names)))}
+        return self._numbers[field].get(name, -1)
+
+
+def _entries(changes: t.Iterable[Change], found: Element, root: Element, table: Table) -> dict[str, Entry]:
+    """Every entry with a change, and those it is a part of, by place."""
+    entries: dict[str, Entry] = {}
+    was, now = _Places(found, table), _Places(root, table)
+    for change in changes:
+        for match in _ENTRY.finditer(change.where):
+            place = change.where[: match.end()].rstrip(".")
+            if place not in entries:
+                entries[place] = _entry(place, was, now, table)
+    return entries
+
+
+def _entry(place: str, was: _Places, now: _Places, table: Table) -> Entry:
+    before, after = was.at(place), now.at(place)
+    rows, name = _rows(place, table)
+    parents = _ENTRY.findall(place)[:-1]
+    return Entry(
+        found=before is not None,
+        xml=None if after is None else text(after),
+        identity_xml=text(rows.bare(Item(name))),
+        parent=was.number(*parents[0]) if parents else -1,
+    )
+
+
+def _rows(place: str, table: Table) -> tuple[Items, str]:
+    """The row of the list that an entry stands in, and the entry's name."""
+    *way, (field, name) = _ENTRY.findall(place)
+    for step, _name in way:
+        table = t.cast(Items, table[step]).table
+    return t.cast(Items, table[field]), name

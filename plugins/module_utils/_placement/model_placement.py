@@ -1,0 +1,125 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Guests, hosts and placements: what is placed, where it can go, and where it goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
+
+__all__ = ["ACTIVE", "Guest", "GuestCopy", "Host", "Placement", "Policy"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """What a guest needs. `host` pins it; guests of the same `apart` group never share a host, those of the same
+    `together` group always do. `prefer` are hosts, or groups of hosts.
+    """
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    host: str | None = None
+    apart: frozenset[str] = frozenset()
+    together: frozenset[str] = frozenset()
+    prefer: frozenset[str] = frozenset()
+    bridges: frozenset[str] = frozenset()
+    networks: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+    disks: tuple[tuple[str, int], ...] = ()  # pools, and MiB that it needs there
+    machines: frozenset[str] = frozenset()
+    cpu_models: frozenset[str] = frozenset()
+    platform: frozenset[str] = frozenset()  # efi, secure_boot, tpm
+    groups: frozenset[str] = frozenset()  # of hosts, all of which its host must be in
+    devices: tuple[str, ...] = ()  # of the host, which it alone uses
+    versions: tuple[tuple[str, str], ...] = ()  # programs of the host, and the oldest version that does
+    runs_within: str | None = None  # the migration group of its host; None where it is off, or new
+    uuid: str | None = None  # None: not made yet, so known by its name
+    refused: tuple[tuple[str, str], ...] = ()  # hosts that cannot take it, each with the reason
+
+    @functools.cached_property
+    def needs(self) -> tuple[t.Any, ...]:
+        """Equal for guests that any host takes alike; they can be ordered by it."""
+        groups = (self.apart, self.together, self.prefer, self.groups)
+        offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models, self.platform)
+        names = (tuple(sorted(each)) for each in (*groups, *offers))
+        bound = (self.devices, self.versions, self.runs_within is not None, self.runs_within or "", self.refused)
+        return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names, *bound)
+
+
+class GuestCopy(t.NamedTuple):
+    """A guest as one host has it."""
+
+    state: str
+    uuid: str | None = None
+    moving: str | None = None  # to which host; only while the record of a migration stands
+    moving_from: str | None = None  # UUID of the host it comes from
+
+    @property
+    def active(self) -> bool:
+        """Whether it holds memory."""
+        return self.state in ACTIVE
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What a hypervisor has. `guests` are those that exist there, by name.
+
+    `memory_mib` is what guests may use in all.
+    """
+
+    name: str
+    cpus: int
+    memory_mib: int
+    vcpus_used: int = 0
+    memory_used_mib: int = 0
+    guests: t.Mapping[str, GuestCopy] = dataclasses.field(default_factory=dict)
+    residents: tuple[Guest, ...] = ()  # those that hold memory, with their needs
+    apart: frozenset[str] = frozenset()  # groups that guests there belong to
+    together: frozenset[str] = frozenset()
+    bridges: frozenset[str] | None = None  # None: not known
+    networks: frozenset[str] | None = None
+    pools: frozenset[str] | None = None
+    disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by pool, where it is known
+    machines: frozenset[str] | None = None
+    cpu_models: frozenset[str] | None = None
+    platform: frozenset[str] | None = None
+    groups: frozenset[str] | None = None  # of hosts
+    devices: t.Mapping[str, int] | None = None  # how many of each are there and in use by no guest
+    versions: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of programs, where they are known
+    migration_group: str = ""  # hosts between which running guests migrate
+    domain: str = ""  # what fails as a whole: a rack, a room
+    maintenance: str | None = None  # why it takes no guests
+
+    @property
+    def has_capacity(self) -> bool:
+        """Whether its processors and memory are known; a host that reports none takes no guests."""
+        return self.cpus > 0 and self.memory_mib > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """How much of a host may be promised: vCPUs per processor, and the share of its memory."""
+
+    cpu_overcommit: float = 4.0
+    memory_overcommit: float = 1.0
+    losses: int = 0  # of hosts, or failure domains, whose guests must find room on the others
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where a guest goes and why.
+
+    `host` is None when it is refused, or deferred because hosts that may have it were not reached.
+    """
+
+    guest: str
+    host: str | None
+    why: str
+    exists: bool = False
+    deferred: bool = False

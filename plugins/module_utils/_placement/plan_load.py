@@ -1,0 +1,156 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A host while guests are put on it. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
+
+__all__ = ["Bundle", "Load", "Loads", "Neighbours", "bundles"]
+
+Loads = t.Mapping[str, "Load"]
+
+
+class Bundle(t.NamedTuple):
+    """Guests of a batch that stay together, by all of their groups; and one guest that needs what all of them do."""
+
+    members: t.Sequence[Guest]
+    guest: Guest
+    conflict: str  # why no host can have all of them
+
+
+def bundles(batch: t.Iterable[Guest]) -> dict[str, Bundle]:
+    """By each group of guests that stay together."""
+    found: dict[str, list[Guest]] = {}
+    for guest in batch:
+        lists = list({id(one): one for word in sorted(guest.together) if (one := found.get(word))}.values())
+        members = lists[0] if lists else []
+        members += [one for others in lists[1:] for one in others] + [guest]
+        for word in guest.together.union(*(one.together for others in lists[1:] for one in others)):
+            found[word] = members
+    made = {id(members): _bundle(members) for members in found.values()}
+    return {word: made[id(members)] for word, members in found.items()}
+
+
+def _bundle(members: t.Sequence[Guest]) -> Bundle:
+    hosts = sorted({one.host for one in members if one.host is not None})
+    within = sorted({one.runs_within for one in members if one.runs_within is not None})
+    words = [word for one in members for word in one.apart]
+    twice = sorted({word for word in words if words.count(word) > 1}) if words else []
+    disks: dict[str, int] = {}
+    for pool, needed in (each for one in members for each in one.disks):
+        disks[pool] = disks.get(pool, 0) + needed
+
+    fields = ("apart", "bridges", "networks", "pools", "machines", "cpu_models", "platform", "groups")
+    every: dict[str, t.Any] = {
+        field: frozenset[str]().union(*(getattr(one, field) for one in members)) for field in fields
+    }
+    guest = Guest(
+        members[0].name,
+        sum(one.vcpus for one in members),
+        sum(one.memory_mib for one in members),
+        host=hosts[0] if hosts else None,
+        disks=tuple(sorted(disks.items())),
+        devices=tuple(sorted(device for one in members for device in one.devices)),
+        versions=tuple(sorted({each for one in members for each in one.versions})),
+        runs_within=within[0] if within else None,
+        **every,
+    )
+    conflicts = (
+        f"they request {' and '.join(hosts)}" if hosts[1:] else "",
+        f"they run in migration groups {' and '.join(map(repr, within))}" if within[1:] else "",
+        f"they stay apart by group {', '.join(twice)}" if twice else "",
+    )
+    return Bundle(members, guest, ", and ".join(filter(None, conflicts)))
+
+
+class Neighbours:
+    """Where the guests of each group are, over all hosts: `together` by word, `apart` by word and failure domain."""
+
+    def __init__(self, hosts: t.Iterable[Host] = (), batch: t.Iterable[Guest] = ()) -> None:
+        self.together: dict[str, dict[str, int]] = {}
+        self.apart: dict[tuple[str, str], int] = {}
+        for host in hosts:
+            for word in host.together:
+                self._count(self.together.setdefault(word, {}), host.name, 1)
+            for word in host.apart if host.domain else ():
+                self._count(self.apart, (word, host.domain), 1)
+        self.bundles = bundles(batch)
+
+    @staticmethod
+    def _count(counts: dict[t.Any, int], key: t.Any, sign: int) -> None:
+        counts[key] = counts.get(key, 0) + sign
+        if not counts[key]:
+            del counts[key]
+
+    def count(self, guest: Guest, host: Host, sign: int) -> None:
+        """Add a guest to a host (sign 1), or remove it (sign -1)."""
+        for word in guest.together:
+            self._count(self.together.setdefault(word, {}), host.name, sign)
+        for word in guest.apart if host.domain else ():
+            self._count(self.apart, (word, host.domain), sign)
+
+
+class Load:
+    """A host while guests are put on it."""
+
+    def __init__(
+        self, host: Host, policy: Policy, apart: t.Iterable[str] = (), neighbours: Neighbours | None = None
+    ) -> None:
+        self.host, self.neighbours = host, neighbours or Neighbours()
+        self.cpu_capacity, self.memory_capacity = (
+            host.cpus * policy.cpu_overcommit,
+            host.memory_mib * policy.memory_overcommit,
+        )
+        self.vcpus, self.memory_mib = host.vcpus_used, host.memory_used_mib
+        self.batch: dict[str, Guest] = {}
+        self.apart = dict.fromkeys((*host.apart, *apart), 1)  # how many guests of each group
+        self._disks: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
+
+    @property
+    def memory_left(self) -> float:
+        """MiB."""
+        return self.memory_capacity - self.memory_mib
+
+    @property
+    def cpu_left(self) -> float:
+        """vCPUs."""
+        return self.cpu_capacity - self.vcpus
+
+    def disk_left(self, pool: str) -> float | None:
+        """MiB; None where that is not known."""
+        left = self.host.disk_left_mib.get(pool)
+        return None if left is None else left - self._disks.get(pool, 0)
+
+    def devices_left(self, device: str) -> int | None:
+        """How many of that device no guest uses; None where the host has none."""
+        free = (self.host.devices or {}).get(device)
+        return None if free is None else free - self._devices.get(device, 0)
+
+    def put(self, guest: Guest) -> None:
+        """Count the guest in."""
+        self._count(guest, 1)
+        self.batch[guest.name] = guest
+
+    def take(self, guest: Guest) -> None:
+        """Count it out again."""
+        self._count(guest, -1)
+        del self.batch[guest.name]
+
+    def _count(self, guest: Guest, sign: int) -> None:
+        self.vcpus, self.memory_mib = self.vcpus + sign * guest.vcpus, self.memory_mib + sign * guest.memory_mib
+        for word in guest.apart:
+            self.apart[word] = self.apart.get(word, 0) + sign
+            if not self.apart[word]:
+                del self.apart[word]
+        for pool, needed in guest.disks:
+            self._disks[pool] = self._disks.get(pool, 0) + sign * needed
+        for device in guest.devices:
+            self._devices[device] = self._devices.get(device, 0) + sign
+        if guest.apart or guest.together:
+            self.neighbours.count(guest, self.host, sign)

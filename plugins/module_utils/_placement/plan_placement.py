@@ -1,0 +1,185 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Choose a hypervisor for each of many guests at once. Pure; milliseconds for thousands.
+
+Big guests first (by their dominant share of the biggest host), each to the host where it costs least. Guests that exist
+stay where they are, except on hosts to be left. Where a guest remains without a host, the batch is packed again by
+other rules (`packing`), and the packing that leaves fewest is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing, plan_survival
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
+    Guest,
+    GuestCopy,
+    Host,
+    Placement,
+    Policy,
+)
+
+__all__ = ["place"]
+
+_NAMED = 3  # hosts in a message
+
+
+def place(
+    guests: t.Sequence[Guest],
+    hosts: t.Sequence[Host],
+    *,
+    unreached: t.Collection[str] = (),
+    excluded: t.Collection[str] = (),
+    policy: Policy | None = None,
+    leave: t.Collection[str] = (),
+) -> list[Placement]:
+    """A placement for every guest, in the order given.
+
+    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen. Guests that exist on
+    hosts to `leave` are placed anew, those that are off last.
+    """
+    unseen = _Unseen(sorted(unreached), sorted(excluded))
+    fixed = {guest.name: _fixed_placement(guest, hosts, unseen, leave) for guest in guests}
+    apart: dict[str, set[str]] = {}
+    for guest in guests:
+        there = fixed[guest.name]
+        if there and there.host:
+            apart.setdefault(there.host, set()).update(guest.apart)
+    off = {name for host in hosts for name in host.guests} - {
+        name for host in hosts for name, copy in host.guests.items() if copy.active
+    }
+    usable = [host for host in hosts if host.name not in leave and host.has_capacity]
+    unplaced = [guest for guest in guests if fixed[guest.name] is None]
+    policy = policy or Policy()
+    placed = _placed(unplaced, usable, policy, apart=apart, last=off)
+    return [fixed[guest.name] or placed[guest.name] for guest in guests]
+
+
+def _placed(
+    guests: t.Sequence[Guest],
+    hosts: t.Sequence[Host],
+    policy: Policy,
+    *,
+    apart: t.Mapping[str, t.Collection[str]],
+    last: t.Collection[str],
+) -> dict[str, Placement]:
+    """Placements by guest. Where the loss of hosts would leave a guest without one, it is refused, and the room that it
+    would have taken goes to those that were left.
+    """
+    placed = plan_packing.packed(guests, hosts, policy, apart=apart, last=last)
+    open_guests = guests
+    while policy.losses:
+        going = [(guest, host) for guest in open_guests if (host := placed[guest.name].host)]
+        going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
+        refused = plan_survival.refusals(hosts, going, policy, policy.losses)
+        for name, against in refused.items():
+            placed[name] = Placement(name, None, f"require_n_plus is {policy.losses}, and with it {against}")
+        open_guests = [one for one in open_guests if placed[one.name].host is None and one.name not in refused]
+        if not refused or not open_guests:
+            break
+        hosts = plan_survival.with_guests(hosts, [item for item in going if item[0].name not in refused])
+        placed.update(plan_packing.packed(open_guests, hosts, policy, apart=apart, last=last))
+    return placed
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unseen:
+    """Hosts of which nothing is known now."""
+
+    unreached: t.Sequence[str]
+    excluded: t.Sequence[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.unreached or self.excluded)
+
+    def may_have(self, what: str) -> str:
+        """That they may have something, and why that is not known."""
+        silent = f"{some_of(self.unreached, _NAMED)} failed or could not be reached"
+        hidden = f"this run leaves out {some_of(self.excluded, _NAMED)}"
+        if not self.excluded:
+            return f"{silent} and may have {what}"
+        return f"{silent}, {hidden}, and each may have {what}" if self.unreached else f"{hidden}, which may have {what}"
+
+    @property
+    def remedy(self) -> str:
+        """What makes it known."""
+        words = []
+        if self.unreached:
+            words.append(f"see the error of {some_of(self.unreached, _NAMED)} above")
+            words.append(f"where it is dead, remove it from the inventory, or: -e gone={','.join(self.unreached)}")
+        if self.excluded:
+            words.append("run it for all hypervisors, without --limit")
+        return "; ".join(words)
+
+
+def _fixed_placement(
+    guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]
+) -> Placement | None:
+    """The placement of a guest that exists, may exist on an unseen host, or names an unknown one; None for others."""
+    copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
+    copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
+    holders = [host for host in hosts if host.name in copies]
+    running = [host for host in holders if copies[host.name].active]
+    if len(running) > 1 or any(copy.moving for copy in copies.values()):
+        return _in_two_places(guest.name, copies, leave, {host.name for host in hosts})
+    if holders and not running and unseen:
+        # The copy here may be a remainder of one that runs there.
+        here = " and ".join(sorted(host.name for host in holders))
+        why = f"{unseen.may_have('it running')}, and it is shut off on {here}; {unseen.remedy}"
+        return Placement(guest.name, None, why, deferred=True)
+    if holders:
+        host = (running or holders)[0].name
+        if host in leave:
+            return None
+        why = (
+            "it is there"
+            if guest.host in (None, host)
+            else f"it is there; migrate it to {guest.host} with playbook migrate"
+        )
+        return Placement(guest.name, host, why, exists=True)
+    names = sorted([*(host.name for host in hosts), *unseen.unreached, *unseen.excluded])
+    if guest.host is not None and guest.host not in names:
+        return Placement(guest.name, None, f"there is no hypervisor {guest.host}; choose one of {', '.join(names)}")
+    if unseen:
+        # Creating it here could create a second guest of this name.
+        return Placement(guest.name, None, f"{unseen.may_have('it')}; {unseen.remedy}", deferred=True)
+    return None
+
+
+def _in_two_places(
+    name: str, copies: t.Mapping[str, GuestCopy], leave: t.Collection[str], hosts: t.Collection[str]
+) -> Placement:
+    """A migrating guest has a copy on both hosts, of which at most one runs; two running copies are an error."""
+    running = {where: copy for where, copy in copies.items() if copy.state == "running"}
+    names = " and ".join(running)
+    if len({copy.uuid for copy in running.values()}) > 1:
+        copies_text = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
+        return Placement(
+            name, None, f"{len(running)} guests have this name ({copies_text}); rename one of them (virsh domrename)"
+        )
+    if len(running) > 1:
+        return Placement(
+            name,
+            None,
+            f"it runs on {names} at once; nothing was touched: compare both copies, then destroy the wrong one",
+        )
+    source, dest = next(
+        ((where, copy.moving) for where, copy in copies.items() if copy.moving and copy.moving != where), (None, None)
+    )
+    dest = dest or next((copy.moving for copy in copies.values() if copy.moving), None)
+    if source in leave and dest in hosts and dest not in leave:
+        return Placement(name, dest, f"it is being migrated to {dest}")
+    if dest:
+        remedy = f"run again when it is there, or finish it (playbook migrate -e guest={name} -e to={dest})"
+        return Placement(name, None, f"it is being migrated to {dest}; {remedy}", deferred=True)
+    copies_text = " and ".join(f"{copy.state} on {where}" for where, copy in copies.items())
+    why = (
+        f"it is {copies_text}, as during a migration; run again when it is on one host, or compare the copies if none "
+        "is in progress"
+    )
+    return Placement(name, None, why, deferred=True)

@@ -1,0 +1,255 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The rules by which a host is refused for a guest, and why none takes it. Each returns a reason or None. Pure.
+
+A reason is a pair: its kind, by which refusals are grouped, and its text.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Bundle, Load, Loads
+
+__all__ = [
+    "FIXED",
+    "FIXED_FIELDS",
+    "RULES",
+    "Reason",
+    "against",
+    "dislikes",
+    "first_reason",
+    "lack",
+    "mib",
+    "namesake",
+    "of_few",
+    "refusal",
+]
+
+_FEW = 8  # hosts whose reasons are told one by one
+_NAMED = 3
+
+_ASKED = "cannot take it"
+
+Reason = tuple[str, str]
+
+
+# Fields that guests and hosts both have; a field that a host does not report (None) refuses no guest.
+_OFFERED = (
+    ("bridges", "has no bridge"),
+    ("pools", "has no active storage pool"),
+    ("networks", "has no active network"),
+    ("machines", "does not provide machine type"),
+    ("cpu_models", "does not provide CPU model"),
+    ("platform", "does not provide guests with"),
+    ("groups", "is not in the group"),
+)
+
+
+def _offers(load: Load, guest: Guest) -> Reason | None:
+    for field, words in _OFFERED:
+        wanted: frozenset[str] = getattr(guest, field)
+        if wanted:
+            offered: frozenset[str] | None = getattr(load.host, field)
+            if offered is not None and not wanted <= offered:
+                reason = f"{words} {', '.join(sorted(wanted - offered))}"
+                return reason, reason
+    return None
+
+
+def _memory(load: Load, guest: Guest) -> Reason | None:
+    if guest.memory_mib > load.memory_left:
+        return "lacks memory", f"{mib(load.memory_left)} of memory left"
+    return None
+
+
+def _vcpus(load: Load, guest: Guest) -> Reason | None:
+    if guest.vcpus > load.cpu_left:
+        return "lacks vcpus", f"{max(0, int(load.cpu_left))} vcpus left"
+    return None
+
+
+def _disk(load: Load, guest: Guest) -> Reason | None:
+    for pool, needed in guest.disks:
+        left = load.disk_left(pool)
+        if left is not None and needed > left:
+            return f"lacks room in pool {pool}", f"{mib(left)} left in pool {pool}, of {mib(needed)} that it needs"
+    return None
+
+
+def _devices(load: Load, guest: Guest) -> Reason | None:
+    for device in guest.devices if load.host.devices is not None else ():
+        left = load.devices_left(device)
+        if left is None:
+            reason = f"has no device {device}"
+            return reason, reason
+        if left < guest.devices.count(device):
+            return f"has device {device} in use", f"device {device} is in use"
+    return None
+
+
+def _versions(load: Load, guest: Guest) -> Reason | None:
+    for program, oldest in guest.versions:
+        found = load.host.versions.get(program)
+        if found is not None and _numbers(found) < _numbers(oldest):
+            return f"has {program} older than {oldest}", f"has {program} {found}, and it requires {oldest}"
+    return None
+
+
+def _numbers(version: str) -> list[int]:
+    """A version to compare: `9.0.0` equals `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
+    numbers = [int(digits) for digits in re.findall(r"\d+", version)]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
+
+
+def _migrates(load: Load, guest: Guest) -> Reason | None:
+    """A running guest stays within its migration group."""
+    if guest.runs_within in (None, load.host.migration_group):
+        return None
+    reason = f"is not in migration group {guest.runs_within}" if guest.runs_within else "is in a migration group"
+    return reason, f"{reason}, and the guest runs"
+
+
+def _asked(load: Load, guest: Guest) -> Reason | None:
+    """Hosts that were asked whether they can take it."""
+    why = dict(guest.refused).get(load.host.name)
+    return None if why is None else (_ASKED, why)
+
+
+def _apart(load: Load, guest: Guest) -> Reason | None:
+    if guest.apart.isdisjoint(load.apart):
+        return None
+    word = min(guest.apart.intersection(load.apart))
+    reason = f"has a guest of group {word}, whose guests stay apart"
+    return reason, reason
+
+
+def _together(load: Load, guest: Guest) -> Reason | None:
+    """The host has the others of the group; without others, it can have all of the batch."""
+    for word in sorted(guest.together):
+        there = load.neighbours.together.get(word)
+        if there and load.host.name not in there:
+            reason = f"guests of group {word} stay together on {' and '.join(sorted(there))}"
+            return reason, reason
+        bundle = load.neighbours.bundles.get(word)
+        if not there and bundle and (found := _against_all(load, bundle)):
+            kind, reason = found
+            return f"cannot have all of group {word} ({kind})", f"cannot have all of group {word}, which {reason}"
+    return None
+
+
+def _against_all(load: Load, bundle: Bundle) -> Reason | None:
+    """Why the host cannot have all of these guests, which nobody of them is on."""
+    need = f"needs {bundle.guest.vcpus} vcpus and {mib(bundle.guest.memory_mib)}"
+    if bundle.conflict:
+        return bundle.conflict, f"{need}: {bundle.conflict}"
+    if bundle.guest.host not in (None, load.host.name):
+        return "another host is requested", f"{need}: one requests {bundle.guest.host}"
+    names = (namesake(load, one) for one in bundle.members)
+    found = next((("has another guest of a name", why) for why in names if why), None) or lack(load, bundle.guest)
+    return found and (found[0], f"{need}: {found[1]}")
+
+
+Rule = t.Callable[[Load, Guest], "Reason | None"]
+# What a host refuses whoever is put on it, and the fields of a guest that those rules look at.
+FIXED: tuple[Rule, ...] = (_offers, _versions, _migrates)
+FIXED_FIELDS = (*(field for field, _words in _OFFERED), "versions", "runs_within", "host")
+# What few guests ask for, by the field that asks.
+_OF_FEW: tuple[tuple[str, Rule], ...] = (
+    ("refused", _asked),
+    ("devices", _devices),
+    ("disks", _disk),
+    ("apart", _apart),
+    ("together", _together),
+)
+RULES: tuple[Rule, ...] = (*FIXED, _asked, _devices, _memory, _vcpus, _disk, _apart, _together)
+
+
+def of_few(guest: Guest) -> list[Rule]:
+    """The rules beside those for memory, vCPUs, and what is fixed that can refuse this guest."""
+    return [rule for field, rule in _OF_FEW if getattr(guest, field)]
+
+
+def against(load: Load, guest: Guest) -> str | None:
+    """Why the guest cannot go there; None when it can."""
+    found = first_reason(load, guest)
+    return found and found[1]
+
+
+def first_reason(load: Load, guest: Guest) -> Reason | None:
+    """The kind of what is against it, and the reason in words."""
+    host = load.host
+    if host.maintenance is not None:
+        return "is in maintenance", f"is in maintenance: {host.maintenance}"
+    if why := namesake(load, guest):
+        return "has another guest of that name", why
+    return lack(load, guest)
+
+
+def namesake(load: Load, guest: Guest) -> str | None:
+    """Whether another guest has its name there."""
+    there = load.host.guests.get(guest.name) if guest.uuid else None
+    if there and there.uuid != guest.uuid:
+        return f"has another guest named {guest.name} (UUID {there.uuid}); rename one of them (virsh domrename)"
+    return None
+
+
+def lack(load: Load, guest: Guest) -> Reason | None:
+    """What is against any guest with these needs."""
+    for rule in RULES:
+        if found := rule(load, guest):
+            return found
+    return None
+
+
+def dislikes(load: Load, guest: Guest) -> int:
+    """How many soft rules the host breaks: a preferred host, and another failure domain for guests that stay apart."""
+    host = load.host
+    elsewhere = guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset()))
+    beside = any(load.neighbours.apart.get((word, host.domain)) for word in guest.apart)
+    return bool(elsewhere) + beside
+
+
+def refusal(guest: Guest, loads: Loads) -> str:
+    """Why no host takes the guest: host by host where these are few, else by what they lack."""
+    reasons = {
+        name: ("another host is requested", f"the guest requests {guest.host}")
+        if guest.host not in (None, name)
+        else t.cast("tuple[str, str]", first_reason(load, guest))
+        for name, load in sorted(loads.items())
+    }
+    if reasons and all(kind == _ASKED for kind, _why in reasons.values()):
+        return "; ".join(why for _kind, why in reasons.values())
+    need = f"it needs {guest.vcpus} vcpus and {mib(guest.memory_mib)}, and no hypervisor fits"
+    if len(reasons) <= _FEW:
+        return f"{need}: {'; '.join(f'{name}: {why}' for name, (_kind, why) in reasons.items()) or 'there is none'}"
+    kinds: dict[str, list[str]] = {}
+    for name, (kind, _why) in reasons.items():
+        kinds.setdefault(kind, []).append(name)
+    groups = [_group(kind, names, loads) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))]
+    return f"{need}, of {len(reasons)}: {'; '.join(groups)}"
+
+
+def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
+    """`96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
+    some = some_of(names, _NAMED)
+    if kind == "lacks memory":
+        name = max(names, key=lambda each: (loads[each].memory_left, each))
+        return f"{some}: {kind} (most left: {mib(loads[name].memory_left)} on {name})"
+    if kind == "lacks vcpus":
+        name = max(names, key=lambda each: (loads[each].cpu_left, each))
+        return f"{some}: {kind} (most left: {max(0, int(loads[name].cpu_left))} on {name})"
+    return f"{some}: {kind}"
+
+
+def mib(amount: float) -> str:
+    """A size in MiB as a readable text."""
+    return units.bytes_text(max(0, int(amount)) * 1024**2)

@@ -1,0 +1,159 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Whether the guests of hosts that fail find room on the others. Pure.
+
+The loss is simulated: the guests of the lost hosts are packed onto what is left. Guests that are pinned to a lost host
+end with it. A cluster is divided into what fails as a whole: failure domains, or else single hosts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing
+from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import bundles
+
+__all__ = ["refusals", "unsurvived", "with_guests"]
+
+Going = t.Sequence[tuple[Guest, str]]  # guests, and the hosts that they are to be on
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loss:
+    """What fails at once: failure domains or single hosts, and all of their hosts."""
+
+    units: t.Sequence[str]
+    hosts: frozenset[str]
+
+    def text(self, homeless: t.Sequence[Guest]) -> str:
+        """What it would do to these guests."""
+        one = homeless[0]
+        more = f" and {len(homeless) - 1} more" if homeless[1:] else ""
+        need = f"{one.vcpus} vcpus, {bytes_text(one.memory_mib * 1024**2)}"
+        return f"the loss of {' and '.join(self.units)} would leave {one.name} ({need}){more} without a hypervisor"
+
+
+def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | None:
+    """The first loss of that many units after which a guest has no host, in words; None where there is none."""
+    found = ((loss, _homeless(hosts, loss, policy)) for loss in _losses(hosts, losses))
+    return next((loss.text(homeless) for loss, homeless in found if homeless), None)
+
+
+def refusals(hosts: t.Sequence[Host], placed: Going, policy: Policy, losses: int) -> dict[str, str]:
+    """Which of these guests cannot be added, and why: with it, such a loss would leave a guest without a host.
+
+    The first ones have precedence. Guests that stay together are added together, or not at all.
+    """
+    parties = _parties(placed)
+    refused: dict[str, str] = {}
+    filled = with_guests(hosts, placed)
+    for loss in _losses(filled, losses):
+        if _homeless(filled, loss, policy):
+            found = _harmful(hosts, parties, loss, policy)
+            refused.update((guest.name, why) for index, why in found.items() for guest, _host in parties[index])
+            parties = [party for index, party in enumerate(parties) if index not in found]
+            filled = with_guests(hosts, itertools.chain(*parties))
+    return refused
+
+
+def _parties(placed: Going) -> list[Going]:
+    """Each guest with those that it stays together with, in the order of the first ones."""
+    groups = bundles(guest for guest, _host in placed)
+    found: dict[str, list[tuple[Guest, str]]] = {}
+    for guest, host in placed:
+        bundle = groups.get(min(guest.together, default=""))
+        found.setdefault(bundle.guest.name if bundle else guest.name, []).append((guest, host))
+    return list(found.values())
+
+
+def _losses(hosts: t.Sequence[Host], losses: int) -> t.Iterator[_Loss]:
+    units: dict[str, list[Host]] = {}
+    for host in hosts:
+        units.setdefault(host.domain or host.name, []).append(host)
+    counted = [name for name in sorted(units) if any(host.residents for host in units[name])]
+    for lost in itertools.combinations(counted, min(losses, len(counted))):
+        yield _Loss(lost, frozenset(host.name for unit in lost for host in units[unit]))
+
+
+def _homeless(hosts: t.Sequence[Host], loss: _Loss, policy: Policy) -> list[Guest]:
+    """Guests for which the other hosts have no room, the largest first."""
+    left = [host for host in hosts if host.name not in loss.hosts]
+    lost = [each for host in hosts if host.name in loss.hosts for each in host.residents if each.host not in loss.hosts]
+    placed = plan_packing.packed(lost, left, policy, apart={}, last=(), rounds=0)
+    homeless = [guest for guest in lost if placed[guest.name].host is None]
+    return sorted(homeless, key=lambda guest: (-guest.memory_mib, guest.name))
+
+
+def _harmful(hosts: t.Sequence[Host], parties: t.Sequence[Going], loss: _Loss, policy: Policy) -> dict[int, str]:
+    """Which of these parties must not be added because of this loss, and why.
+
+    What the loss does without any of them is nobody's fault, but room that is too little already is not made less.
+    """
+    homeless = _homeless(hosts, loss, policy)
+    before = {guest.name for guest in homeless}
+    scarce = _scarce(hosts, homeless, loss, policy)
+    found = {
+        index: loss.text([scarce[host]])
+        for index, party in enumerate(parties)
+        for _guest, host in party
+        if host in scarce
+    }
+    kept: list[int] = []
+    parts = [[index for index in range(len(parties)) if index not in found]]
+    while parts:
+        part = parts.pop()
+        added = itertools.chain(*(parties[index] for index in (*kept, *part)))
+        new = [one for one in _homeless(with_guests(hosts, added), loss, policy) if one.name not in before]
+        if not new:
+            kept += part
+        elif len(part) == 1:
+            found[part[0]] = loss.text(new)
+        else:
+            parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+    return found
+
+
+def _scarce(hosts: t.Sequence[Host], homeless: t.Iterable[Guest], loss: _Loss, policy: Policy) -> dict[str, Guest]:
+    """Hosts that have too little room for guests that they could have, and the first of these guests."""
+    found: dict[str, Guest] = {}
+    for host in hosts:
+        emptied = dataclasses.replace(host, vcpus_used=0, memory_used_mib=0, disk_left_mib={})
+        for guest in homeless if host.name not in loss.hosts else ():
+            if plan_packing.packed([guest], [emptied], policy, apart={}, last=())[guest.name].host:
+                found.setdefault(host.name, guest)
+    return found
+
+
+def with_guests(hosts: t.Sequence[Host], placed: t.Iterable[tuple[Guest, str]]) -> list[Host]:
+    """The hosts once these guests are there."""
+    added: dict[str, list[Guest]] = {}
+    for guest, name in placed:
+        added.setdefault(name, []).append(guest)
+    return [_filled(host, added[host.name]) if host.name in added else host for host in hosts]
+
+
+def _filled(host: Host, guests: t.Sequence[Guest]) -> Host:
+    disks = dict(host.disk_left_mib)
+    for guest in guests:
+        for pool, needed in guest.disks:
+            if pool in disks:
+                disks[pool] -= needed
+    devices = dict(host.devices or {})
+    for device in (each for guest in guests for each in guest.devices if each in devices):
+        devices[device] -= 1
+    return dataclasses.replace(
+        host,
+        vcpus_used=host.vcpus_used + sum(guest.vcpus for guest in guests),
+        memory_used_mib=host.memory_used_mib + sum(guest.memory_mib for guest in guests),
+        residents=(*host.residents, *guests),
+        apart=host.apart.union(*(guest.apart for guest in guests)),
+        together=host.together.union(*(guest.together for guest in guests)),
+        disk_left_mib=disks,
+        devices=None if host.devices is None else devices,
+    )

@@ -1,0 +1,218 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Wait for a guest by libvirt's events, with one deadline; never by sleeping and asking again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import re
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import (
+    Connection,
+    explained,
+    libvirt,
+    listen,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Seen
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+__all__ = ["ask", "balloon", "is_off", "obeyed", "observe", "removal"]
+
+_LOOK_S = 0.5
+_ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
+_CONSOLE_BYTES, _CONSOLE_LINES, _LINE_LENGTH = 8192, 5, 200
+_TERMINAL = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
+
+_Counts = t.Callable[[t.Any], bool]
+
+
+def is_off(domain: t.Any) -> bool:
+    """Whether the guest does not run; a transient one is gone then."""
+    try:
+        return not domain.isActive()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+            return True
+        with explained("inspect guest", domain.name()):
+            raise
+
+
+def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER_BTN") -> None:
+    """Ask the guest to `shutdown` or `reboot`; one that is off by now has heard it."""
+    # Other drivers know one way only.
+    flags = getattr(libvirt, f"VIR_DOMAIN_{verb.upper()}_{way}") if connection.getType() == "QEMU" else 0
+    try:
+        (domain.reboot if verb == "reboot" else domain.shutdownFlags)(flags)
+    except libvirt.libvirtError:
+        if not is_off(domain):
+            raise
+
+
+GivesUp = t.Callable[[float, Doing, Doing, "str | None"], bool]
+
+
+def obeyed(
+    connection: Connection, domain: t.Any, verb: str, *, timeout_s: float, gives_up: GivesUp = lambda *_seen: False
+) -> bool:
+    """Ask as in `ask`, and again while the guest stays as it is, then its agent too; whether it did within the time,
+    or before `gives_up` said that it will not: of seconds, what it had done when it was asked and has done, its agent.
+
+    A guest that was to reboot may be off then: its on_reboot can mean that.
+    """
+    kinds: dict[str, _Counts] = {"LIFECYCLE": lambda event: bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED)}
+    if verb == "reboot":
+        kinds["REBOOT"] = lambda _nothing: True
+    began, before = time.monotonic(), _did(connection, domain)
+    again_s, deadline = min(_ASK_AGAIN_S, timeout_s / 3), began + timeout_s
+    agent = None
+    with _events(connection, domain, kinds) as happened:
+        while True:
+            ask(connection, domain, verb)
+            if verb == "reboot" and connection.getType() != "QEMU":
+                return True  # only QEMU tells when it happens
+            if happened(min(again_s, deadline - time.monotonic()), lambda: is_off(domain)):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            its_agent = _live(domain).agent
+            if gives_up(time.monotonic() - began, before, _did(connection, domain), its_agent):
+                return is_off(domain)
+            if not (agent and agent.is_alive()) and its_agent == "connected":
+                agent = _aside(lambda: ask(connection, domain, verb, "GUEST_AGENT"))
+
+
+@contextlib.contextmanager
+def removal(connection: Connection, domain: t.Any, *, alias: str) -> t.Iterator[t.Callable[[int], bool]]:
+    """Inside, ask for the removal of the device with that alias; then call what is given with seconds.
+
+    It tells whether the guest let go of this device; that of another one, such as a hot unplug by somebody else, does
+    not count.
+    """
+    with _events(connection, domain, {"DEVICE_REMOVED": lambda gone: bool(gone == alias)}) as happened:
+        yield lambda timeout_s: happened(timeout_s, lambda: False)
+
+
+@contextlib.contextmanager
+def balloon(connection: Connection, domain: t.Any, *, kib: int) -> t.Iterator[t.Callable[[int], bool]]:
+    """Inside, set a guest's memory; then call what is given with seconds: whether the guest has that much now."""
+    with _events(connection, domain, {"BALLOON_CHANGE": lambda actual: bool(actual == kib)}) as happened:
+        yield lambda timeout_s: happened(timeout_s, lambda: domain.info()[2] == kib)
+
+
+@contextlib.contextmanager
+def _events(
+    connection: Connection, domain: t.Any, kinds: t.Mapping[str, _Counts]
+) -> t.Iterator[t.Callable[[float, t.Callable[[], bool]], bool]]:
+    """Watch for kinds of events.
+
+    Gives a function that waits for one that counts (or for a condition) with a deadline.
+    """
+    happened: list[object] = []
+    news: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def on_event(_connection: object, _domain: object, *what: t.Any) -> None:
+        """In the thread of libvirt's loop."""
+        if what[-1](what[0]):
+            happened.append(what[0])
+        news.put(None)
+
+    def wait_for(timeout_s: float, already: t.Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not happened and not already():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            with contextlib.suppress(queue.Empty):
+                news.get(timeout=min(_LOOK_S, left_s))
+        return True
+
+    callbacks = []
+    listen()
+    try:
+        with explained("watch guest", domain.name()):
+            for kind, counts in kinds.items():
+                event = getattr(libvirt, f"VIR_DOMAIN_EVENT_ID_{kind}")
+                callbacks.append(connection.domainEventRegisterAny(domain, event, on_event, counts))
+        yield wait_for
+    finally:
+        for callback in callbacks:
+            connection.domainEventDeregisterAny(callback)
+
+
+def _aside(call: t.Callable[[], object]) -> threading.Thread:
+    """Start a call that a silent agent would hold up for minutes; nobody waits for it, and its failure is no answer."""
+
+    def run() -> None:
+        with contextlib.suppress(libvirt.libvirtError):
+            call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
+
+
+def observe(connection: Connection, guest: str, uuid: str) -> Seen:
+    """What can be seen of a guest from outside, at little cost: to say why it did not do what was waited for."""
+    try:
+        with explained("inspect guest", guest):
+            domain = connection.lookupByUUIDString(uuid)
+            live = _live(domain)
+            code, reason = domain.state()
+    except NotFound:
+        return Seen(state="absent")
+    except VirtError as error:  # the connection was lost, or the driver is busy: nothing is known of the guest
+        return Seen(unseen=str(error))
+    stopped = (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR)
+    state = "paused by an I/O error" if stopped else states.word(code)
+    return _observed(connection, domain, live, state)
+
+
+def _observed(connection: Connection, domain: t.Any, live: brief.Brief, state: str) -> Seen:
+    leases = {}
+    did = _did(connection, domain)
+    for network in live.networks:
+        with contextlib.suppress(libvirt.libvirtError):
+            leases[network] = len(connection.networkLookupByName(network).DHCPLeases())
+    return Seen(
+        state=state,
+        acpi=live.acpi,
+        cpu_s=did.cpu_s,
+        disk_reads=did.disk_reads,
+        packets_sent=did.packets_sent,
+        agent=live.agent,
+        leases=leases,
+        console=_console(live.consoles) if has_files_here(connection.getURI()) else (),
+    )
+
+
+def _did(connection: Connection, domain: t.Any) -> Doing:
+    return states.doing(connection, [domain]).get(domain.UUIDString(), Doing())
+
+
+def _live(domain: t.Any) -> brief.Brief:
+    with explained("inspect guest", domain.name()):
+        return brief.guest(domain.XMLDesc())
+
+
+def _console(files: t.Iterable[str]) -> tuple[str, ...]:
+    """The last lines of the first console that is written to a file here, without what would drive a terminal."""
+    for path in files:
+        with contextlib.suppress(OSError):
+            if os.path.isfile(path):
+                with open(path, "rb") as log:
+                    log.seek(max(0, os.path.getsize(path) - _CONSOLE_BYTES))
+                    text = _TERMINAL.sub("", log.read(_CONSOLE_BYTES).decode(errors="replace"))
+                lines = ("".join(filter(str.isprintable, line)).strip()[:_LINE_LENGTH] for line in text.splitlines())
+                return tuple(filter(None, lines))[-_CONSOLE_LINES:]
+    return ()

@@ -1,0 +1,175 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps between the states of a guest. They stand by themselves, so that little travels to a host for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import step
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_patience import has_no_system
+
+__all__ = ["Destroy", "GuestStep", "Note", "Reboot", "Reset", "Resume", "Seen", "Shutdown", "Start", "Suspend"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GuestStep(step.Step):
+    """One change of one guest."""
+
+    guest: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(GuestStep):
+    """Power on."""
+
+    paused: bool = False
+
+    def __str__(self) -> str:
+        return f"start {self.guest}{' paused' if self.paused else ''}"
+
+
+_FIRMWARE_READS = 50  # firmware that finds nothing to boot reads less often: BIOS once, UEFI some 20 times
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What could be seen of a guest when time was over; None is what could not."""
+
+    state: str = "running"
+    acpi: bool = True
+    cpu_s: float | None = None  # since it was started
+    disk_reads: int | None = None  # likewise
+    packets_sent: int | None = None  # likewise
+    agent: str | None = None  # connected or disconnected; None: no channel
+    # its networks, and how many each has given to anyone
+    leases: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    console: tuple[str, ...] = ()
+    unseen: str = ""  # why it could not be looked at: all else is unknown then
+
+    def facts(self, source: str = "") -> str:
+        """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
+        if self.unseen:
+            return self.unseen
+        lease = source in ("any", "lease")
+        reads = sys.maxsize if self.disk_reads is None else self.disk_reads
+        agent = {None: "no channel", "disconnected": "not connected (still booting, or not installed)"}.get(
+            self.agent, self.agent
+        )
+        facts = [
+            (f"it is {self.state}", self.state not in ("running", "shutdown")),
+            ("no ACPI in its definition", not self.acpi and not source),
+            (
+                f"disk reads since its start: {reads}, so it is still in its firmware or has nothing to boot from",
+                reads <= _FIRMWARE_READS,
+            ),
+            (f"guest agent: {agent}", self.state not in ("shutdown", "absent")),
+            (f"CPU used since its start: {self.cpu_s or 0:.0f} s", bool(source) and self.cpu_s is not None),
+            (f"packets sent since its start: {self.packets_sent}", bool(source) and self.packets_sent is not None),
+            *(
+                (f"leases of network {name}: none for it, {count} for others", lease)
+                for name, count in self.leases.items()
+            ),
+            ("no libvirt network gives it leases (use any)", source == "lease" and not self.leases),
+            (f"last lines of its console: {' | '.join(self.console)}", bool(self.console)),
+        ]
+        return "; ".join(fact for fact, holds in facts if holds)
+
+
+class Note(str):
+    """What is to be known of a step that was done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shutdown(GuestStep):
+    """Ask the guest to power off, and wait until it has; pull the plug only when told to."""
+
+    verb: t.ClassVar[str] = "shut down"
+    last_resort: t.ClassVar[str] = "destroy"
+
+    timeout_s: int
+    force: bool = False
+    wait: bool = True
+    suspends: bool = False  # a guest that does not do so in time: it was paused before it was woken for this
+
+    def __str__(self) -> str:
+        after = f", {self.last_resort} it after {self.timeout_s} s" if self.force else ""
+        return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
+
+    def io_error_message(self) -> str:
+        """What to say of a guest that an I/O error has paused, which hears nothing."""
+        return (
+            f"cannot {self.verb} {self.guest}: an I/O error of its disks paused it; `{_io_errors(self.guest)}` shows "
+            f"which; make room for them or repair them, or set force: true to {self.last_resort} it"
+        )
+
+    def gives_up(self, elapsed_s: float, asked: Doing, now: Doing, agent: str | None) -> bool:
+        """Whether to wait no longer than for a guest in which nothing runs that could hear; only where the plug may be
+        pulled.
+        """
+        return self.force and has_no_system(elapsed_s, asked, now, agent)
+
+    def forced_note(self, seen: Seen) -> Note:
+        """What to say when the plug was pulled."""
+        return Note(f"{self.guest} did not {self.verb} ({seen.facts()}), so this run did {self.last_resort} it")
+
+    def timeout_message(self, seen: Seen) -> str:
+        """What to say when it has not."""
+        return (
+            f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()})"
+            f"{', and is paused again' if self.suspends else ''}; set force: "
+            f"true to {self.last_resort} it then, or raise wait_timeout"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Reboot(Shutdown):
+    """Ask the guest to reboot, and wait until it does.
+
+    One that powers off instead (on_reboot: destroy) is started again.
+    """
+
+    verb: t.ClassVar[str] = "reboot"
+    last_resort: t.ClassVar[str] = "reset"
+
+
+@dataclasses.dataclass(frozen=True)
+class Destroy(GuestStep):
+    """Pull the plug."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Suspend(GuestStep):
+    """Pause the vCPUs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resume(GuestStep):
+    """Let the vCPUs run on."""
+
+    to_shut_down: bool = False  # whatever becomes of it then
+
+    def io_error_message(self) -> str:
+        """What to say of a guest that an I/O error pauses again at once."""
+        return (
+            f"cannot resume {self.guest}: an I/O error of its disks paused it again; `{_io_errors(self.guest)}` shows "
+            "which; make room for them or repair them, and run again"
+        )
+
+
+def _io_errors(guest: str) -> str:
+    return shlex.join(["virsh", "domblkerror", guest])
+
+
+@dataclasses.dataclass(frozen=True)
+class Reset(GuestStep):
+    """Press the reset button."""

@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a host answers about a guest's seed, and the steps that write or apply it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    libvirt_storage,
+    plan_disk_steps,
+    run_pool_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    Customizing,
+    HostKey,
+    SeedDisk,
+    SeedSite,
+)
+
+__all__ = ["answer", "do"]
+
+_ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits where a running guest reads it
+
+
+def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> SeedSite:
+    """Ask the host; raises Unsupported for what it lacks."""
+    uri = connection.getURI()
+    site = SeedSite(("", ""), None, exists=False, uri=uri, here=is_here(uri))
+    if isinstance(question, Customizing):
+        files_seed.need_customize(guest)
+        return dataclasses.replace(site, host_key=_host_key(question.private))
+    pool = None if question.path else run_pool_directory.pool_of(connection, question.pool)
+    exists = libvirt_storage.volume_in(connection, question.pool, question.name) is not None
+    kept = _kept_key(connection, question) if question.ours and not question.private else None
+    return dataclasses.replace(site, pool=pool, exists=exists, host_key=kept or _host_key(question.private))
+
+
+def _kept_key(connection: t.Any, question: SeedDisk) -> HostKey | None:
+    """The key that the guest has, so that a new seed does not change it."""
+    old = libvirt_storage.read(connection, question.pool, question.name)
+    return files_seed.host_key_in(old) if old else None
+
+
+def _host_key(private: str | None) -> HostKey:
+    """The user's own, or a new one."""
+    return (private, files_seed.public_key(private)) if private else files_seed.host_key()
+
+
+def do(connection: t.Any, step: GuestStep) -> None:
+    """Write the seed, or apply it to a disk."""
+    if isinstance(step, plan_disk_steps.Customize):
+        _customize(connection, step)
+    else:
+        _write(connection, t.cast(plan_disk_steps.WriteSeed, step))
+
+
+def _customize(connection: t.Any, step: plan_disk_steps.Customize) -> None:
+    files_seed.customize(step.source, step.commands, to=step.path, replace=step.replace)
+    libvirt_storage.refresh(connection, step.pool)
+
+
+def _write(connection: t.Any, step: plan_disk_steps.WriteSeed) -> None:
+    """In place where there is room: a running guest reads it after a mere reboot, too."""
+    data = files_seed.iso(step.files)
+    data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
+    volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
+    there = libvirt_storage.volume_in(connection, volume.pool, volume.name) if step.replace else None
+    if there is None or xml_host.volume(there)["capacity_bytes"] != len(data):
+        libvirt_storage.create(
+            connection, volume.pool, xml_host.new_volume(volume), name=volume.name, replace=step.replace
+        )
+    libvirt_storage.write(connection, volume.pool, volume.name, data)

@@ -1,0 +1,74 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Contents of images: who makes a disk from one holds it, and nobody removes one that is held.
+
+The lock is on the manifest beside the content. The content itself has QEMU's locks, and NFS makes one kind of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
+from ansible_collections.corral.virt.plugins.module_utils._system import private
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = ["claim", "hold", "is_managed", "manifest_name"]
+
+
+def manifest_name(file: str) -> str:
+    """Name of the file that tells what a content, or the content behind a name, is."""
+    return f".{file}.json"
+
+
+def is_managed(content: str) -> bool:
+    """Whether virt_image brought a content: it has a manifest, and its name is that of a content."""
+    return is_content(content) and os.path.isfile(_manifest(content))
+
+
+def hold(path: str, stack: contextlib.ExitStack) -> str:
+    """The content behind a name. It stays until the stack is closed, or the process ends.
+
+    One that has no manifest nobody prunes.
+    """
+    while True:
+        content = os.path.realpath(path)
+        with contextlib.ExitStack() as locks:
+            try:
+                manifest = locks.enter_context(open(private.opened(_manifest(content), os.O_RDONLY), "rb"))
+                fcntl.flock(manifest, fcntl.LOCK_SH)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise Failed(
+                    f"cannot keep image {content} from being pruned: {error.strerror}; {remedy(error, content)}"
+                ) from error
+            except Refused as error:
+                raise Failed(f"cannot keep image {content} from being pruned: {error}; then run again") from error
+            if os.path.realpath(path) == content:  # the name may have been pointed elsewhere while this waited
+                stack.push(locks.pop_all())
+                return content
+
+
+def claim(contents: t.Iterable[str], stack: contextlib.ExitStack) -> set[str]:
+    """Keep others from holding these contents until the stack is closed; returns those that somebody holds now."""
+    taken = set()
+    for content in contents:
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                manifest = stack.enter_context(os.fdopen(private.opened(_manifest(content), os.O_RDWR), "r+b"))
+                fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                taken.add(content)
+    return taken
+
+
+def _manifest(content: str) -> str:
+    directory, name = os.path.split(content)
+    return os.path.join(directory, manifest_name(name))

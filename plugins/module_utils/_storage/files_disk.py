@@ -1,0 +1,194 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Disks as files of a pool's directory: who has them open, how they appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = [
+    "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new", "publish",
+    "reflink", "renamed",
+]  # fmt: skip
+
+_FICLONE = 0x40049409
+_LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
+# QEMU, block/file-posix.c: who writes locks the one byte, who lets nobody write or resize the others; each lock is a
+# shared one.
+_WRITES, _LETS_NOBODY_WRITE = 101, (201, 203)
+# of a filesystem without; QEMU has none there either
+_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_HERE, _RENAME_NOREPLACE = -100, 1  # AT_FDCWD and a flag of renameat2(2)
+_NO_RENAME = (errno.EINVAL, errno.ENOSYS)  # of a filesystem, or kernel, without that flag
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def kind(path: str) -> str:
+    """nothing, file, link or other."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return "nothing"
+    except OSError as error:
+        raise Failed(f"cannot inspect {path}: {error.strerror}; {remedy(error, path)}") from error
+    if stat.S_ISLNK(mode):
+        return "link"
+    return "file" if stat.S_ISREG(mode) else "other"
+
+
+def locked(path: str) -> bool:
+    """Whether a QEMU process, a guest or a tool, has the image open. It only asks: no lock is taken."""
+    with open(path, "rb") as image:
+        return is_locked(image.fileno(), path)
+
+
+def is_locked(image: int, path: str) -> bool:
+    """The same of a descriptor, with the path for messages."""
+    return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
+
+
+def is_opened(path: str) -> bool:
+    """The same of what may be no file, or not to be read here: then nobody knows."""
+    try:
+        return os.path.isfile(path) and locked(path)
+    except (OSError, Failed):
+        return False
+
+
+def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
+    """Let no QEMU process write to the image until the stack is closed or this process ends, where its filesystem has
+    locks.
+
+    False where one does now.
+    """
+    return locked_against_writers(path, stack) != "taken"
+
+
+def locked_against_writers(path: str, stack: contextlib.ExitStack) -> str:
+    """Let no QEMU process write to the image until the stack is closed or this process ends: it fails to open it.
+
+    `held`; `taken` where one writes now; `none` where the filesystem has no locks.
+    """
+    try:
+        image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+    try:
+        for byte in _LETS_NOBODY_WRITE:
+            fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return "taken"
+        if error.errno not in _NO_LOCKS:
+            raise Failed(
+                f"cannot protect {path} from being written to: {error.strerror}; {remedy(error, path)}"
+            ) from error
+        return "none"
+    return "taken" if _is_locked(image.fileno(), path, _WRITES, 1) else "held"
+
+
+def _lock(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
+def _is_locked(image: int, path: str, start: int, length: int) -> bool:
+    try:
+        answer = fcntl.fcntl(image, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, start, length))
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise Failed(f"cannot find out who has {path} open: {error.strerror}; {remedy(error, path)}") from error
+    return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
+
+
+def hidden(path: str) -> str:
+    """Where a disk is made: nobody takes it for one, and no other host of shared storage writes there."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, f".{name}.{socket.gethostname()}.clone")
+
+
+@contextlib.contextmanager
+def new(path: str) -> t.Iterator[str]:
+    """Inside, make the disk under the hidden name that is given.
+
+    Then it appears at once, complete and on disk, or not at all.
+    """
+    unfinished = hidden(path)
+    remove(unfinished)  # of a run that was killed
+    try:
+        yield unfinished
+        os.chmod(unfinished, 0o600)
+        fsync(unfinished)
+        publish(unfinished, path)
+        fsync(os.path.dirname(path))
+    except FileExistsError as error:
+        raise Failed(
+            f"cannot create disk {path}: a file with this name appeared in the meantime; inspect it"
+        ) from error
+    except OSError as error:
+        raise Failed(f"cannot create disk {path}: {error.strerror}; {remedy(error, path)}") from error
+    finally:
+        remove(unfinished)
+
+
+def publish(unfinished: str, path: str) -> None:
+    """Give a file a name that nothing has, in one step; raises FileExistsError."""
+    if not renamed(unfinished, path):
+        _publish_by_link(unfinished, path)
+
+
+def renamed(path: str, to: str, *, inside: int = _HERE, to_inside: int = _HERE) -> bool:
+    """Give a file a name that nothing has, in one step; False where the filesystem cannot.
+
+    Names are those in directories of which there are descriptors. Raises FileExistsError, or another OSError.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
+    if rename is not None and rename(inside, os.fsencode(path), to_inside, os.fsencode(to), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno() if rename is not None else errno.ENOSYS
+    if code not in _NO_RENAME:
+        raise OSError(code, os.strerror(code), to)
+    return False
+
+
+def _publish_by_link(unfinished: str, path: str) -> None:
+    """The same for NFS, which cannot rename so.
+
+    A power cut in between leaves both names; who removes the disk removes the hidden one with it. Where there are no
+    hard links either, what appears between the look and the renaming is lost.
+    """
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        if os.stat(unfinished).st_nlink == 1:  # else the answer to our own link was lost, and NFS asked again
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+        os.rename(unfinished, path)
+
+
+def reflink(path: str, to: str) -> bool:
+    """Make `to` share all blocks with `path` until one of them is written; False where the filesystem cannot."""
+    with open(path, "rb") as source, open(to, "wb") as copy:
+        try:
+            fcntl.ioctl(copy, _FICLONE, source.fileno())
+        except OSError:
+            return False
+    return True

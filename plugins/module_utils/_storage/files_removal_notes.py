@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Notes on disks that are being removed: who wants to know of them need not be able to remove one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._system import private
+
+__all__ = ["DISK", "NOTE", "PARTS", "RemovalNote", "entries", "folder", "is_free", "located", "read"]
+
+PARTS = (".corral", ".removed")  # no image and no disk has such a name
+NOTE, DISK = ".json", ".disk"
+_NOTE_BYTES = 65536
+
+
+def folder(directory: str) -> str:
+    """Where disks of a pool's directory are while they are being removed."""
+    return os.path.join(os.path.realpath(directory), *PARTS)
+
+
+def located(place: str) -> tuple[str, str]:
+    """Directory and key of a disk by the path that it has here."""
+    directory, name = os.path.split(place)
+    return os.path.dirname(os.path.dirname(directory)), name[: -len(DISK)]
+
+
+class RemovalNote(t.NamedTuple):
+    """One disk that is being removed, as a note tells."""
+
+    directory: str
+    key: str
+    note: RemovedDisk | None  # None: it cannot be read
+    alive: bool  # the run that removes it is at work
+    path: str  # where the disk is now
+    moved: bool  # whether it is there; else the run was killed before, or after
+
+
+def entries(directory: str) -> list[RemovalNote]:
+    """All of a directory, as far as this user can see them."""
+    place = folder(directory)
+    try:
+        names = sorted(os.listdir(place))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+    keys = dict.fromkeys(os.path.splitext(name)[0] for name in names if name.endswith((NOTE, DISK)))
+    return [_entry(directory, key, moved=key + DISK in names) for key in keys]
+
+
+def _entry(directory: str, key: str, *, moved: bool) -> RemovalNote:
+    path = os.path.join(folder(directory), key)
+    note, alive = None, False
+    with contextlib.suppress(OSError, VirtError), contextlib.ExitStack() as stack:
+        told = private.opened(path + NOTE, os.O_RDONLY)
+        stack.callback(os.close, told)
+        alive = not is_free(told)
+        note = read(told)
+    return RemovalNote(directory, key, note, alive, path + DISK, moved)
+
+
+def is_free(note: int) -> bool:
+    """Whether no run is at work on the disk of that open note."""
+    try:
+        fcntl.flock(note, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def read(note: int) -> RemovedDisk | None:
+    """What an open note tells; None where it is damaged."""
+    try:
+        return RemovedDisk.parse(json.loads(os.pread(note, _NOTE_BYTES, 0)))
+    except ValueError:
+        return None

@@ -1,0 +1,123 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Disks of running guests: resized, and flattened by a job of QEMU's own that libvirt watches."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+
+__all__ = ["grow", "pull"]
+
+_LOOK_S = 0.5  # progress; the end comes as an event
+
+
+def grow(domain: t.Any, target: str, size_bytes: int) -> None:
+    """Enlarge a disk of a running guest."""
+    with explained(f"grow disk {target} of", domain.name()):
+        domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+
+def pull(
+    connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]
+) -> None:
+    """Copy all that a disk reads from below into it while the guest runs; stopped half-way, it stands where it stood,
+    with its content.
+
+    A job that a killed run left at work is waited for. Raises Timeout, or Failed when QEMU gives up.
+    """
+    domain = libvirt_query.by_uuid(connection, uuid)
+    guest = domain.name()
+    what = f"disk {target} of {guest}"
+    with explained("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
+        job = domain.blockJobInfo(target)
+        if job and job["type"] != libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
+            raise Refused(
+                f"cannot flatten {what}: another block job is running on it (virsh blockjob {guest} {target}); wait "
+                "for it to end"
+            )
+        if not job:
+            domain.blockPull(target, 0, 0)
+        try:
+            _watch(domain, target, ended, timeout_s, progress)
+        except BaseException:
+            with contextlib.suppress(libvirt.libvirtError):  # it ended, or the guest did
+                domain.blockJobAbort(target, 0)
+            raise
+
+
+def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:
+    deadline = time.monotonic() + timeout_s
+    what = f"disk {target} of {domain.name()}"
+    while not ended.wait(_LOOK_S):
+        if time.monotonic() >= deadline:
+            remedy = "its backing file is unchanged; run again to continue, or raise job_timeout"
+            raise Timeout(f"cannot flatten {what} within {timeout_s} s; {remedy}")
+        job = domain.blockJobInfo(target)
+        if job:
+            progress(job["cur"], job["end"])
+    if ended.status != libvirt.VIR_DOMAIN_BLOCK_JOB_COMPLETED:
+        why = (
+            "it was cancelled"
+            if ended.status == libvirt.VIR_DOMAIN_BLOCK_JOB_CANCELED
+            else "QEMU gave up; is there enough room for it?"
+        )
+        raise Failed(f"cannot flatten {what}: {why}; its backing file and content are unchanged")
+
+
+class _End(threading.Event):
+    """Set when the job is over."""
+
+    status: int | None = None
+
+
+@contextlib.contextmanager
+def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
+    """Hear of the end of the disk's jobs.
+
+    The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks.
+    """
+    ended = _End()
+
+    def on_event(_connection: object, _domain: object, disk: str, _kind: int, status: int, _opaque: object) -> None:
+        if disk == target and status != libvirt.VIR_DOMAIN_BLOCK_JOB_READY:
+            ended.status = status
+            ended.set()
+
+    def on_off(_connection: object, _domain: object, event: int, _detail: int, _opaque: object) -> None:
+        if event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
+            ended.set()
+
+    callbacks = [
+        connection.domainEventRegisterAny(domain, libvirt.VIR_DOMAIN_EVENT_ID_BLOCK_JOB_2, on_event, None),
+        connection.domainEventRegisterAny(domain, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_off, None),
+    ]
+    try:
+        yield ended
+    finally:
+        for callback in callbacks:
+            connection.domainEventDeregisterAny(callback)
+
+
+@contextlib.contextmanager
+def _interruptible() -> t.Iterator[None]:
+    """Whoever ends the run, by Ctrl-C, by closing the session or politely, ends the job too."""
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,48 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Storage pools as libvirt names them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
+
+__all__ = ["API"]
+
+
+def _start(pool: t.Any, _step: NounStep) -> None:
+    pool.build(0)  # for a directory: mkdir
+    pool.create()
+
+
+def _host(connection: Connection, name: str) -> RawPoolHost:
+    """Other pools, and the disks of guests."""
+    return RawPoolHost(lambda: _others(connection, name), lambda: libvirt_query.of_all(connection, _guest))
+
+
+def _others(connection: Connection, name: str) -> list[tuple[str, str]]:
+    with explained("list the storage pools of", connection.getURI()):
+        return [(pool.name(), pool.XMLDesc(0)) for pool in connection.listAllStoragePools() if pool.name() != name]
+
+
+def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
+    """Its definition, and what runs."""
+    found = libvirt_query.found(domain)
+    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
+
+
+_POOL_TYPE = ObjectType(
+    what="storage pool",
+    lookup="storagePoolLookup",
+    missing="VIR_ERR_NO_STORAGE_POOL",
+    flag="VIR_STORAGE_XML_INACTIVE",
+)
+API = ObjectApi(_POOL_TYPE, define="storagePoolDefineXML", own={Start: _start}, host=_host)

@@ -1,0 +1,294 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Pools and volumes through libvirt's storage API, so that a remote connection serves as well as a local one."""
+
+from __future__ import annotations
+
+import contextlib
+import os.path
+import shlex
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, NotMade, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+CHUNK = 262144
+AT_HOLE = -3  # what recvFlags returns there
+_SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is told
+_BUSY_S = 600
+
+__all__ = [
+    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "names", "path_in",
+    "pool_at", "pool_xml", "read", "read_part",
+    "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
+]  # fmt: skip
+
+
+def pool_xml(connection: Connection, name: str) -> str:
+    """The pool's document; raises NotFound, or Failed when it is not active."""
+    pool = _active(connection, name)
+    with explained("find storage pool", name):
+        return t.cast(str, pool.XMLDesc())
+
+
+def _active(connection: Connection, name: str) -> t.Any:
+    """The pool of that name; raises NotFound, or Failed when it is not active: nobody sees what it holds then."""
+    with explained("find storage pool", name, "create it, or choose another with `pool`"):
+        pool = connection.storagePoolLookupByName(name)
+        active = pool.isActive()
+    if not active:
+        start = shlex.join(["virsh", "--connect", connection.getURI(), "pool-start", name])
+        raise Failed(
+            f"cannot use storage pool {name}: it is not active; start it with virt_pool (state: active) or `{start}`"
+        )
+    return pool
+
+
+def pool_at(connection: Connection, path: str) -> str:
+    """The name of the pool that holds the volume with that path; raises NotFound."""
+    if volume_at(connection, path) is None:
+        all_volumes(connection)  # somebody may have made it since libvirt looked
+    with explained("find a storage pool with", path, "create one for its directory with virt_pool"):
+        return t.cast(str, connection.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
+
+
+def refresh(connection: Connection, pool: str) -> None:
+    """Make libvirt look again at what is in the pool: files that came or went behind its back."""
+    found = _active(connection, pool)
+    with explained("refresh storage pool", pool):
+        _refresh(found)
+
+
+def _refresh(pool: t.Any) -> None:
+    """While a copy is being made in a pool, perhaps for a run that was killed, libvirt does not look at it.
+
+    No event tells the end.
+    """
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            pool.refresh()
+        except libvirt.libvirtError as error:
+            if "asynchronous jobs" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+        else:
+            return
+
+
+def volume_in(connection: Connection, pool: str, name: str) -> str | None:
+    """The document of a volume in a pool, or None."""
+    found = _active(connection, pool)
+    try:
+        return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+            return None
+        with explained("find volume", f"{name} in pool {pool}"):
+            raise
+
+
+def volume_at(connection: Connection, path: str) -> str | None:
+    """The document of the volume with that path, or None when no pool holds it."""
+    try:
+        return t.cast(str, connection.storageVolLookupByPath(path).XMLDesc())
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
+            return None
+        with explained("find volume", path):
+            raise
+
+
+def volume_key(connection: Connection, path: str) -> str | None:
+    """By which libvirt knows the volume with that path, whatever is made there later; None when no pool holds it."""
+    with contextlib.suppress(NotFound), explained("find volume", path):
+        return t.cast(str, connection.storageVolLookupByPath(path).key())
+    return None
+
+
+def path_in(connection: Connection, pool: str, name: str) -> str | None:
+    """The path of a volume in a pool, active or not; None where no pool with that name has files."""
+    try:
+        with explained("find volume", f"{name} in pool {pool}"):
+            found = connection.storagePoolLookupByName(pool)
+            if found.isActive() and name in found.listVolumes():
+                return t.cast(str, found.storageVolLookupByName(name).path())
+            directory = brief.directory(found.XMLDesc())
+    except NotFound:
+        return None
+    return os.path.join(directory, name) if directory else None
+
+
+def names(connection: Connection, pool: str) -> list[str]:
+    """Of the volumes of a pool, after a look at what others made there since; directories are volumes, too."""
+    refresh(connection, pool)
+    with explained("list the volumes of pool", pool):
+        return list(_active(connection, pool).listVolumes())
+
+
+def all_volumes(connection: Connection) -> list[str]:
+    """The documents of all volumes of active pools, after a look at what others made there since."""
+    with explained("list the volumes of", connection.getURI()):
+        active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
+        for pool in active:
+            refresh(connection, pool.name())
+        volumes = [volume for pool in active for volume in pool.listAllVolumes()]
+    documents = []
+    for volume in volumes:
+        with contextlib.suppress(NotFound), explained("read volume", volume.name()):  # its owner deletes it meanwhile
+            documents.append(volume.XMLDesc())
+    return documents
+
+
+def create(
+    connection: Connection,
+    pool: str,
+    xml: str,
+    *,
+    name: str,
+    replace: bool = False,
+    copy_of: str | None = None,
+    capacity_bytes: int = 0,
+) -> None:
+    """Make a volume, empty or as a copy of another, that then grows; raises NotMade where one is.
+
+    With `replace`, a volume of that name is deleted first. A copy is of the size of what it is a copy of, and then
+    grows to its own.
+    """
+    if replace:
+        with explained("create volume", f"{name} in pool {pool}"):
+            _delete_if_there(_active(connection, pool), name)
+    try:
+        target = _active(connection, pool)
+        with explained("create volume", f"{name} in pool {pool}"):
+            made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
+    except VirtError as error:  # libvirt removes what it has made of it
+        raise NotMade(str(error)) from error
+    with explained("grow volume", f"{name} in pool {pool}"):
+        if copy_of is not None and made.info()[1] < capacity_bytes:
+            made.resize(capacity_bytes)
+
+
+def _made(pool: t.Any, xml: str, source: t.Any) -> t.Any:
+    """The new volume; blocks of the `source` are shared where the filesystem can."""
+    if source is None:
+        return pool.createXML(xml)
+    try:
+        return pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
+    except libvirt.libvirtError:
+        return pool.createXMLFrom(xml, source)
+
+
+def read(connection: Connection, pool: str, name: str) -> bytes | None:
+    """The whole content of a small volume; None where there is none. Raises Failed for a large one."""
+    content = bytearray()
+    if volume_in(connection, pool, name) is None:
+        return None
+
+    def grow(size: int, piece: bytes = b"") -> None:
+        if len(content) + size > _SMALL_BYTES:
+            raise Failed(
+                f"cannot read volume {name} in pool {pool}: it is larger than {_SMALL_BYTES} bytes; find out who "
+                "wrote it"
+            )
+        content.extend(piece or bytes(size))
+
+    receive(connection, pool, name, 0, lambda piece: grow(len(piece), piece), grow)
+    return bytes(content)
+
+
+def read_part(connection: Connection, pool: str, name: str, offset: int, length: int) -> bytes:
+    """So many bytes of a volume from `offset` on; fewer at its end."""
+    content = bytearray()
+    receive(connection, pool, name, offset, content.extend, lambda size: content.extend(bytes(size)), length=length)
+    return bytes(content)
+
+
+def receive(
+    connection: Connection,
+    pool: str,
+    name: str,
+    offset: int,
+    write: t.Callable[[bytes], None],
+    skip: t.Callable[[int], None],
+    *,
+    length: int = 0,
+) -> None:
+    """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not.
+
+    `length`: 0 for all the rest.
+    """
+    with explained("read volume", f"{name} in pool {pool}"):
+        stream = connection.newStream()
+        volume = _active(connection, pool).storageVolLookupByName(name)
+        volume.download(stream, offset, length, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+        try:
+            while True:
+                piece = stream.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
+                if piece == AT_HOLE:
+                    skip(stream.recvHole())
+                elif piece:
+                    write(piece)
+                else:
+                    break
+        except BaseException:
+            stream.abort()
+            raise
+        stream.finish()
+
+
+def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
+    """Write the whole content of a volume."""
+    with explained("write volume", f"{name} in pool {pool}"):
+        stream = connection.newStream()
+        _active(connection, pool).storageVolLookupByName(name).upload(stream, 0, len(data))
+        for start in range(0, len(data), CHUNK):
+            send(stream, data[start : start + CHUNK])
+        stream.finish()
+
+
+def send(stream: t.Any, data: bytes) -> None:
+    """Libvirt takes what it can at a time."""
+    while data:
+        data = data[stream.send(data) :]
+
+
+def delete(connection: Connection, path: str) -> None:
+    """Delete the volume with that path; one that the active pool of its directory does not have is gone already.
+
+    Raises NotFound where no active pool has its directory: nobody can tell then whether it is there.
+    """
+    try:
+        _delete(connection, path)
+    except NotFound:
+        all_volumes(connection)
+        if volume_at(connection, path) is not None:
+            _delete(connection, path)
+        elif not _is_in_pool(connection, path):
+            raise NotFound(
+                f"cannot delete disk {path}: no active storage pool has its directory; start that pool, or create one "
+                "with virt_pool, and run again, or delete it by hand"
+            ) from None
+
+
+def _delete(connection: Connection, path: str) -> None:
+    with explained("delete disk", path):
+        connection.storageVolLookupByPath(path).delete()
+
+
+def _is_in_pool(connection: Connection, path: str) -> bool:
+    """Whether an active pool has its directory."""
+    with explained("list the storage pools of", connection.getURI()):
+        active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+        directories = [brief.directory(pool.XMLDesc()) for pool in active]
+    return os.path.normpath(os.path.dirname(path)) in map(os.path.normpath, filter(None, directories))
+
+
+def _delete_if_there(pool: t.Any, name: str) -> None:
+    _refresh(pool)  # an interrupted run may have left a file that libvirt has not seen
+    if name in pool.listVolumes():
+        pool.storageVolLookupByName(name).delete()

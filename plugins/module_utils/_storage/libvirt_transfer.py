@@ -1,0 +1,180 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Volumes copied from host to host, through us: nothing of it touches a disk of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import (
+    AT_HOLE,
+    CHUNK,
+    read_part,
+    receive,
+    send,
+)
+
+__all__ = ["active_pools", "copy", "digest", "inactive_pools", "opened"]
+
+_ARRIVES_S, _LOOK_S = 60, 0.01
+
+
+def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> bool:
+    """Write the content of a volume here into the volume there, piece by piece, holes as holes.
+
+    `tell` hears of the bytes that are done. Returns whether the file that was written to had the volume's name at the
+    end; somebody may have renamed another file over it.
+    """
+    with explained("copy volume", f"{path} to pool {pool}"):
+        reader, writer = source.newStream(), _Writer(dest, pool, name)
+        try:
+            source.storageVolLookupByPath(path).download(reader, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+            writer.open()
+            while True:
+                part = reader.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
+                if part == AT_HOLE:
+                    writer.skip(reader.recvHole())
+                elif part:
+                    writer.write(part)
+                else:
+                    break
+                tell(writer.done)
+            in_place = writer.end()
+        except BaseException:
+            for stream in (reader, writer.stream):
+                with contextlib.suppress(libvirt.libvirtError):  # it never began, or broke by itself
+                    stream.abort()
+            raise
+        reader.finish()
+        writer.stream.finish()
+    return in_place
+
+
+class _Writer:
+    """The stream into a volume, whose daemon holds the file open, and the proof that the name is still this file's.
+
+    The last piece that is not empty is withheld until the end: it must not be there by the name before it was sent, and
+    must be there after.
+    """
+
+    def __init__(self, dest: Connection, pool: str, name: str) -> None:
+        self._dest, self._pool, self._name = dest, pool, name
+        self.stream = dest.newStream()
+        self.done = 0  # bytes
+        self._last: tuple[int, bytes] | None = None
+        self._empty: list[tuple[bool, int]] = []  # what follows it: is it a hole, and how many bytes
+
+    def open(self) -> None:
+        """From here on the daemon has it."""
+        volume = self._dest.storagePoolLookupByName(self._pool).storageVolLookupByName(self._name)
+        volume.upload(self.stream, 0, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+
+    def skip(self, size: int, *, hole: bool = True) -> None:
+        """Nothing for so many bytes: a hole, or zeros."""
+        if self._empty and self._empty[-1][0] is hole:
+            size_before = self._empty.pop()[1]
+            self._empty.append((hole, size_before + size))
+        else:
+            self._empty.append((hole, size))
+        self.done += size
+
+    def write(self, piece: bytes) -> None:
+        """One piece of data."""
+        if not any(piece):
+            self.skip(len(piece), hole=False)
+            return
+        self._pass_on()
+        self._last = (self.done, piece)
+        self.done += len(piece)
+
+    def end(self) -> bool:
+        """Send what was withheld; whether it is seen to arrive by the volume's name."""
+        before = self._last is not None and self._sees_last()
+        withheld, self._empty = self._empty, []
+        last = self._last
+        self._pass_on()
+        self._last = last
+        deadline = time.monotonic() + _ARRIVES_S
+        while last and not (seen := self._sees_last()) and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        self._last, self._empty = None, withheld
+        self._pass_on()
+        return not last or (seen and not before)
+
+    def _sees_last(self) -> bool:
+        at, piece = t.cast("tuple[int, bytes]", self._last)
+        return read_part(self._dest, self._pool, self._name, at, len(piece)) == piece
+
+    def _pass_on(self) -> None:
+        if self._last:
+            send(self.stream, self._last[1])
+        for hole, size in self._empty:
+            if hole:
+                self.stream.sendHole(size)
+            else:
+                for start in range(0, size, CHUNK):
+                    send(self.stream, bytes(min(CHUNK, size - start)))
+        self._last, self._empty = None, []
+
+
+def digest(connection: Connection, pool: str, name: str) -> str:
+    """The sha256 of a volume's whole content, which comes here for that."""
+    found = hashlib.sha256()
+
+    def skip(size: int) -> None:
+        for start in range(0, size, CHUNK):
+            found.update(bytes(min(CHUNK, size - start)))
+
+    receive(connection, pool, name, 0, found.update, skip)
+    return found.hexdigest()
+
+
+def active_pools(connection: Connection) -> dict[str, str]:
+    """The documents of active pools by name."""
+    return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+
+
+def inactive_pools(connection: Connection) -> dict[str, str]:
+    """The documents of pools that are not active, by name: nobody sees what they hold."""
+    return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_INACTIVE)
+
+
+def _pools(connection: Connection, flag: int) -> dict[str, str]:
+    with explained("list the storage pools of", connection.getURI()):
+        listed = connection.listAllStoragePools(flag)
+    found = {}
+    for pool in listed:
+        with contextlib.suppress(NotFound), explained("read storage pool", pool.name()):  # it is gone meanwhile
+            found[pool.name()] = pool.XMLDesc()
+    return found
+
+
+@contextlib.contextmanager
+def opened(connection: Connection, directory: str, xml: str, *, build: bool) -> t.Iterator[str]:
+    """The name of a pool, described by `xml`, that is this directory for the length of the `with` block.
+
+    A directory that is missing is made when told to `build`; else this raises NotFound.
+    """
+    flags = libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD if build else 0
+    with explained("open directory", directory):
+        try:
+            pool = connection.storagePoolCreateXML(xml, flags)
+        except libvirt.libvirtError as error:
+            if (error.get_error_code(), error.get_int1()) == (libvirt.VIR_ERR_SYSTEM_ERROR, errno.ENOENT):
+                raise NotFound(
+                    f"cannot open directory {directory}: it does not exist; create it on that host"
+                ) from error
+            raise
+    try:
+        yield pool.name()
+    finally:
+        with explained("close directory", directory):
+            pool.destroy()

@@ -1,0 +1,96 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A disk that is being removed, and for how long it is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["Moment", "RemovedDisk"]
+
+_UTC = "%Y-%m-%dT%H:%M:%SZ"  # in ISO 8601, whole seconds
+
+
+class Moment(t.NamedTuple):
+    """A time of this host, by its clock, which anybody may set, and by what its kernel has counted."""
+
+    utc: str  # as ISO 8601 writes it
+    boot_id: str
+    uptime_s: int  # since that boot; a host that sleeps counts on
+
+    def later(self, hours: int) -> str:
+        """The time by the clock so many hours later."""
+        return (datetime.datetime.strptime(self.utc, _UTC) + datetime.timedelta(hours=hours)).strftime(_UTC)
+
+
+@dataclasses.dataclass(frozen=True)
+class RemovedDisk:
+    """What is written beside a disk that is being removed: what it is, whose it was, and since when."""
+
+    path: str  # where it was
+    guest: str
+    guest_uuid: str
+    host_uuid: str
+    inode: int
+    born_ns: int | None
+    mark: str | None
+    size_bytes: int
+    boot_id: str  # of the host, when it was moved
+    pid: int  # of the run, which holds a lock on the note
+    since: str  # in UTC, as ISO 8601 writes it
+    keep_until: str | None = None  # likewise; None: it goes as soon as nobody uses it
+    uptime_s: int | None = None  # of the host, when it was moved; None: an older version did not note it
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Of the file."""
+        return FileIdentity(self.inode, self.born_ns, self.mark)
+
+    @classmethod
+    def parse(cls, told: object) -> RemovedDisk | None:
+        """The same from a note, which somebody may have damaged; None then."""
+        values, names = told if isinstance(told, dict) else {}, [field.name for field in dataclasses.fields(cls)]
+        try:
+            found = cls(**{name: values[name] for name in names if name in values or name != "uptime_s"})
+            for time in (found.since, found.keep_until or found.since):
+                _seconds(time)
+        except (KeyError, TypeError, ValueError):
+            return None
+        texts = (found.path, found.guest, found.guest_uuid, found.host_uuid)
+        numbers = (found.inode, 0 if found.uptime_s is None else found.uptime_s)
+        right = all(isinstance(text, str) for text in texts) and all(isinstance(number, int) for number in numbers)
+        return found if right else None
+
+    def left_s(self, now: Moment) -> int:
+        """For how long it is kept yet; 0: its time is over.
+
+        That is what the clock says or what the host has counted, whichever is longer: a clock that jumps ends nothing.
+        What was counted before another boot is not known, so the time begins again with it.
+        """
+        if self.keep_until is None:
+            return 0
+        by_clock = _seconds(self.keep_until) - _seconds(now.utc)
+        if self.uptime_s is None:
+            return max(0, by_clock)
+        counted = now.uptime_s - (self.uptime_s if now.boot_id == self.boot_id else 0)
+        return max(0, by_clock, _seconds(self.keep_until) - _seconds(self.since) - counted)
+
+    def is_due(self, now: Moment) -> bool:
+        """Whether the time for which it is kept is over."""
+        return self.left_s(now) == 0
+
+    def fields(self) -> dict[str, t.Any]:
+        """As plain values."""
+        return dataclasses.asdict(self)
+
+
+def _seconds(utc: str) -> int:
+    """Since the epoch; raises TypeError or ValueError."""
+    time = datetime.datetime.strptime(utc, _UTC)
+    return int(time.replace(tzinfo=datetime.timezone.utc).timestamp())

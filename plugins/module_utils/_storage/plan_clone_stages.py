@@ -1,0 +1,247 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what must be known of a disk and of the image it is made from, and what that says. Pure.
+
+`CloneFacts` leads to what was found, or to the one question that is open; nothing is asked that decides nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
+from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
+    BaseImage,
+    CloneSpec,
+    FoundDisk,
+    Use,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
+
+__all__ = [
+    "BaseFacts",
+    "CloneFacts",
+    "DiskInfo",
+    "FindKind",
+    "IsManaged",
+    "IsOpen",
+    "MeasureAllocated",
+    "MeasureFlat",
+    "MeasureRoom",
+    "OverlaysOn",
+    "RawDisks",
+    "ReadChain",
+    "ReadHeader",
+    "ReadInfo",
+    "UsesOf",
+    "base",
+    "found",
+    "may_share",
+    "uses",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskInfo:
+    """What qemu-img says of an image."""
+
+    size_bytes: int
+    backing: str | None  # the file it stands on, which may itself be a link
+    snapshots: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfFile:
+    path: str
+
+
+class FindKind(_OfFile, OpenQuestion[str]):
+    """Is it nothing, a file, a link or something else?"""
+
+
+class ReadHeader(_OfFile, OpenQuestion[Header]):
+    """What do its first bytes say?"""
+
+
+class ReadChain(_OfFile, OpenQuestion[tuple[str, ...]]):
+    """Which files does it stand on, by their first bytes? It is the first of them."""
+
+
+class IsManaged(_OfFile, OpenQuestion[bool]):
+    """Did virt_image bring it?"""
+
+
+class UsesOf(_OfFile, OpenQuestion[tuple[Use, ...]]):
+    """Which guests of this host have it?"""
+
+
+class OverlaysOn(_OfFile, OpenQuestion[tuple[str, ...]]):
+    """Which images of active pools stand on it?"""
+
+
+class IsOpen(_OfFile, OpenQuestion[bool]):
+    """Does a process have it open?"""
+
+
+class MeasureAllocated(_OfFile, OpenQuestion[int]):
+    """How many bytes does it take?"""
+
+
+class MeasureFlat(_OfFile, OpenQuestion[int]):
+    """How many bytes does it take with all that it reads from below?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadInfo(_OfFile, OpenQuestion[DiskInfo]):
+    """What does qemu-img say of it?"""
+
+    format: str
+
+
+@dataclasses.dataclass(frozen=True)
+class RawDisks(OpenQuestion[t.Collection[str]]):
+    """Which files do guests of this host have as raw disks, whose first bytes they write?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasureRoom(OpenQuestion[FreeSpace]):
+    """How much room has the filesystem of a directory?"""
+
+    directory: str
+    reserve_bytes: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseFacts:
+    """An image that a disk is made from: its name, and the content behind it."""
+
+    name: str
+    path: str
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@dataclasses.dataclass(frozen=True)
+class CloneFacts:
+    """A disk as it is wanted, and the hidden name under which it is made."""
+
+    wanted: CloneSpec
+    hidden: str
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def base(facts: BaseFacts) -> BaseImage:
+    """What a disk is made from; raises Refused. A content is nobody's disk: who uses it does not matter."""
+    path, answers = facts.path, facts.answers
+    fixed = is_content(path)
+    chain = answers.of(ReadChain(path))
+    managed = bool(chain[1:]) and _strange(answers, chain) is None
+    header = answers.of(ReadHeader(path))
+    raw = path in answers.of(RawDisks())
+    form = plan_inspect.base("create a disk from", path, header, managed=managed, raw=raw)
+    uses = () if fixed else answers.of(UsesOf(path))
+    size_bytes = answers.of(ReadInfo(path, form)).size_bytes
+    return BaseImage(facts.name, path, form, size_bytes, chain, uses, locked=not fixed and answers.of(IsOpen(path)))
+
+
+def _strange(answers: Answers, chain: t.Sequence[str]) -> str | None:
+    """The first file below an image that virt_image did not bring."""
+    return next((path for path in chain[1:] if not answers.of(IsManaged(path))), None)
+
+
+def uses(
+    guest: FoundGuest,
+    targets: t.Sequence[str | None],
+    *,
+    is_stored: bool,
+    managed_state: t.Callable[[], t.Collection[str]],
+    forget_xml: str | None,
+) -> list[Use]:
+    """How a guest has a file: where it runs with it (`targets`, one for each of its disks), else as it is stored.
+
+    One that is off, and was saved while it ran, still has what it ran with.
+    """
+    if targets:
+        return [Use(guest.name, guest.uuid, "running", target, forget_xml) for target in targets]
+    if not is_stored:
+        return []
+    saved = not guest.active and "managed_save" in managed_state()
+    return [Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget_xml)]
+
+
+@asks
+def found(facts: CloneFacts) -> FoundDisk:
+    """What is under the disk's name: as much of it as the wanted state needs."""
+    wanted, answers, path = facts.wanted, facts.answers, facts.wanted.path
+    kind = answers.of(FindKind(path))
+    left = facts.hidden if answers.of(FindKind(facts.hidden)) == "file" else None
+    room = answers.of(MeasureRoom(wanted.directory, wanted.reserve_bytes))
+    if kind != "file":
+        return FoundDisk(kind, left=left, lacks_room=room.problem(_new_bytes(wanted, answers), wanted.directory))
+    form = _format(answers, path)
+    uses = answers.of(UsesOf(path))
+    if wanted.state != "absent" and form != wanted.format:
+        return FoundDisk(kind, format=form, uses=uses, overlays=answers.of(OverlaysOn(path)), left=left)
+    unknown = "" if uses or form == "raw" else _unknown_base(answers, path)
+    info = answers.of(ReadInfo(path, form))
+    overlays: tuple[str, ...] = ()
+    if wanted.state == "absent" or wanted.allow_shrink:
+        overlays = answers.of(OverlaysOn(path))
+    flattens = wanted.state == "flattened" and info.backing and not unknown
+    return FoundDisk(
+        kind,
+        format=form,
+        size_bytes=info.size_bytes,
+        backing=info.backing,
+        unknown_base=unknown,
+        snapshots=info.snapshots,
+        uses=uses,
+        overlays=overlays,
+        locked=answers.of(IsOpen(path)),
+        lacks_room=room.problem(_below_bytes(answers, path) if flattens else 0, wanted.directory),
+        left=left,
+    )
+
+
+def _new_bytes(wanted: CloneSpec, answers: Answers) -> int:
+    """What a new disk takes at once: a copy all of its image, unless the filesystem may share that."""
+    if wanted.base is None or not wanted.copy or may_share(wanted.base, wanted.format):
+        return 0
+    return sum(answers.of(MeasureAllocated(path)) for path in wanted.base.chain)
+
+
+def _below_bytes(answers: Answers, path: str) -> int:
+    """What a disk takes more when it no longer reads from below."""
+    return max(0, answers.of(MeasureFlat(path)) - answers.of(MeasureAllocated(path)))
+
+
+def may_share(base: BaseImage, form: str) -> bool:
+    """Whether a copy takes no room where the filesystem can share blocks, which is only known when it was tried."""
+    return base.format == form and len(base.chain) == 1
+
+
+def _format(answers: Answers, path: str) -> str:
+    """What a disk is: a guest writes the first bytes of a raw one."""
+    header = answers.of(ReadHeader(path))
+    return "raw" if path in answers.of(RawDisks()) else header.format
+
+
+def _unknown_base(answers: Answers, path: str) -> str:
+    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image.
+
+    Empty where it is.
+    """
+    chain = answers.of(ReadChain(path))
+    return (
+        _strange(answers, chain)
+        or answers.of(ReadHeader(path)).data_file
+        or answers.of(ReadHeader(chain[-1])).backing
+        or ""
+    )

@@ -1,0 +1,147 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps on one disk of a pool."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import BaseImage
+
+__all__ = [
+    "CloneStep",
+    "Copy",
+    "Flatten",
+    "Forget",
+    "Grow",
+    "GrowLive",
+    "Overlay",
+    "Pull",
+    "RebaseDisk",
+    "Remove",
+    "Shrink",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class CloneStep(Step):
+    """One change of one disk."""
+
+    template: t.ClassVar[str]
+    doing: t.ClassVar[str] = ""  # what is told of work that may take long
+    path: str
+
+    def __str__(self) -> str:
+        return self.template.format(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sized(CloneStep):
+    size_bytes: int
+
+    @property
+    def size(self) -> str:
+        """For people."""
+        return bytes_text(self.size_bytes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlay(_Sized):
+    """Make the disk: what is written goes into it, the rest is read from the image."""
+
+    template = "create disk {0.path} ({0.size}, {0.format}, on {0.base.path})"
+    base: BaseImage
+    format: str
+
+
+class Copy(Overlay):
+    """Make the disk: all of the image, and nothing below."""
+
+    template = "create disk {0.path} ({0.size}, {0.format}, copy of {0.base.path})"
+    doing = "copying"
+
+    def resize(self, path: str) -> Grow | None:
+        """What gives a copy of all of the image its size; None: it has it."""
+        if self.size_bytes > self.base.size_bytes:
+            return Grow(path, self.size_bytes, self.format)
+        return Shrink(path, self.size_bytes, self.format) if self.size_bytes < self.base.size_bytes else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Grow(_Sized):
+    """Enlarge a disk that nobody has open."""
+
+    template = "grow disk {0.path} to {0.size}"
+    format: str
+
+
+class Shrink(Grow):
+    """Cut off its end."""
+
+    template = "shrink disk {0.path} to {0.size}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowLive(_Sized):
+    """Enlarge the disk of a running guest, which sees it at once."""
+
+    template = "grow disk {0.path} to {0.size} while {0.guest} runs"
+    guest: str
+    uuid: str
+    target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Forget(CloneStep):
+    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something
+    else.
+    """
+
+    template = "define {0.guest} (the backing file of {0.path} is read from the disk)"
+    guest: str
+    xml: str = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class RebaseDisk(CloneStep):
+    """Let the disk stand on another image; what differs is copied into it first, so its content stays."""
+
+    template = "rebase disk {0.path} on {0.base.path}"
+    doing = "rebasing"
+    base: BaseImage
+
+
+class Flatten(CloneStep):
+    """Copy all the disk reads from below into it."""
+
+    template = "flatten disk {0.path}"
+    doing = "flattening"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pull(CloneStep):
+    """The same, by the running guest."""
+
+    template = "flatten disk {0.path} while {0.guest} runs"
+    doing = "flattening"
+    guest: str
+    uuid: str
+    target: str
+    timeout_s: int
+
+
+class Remove(CloneStep):
+    """Remove a file."""
+
+    look = Look(
+        at="who uses it, as for the disk of a guest that is deleted",
+        holds="the lock of its name, and the file, moved to .corral/.removed of its directory",
+        leaves="the disk, under its name; its user",
+    )
+
+    template = "remove {0.path}"

@@ -1,0 +1,98 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide which disks are a guest's own, by its record: what is not surely its own is never deleted with it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import (
+    EDITED,
+    FileIdentity,
+    OwnedVolume,
+)
+
+__all__ = ["NOBODY", "Owner", "adopted", "counted", "doubt", "incomplete", "tells"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Owner:
+    """A guest on a host, and the paths of the disks that its definition names."""
+
+    name: str
+    guest: str  # UUID
+    host: str  # UUID
+    disks: t.Collection[str] = ()
+
+    def made(self, path: str) -> OwnedVolume:
+        """The entry of a disk that this run makes: what it is, is added when it was made."""
+        return OwnedVolume(path, self.guest, self.host)
+
+
+NOBODY = Owner("", "", "")
+
+
+def counted(entries: t.Iterable[OwnedVolume], owner: Owner) -> tuple[str, ...]:
+    """Paths of those that are not another guest's or another host's."""
+    return tuple(one.path for one in entries if one.guest is None or one.is_of(owner.guest, owner.host))
+
+
+def incomplete(entries: t.Iterable[OwnedVolume], owner: Owner, *, making: t.Collection[str] = ()) -> tuple[str, ...]:
+    """Paths of disks of the guest whose entry is of an older version; those that are being made get theirs.
+
+    One that came with a migration counts by guest and host: to complete it would be a change in a run that has nothing
+    to do.
+    """
+    return tuple(
+        one.path for one in entries if one.guest is None and one.path in owner.disks and one.path not in making
+    )
+
+
+def tells(entries: t.Iterable[OwnedVolume], path: str, found: FileIdentity | None) -> bool:
+    """Whether what is at a path tells more than its entry does."""
+    return bool(found and found.is_known) or any(one.path == path and one.guest is None for one in entries)
+
+
+def adopted(
+    entries: t.Sequence[OwnedVolume],
+    owner: Owner,
+    files: t.Mapping[str, FileIdentity | None],
+    in_use: t.Collection[str],
+) -> tuple[OwnedVolume, ...]:
+    """The entries with those completed that the guest alone uses.
+
+    `files` is what incomplete ones are: None where nobody can tell, nothing where there is none.
+    """
+
+    def completed(one: OwnedVolume) -> OwnedVolume:
+        if one.path not in files or one.path in in_use:
+            return one
+        found = files[one.path]
+        return OwnedVolume(one.path, owner.guest, owner.host, found if found and found.is_known else None)
+
+    return tuple(map(completed, entries))
+
+
+def doubt(entry: OwnedVolume, owner: Owner, found: FileIdentity | None) -> str:
+    """Why a disk of the record is not deleted with the guest; empty where it is its own. `found` is the file there."""
+    if entry.guest is None:
+        adopt = shlex.join(["ansible", "HOST", "-m", "corral.virt.virt_domain", "-a", f"name={owner.name}"])
+        return (
+            f"its entry is of an older version, and does not tell which file was created for {owner.name}; to have it "
+            f"completed before the guest is removed: {adopt}"
+        )
+    if entry.guest == EDITED:
+        return "its entry was edited, as when a definition is copied"
+    if entry.guest != owner.guest:
+        return f"it was created for the guest with UUID {entry.guest}; this definition is a copy"
+    if entry.host != owner.host:
+        return f"it was created on the host with UUID {entry.host}, and this definition was brought here by hand"
+    if entry.path not in owner.disks:
+        return f"{owner.name} does not have it any more"
+    if entry.identity and found and not entry.identity.is_same(found):
+        return f"another file than the one that was created for {owner.name} has this name"
+    return ""

@@ -1,0 +1,122 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps that make and grow disks of guests, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+
+__all__ = ["MAKING", "Claim", "CreateVolume", "Customize", "GrowDisk", "GrowRunningDisk", "WriteSeed"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """The guest's record, our element of its metadata: without a file that is about to be made, and with it."""
+
+    without_file: str
+    with_file: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateVolume(GuestStep):
+    """Make a disk image; `replace` only for one that an interrupted run of ours left."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
+        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
+        leaves="the file, under its name; its user",
+    )
+
+    volume: Volume
+    xml: str = dataclasses.field(repr=False)
+    replace: bool = False
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """Of what is made."""
+        return self.volume.path
+
+    def __str__(self) -> str:
+        volume = self.volume
+        what = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, {volume.format}"
+        if volume.backing_path:
+            return f"{what}, on {volume.backing_path})"
+        return f"{what}, copy of {volume.copy_of})" if volume.copy_of else f"{what})"
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteSeed(GuestStep):
+    """Write the cloud-init seed image."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="who but the guest uses the seed that it has",
+        holds="",
+        leaves="the seed as it is; its user",
+    )
+
+    volume: Volume
+    files: t.Mapping[str, str] = dataclasses.field(repr=False)
+    replace: bool = True
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """Of what is made."""
+        return self.volume.path
+
+    def __str__(self) -> str:
+        return f"write cloud-init seed {self.volume.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Customize(GuestStep):
+    """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
+        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
+        leaves="the file, under its name; its user",
+    )
+
+    pool: str
+    source: str
+    path: str
+    commands: tuple[tuple[str, str], ...] = dataclasses.field(repr=False)
+    replace: bool = False
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"apply cloud-init seed to disk {self.path} (virt-customize)"
+
+
+MAKING = (CreateVolume, WriteSeed, Customize)  # what makes a file of the guest
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowDisk(GuestStep):
+    """Enlarge a disk that nobody uses now."""
+
+    path: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"grow disk {self.path} to {bytes_text(self.size_bytes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowRunningDisk(GrowDisk):
+    """Enlarge a disk of a running guest, where it is `target`."""
+
+    target: str
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} while it runs"

@@ -1,0 +1,135 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what becomes of a disk that was moved aside to be deleted, after a look at who uses it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import (
+    DELETE,
+    FORGET,
+    GIVE_BACK,
+    FinishRemoval,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside, kept
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "Aside", "DiskSight", "check_given_back", "check_identity", "check_sight", "command", "is_given_back",
+    "steps_and_notes",
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class DiskSight:
+    """What a look finds of a disk that is about to be deleted, or replaced."""
+
+    user: str | None = None  # a guest, its snapshot or backup, another volume or a loop device
+    opened: bool = False  # a QEMU process has it open
+    same: bool = True  # it is the file that the removal began with
+
+
+class Aside(t.Protocol):
+    """A disk that was moved aside."""
+
+    @property
+    def path(self) -> str:
+        """Where it is now."""
+
+    def give_back(self) -> bool:
+        """Bring it back where it was; False where another file has its name."""
+
+
+def command(uri: str | None, path: str) -> str:
+    """What deletes a disk by hand; without a URI, a file that is in no pool."""
+    return shlex.join(["virsh", "--connect", uri, "vol-delete", path] if uri else ["rm", path])
+
+
+def check_identity(path: str, guest: str, expected: FileIdentity | None, found: FileIdentity) -> None:
+    """Raises Refused for a disk that is another file than the one that was created for the guest."""
+    if expected is not None and not expected.is_same(found):
+        raise Refused(
+            f"cannot delete disk {path} of {guest}: another file than the one that was created for {guest} has this "
+            "name; inspect it, and delete it by hand if nobody needs it"
+        )
+
+
+def check_sight(
+    path: str,
+    guest: str,
+    sight: DiskSight,
+    *,
+    uri: str,
+    pooled: bool = True,
+    left: t.Sequence[str] = (),
+    aside: Aside | None = None,
+    verb: str = "delete",
+) -> None:
+    """Raises Refused where somebody needs the disk, or it is another one, after it was given back from `aside`.
+
+    `left` are disks of the guest that would be deleted after it.
+    """
+    reason = _obstacle(path, sight)
+    if not reason:
+        return
+    if aside is None or aside.give_back():
+        where = f"it is kept; to delete it when nobody needs it: {command(uri if pooled else None, path)}"
+    else:
+        where = (
+            f"it is kept as {aside.path}, because another file has its name by now; compare the two, and delete one of "
+            "them"
+        )
+    others = "".join(f"; {one} is kept, too: {command(uri, one)}" for one in left)
+    raise Refused(f"cannot {verb} disk {path}{guest and ' of '}{guest}: {reason}; {where}{others}")
+
+
+def _obstacle(path: str, sight: DiskSight) -> str:
+    if not sight.same:
+        return "another file was given its name in the meantime"
+    if sight.user:
+        return f"{sight.user} uses it by now"
+    if sight.opened:
+        return f"a process that libvirt does not know has it open by now (see `{shlex.join(['fuser', '-v', path])}`)"
+    return ""
+
+
+def is_given_back(sight: DiskSight, *, returned: bool) -> bool:
+    """Whether an interrupted removal is undone, because somebody needs the disk; else it is finished.
+
+    `returned`: the disk has its name still.
+    """
+    return returned or bool(_obstacle("", sight))
+
+
+def check_given_back(place: str, path: str, *, done: bool) -> None:
+    """Raises Refused where another file has the name of a disk that is needed."""
+    if not done:
+        raise Refused(
+            f"cannot bring disk {path} back from {place}: another file has its name by now; compare the two, and "
+            "delete one of them"
+        )
+
+
+def steps_and_notes(guest: str, found: t.Iterable[DiskAside]) -> tuple[list[FinishRemoval], list[str]]:
+    """What finishes interrupted removals and those whose time is over, in a removal of that guest."""
+    made, notes = [], []
+    for one in found:
+        note = t.cast(RemovedDisk, one.note)
+        if one.taken and one.moved:
+            notes.append(kept(one, note.host_uuid, Moment(note.since, "", 0)))
+        else:
+            made.append(FinishRemoval(guest, one.place, note.path, _verb(one)))
+    return made, notes
+
+
+def _verb(one: DiskAside) -> str:
+    if not one.moved:
+        return FORGET
+    return GIVE_BACK if one.user else DELETE

@@ -1,0 +1,68 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide what becomes of disks that were moved aside to be deleted, and say it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
+
+__all__ = ["DiskAside", "kept", "unfinished"]
+
+_SKEW_S = 300  # a clock that is set right by so much does not jump
+
+
+class DiskAside(t.NamedTuple):
+    """A disk whose removal is not finished, or whose time has not come, with what is seen of it."""
+
+    place: str  # where it is now
+    note: RemovedDisk | None  # None: it cannot be read
+    alive: bool = False  # a run is at work on it
+    moved: bool = True  # it is at that place; else its note alone is left
+    taken: bool = False  # another file has its name by now
+    user: str | None = None
+
+
+def unfinished(found: t.Iterable[DiskAside], host_uuid: str, now: Moment) -> list[DiskAside]:
+    """Those that a run on this host finishes: what another host began only that host can ask its guests about."""
+    return [
+        one
+        for one in found
+        if one.note and not one.alive and one.note.host_uuid == host_uuid and (one.note.is_due(now) or not one.moved)
+    ]
+
+
+def kept(one: DiskAside, host_uuid: str, now: Moment) -> str:
+    """What is to be known, and done, about a disk that was moved aside."""
+    note = one.note
+    if note is None:
+        return f"{one.place} has no readable note; find out what it is, and move it away or delete it"
+    disk = f"{one.place} is disk {note.path} of {note.guest}, removed {note.since}"
+    if one.alive:
+        return f"{disk}; its removal is at work"
+    if not one.moved:
+        return f"the removal of disk {note.path} of {note.guest} was interrupted {note.since}; only its note is left"
+    if one.taken:
+        return f"{disk}; another file has its name by now: compare the two, and delete one of them"
+    back = f"to bring it back: {shlex.join(['mv', '-n', one.place, note.path])}"
+    if note.host_uuid != host_uuid:
+        return f"{disk} by host {note.host_uuid}, which finishes it; {back}"
+    if note.is_due(now):
+        return f"{disk}; the next removal of a guest with its disks on this host deletes it unless it is in use; {back}"
+    return f"{disk}; {_time(note, now)}; {back}"
+
+
+def _time(note: RemovedDisk, now: Moment) -> str:
+    """How long it is kept, in words."""
+    by_clock = dataclasses.replace(note, uptime_s=None).left_s(now)
+    left_s = note.left_s(now)
+    if left_s <= by_clock + _SKEW_S:
+        return f"it is kept until {note.keep_until}"
+    since = "it was removed" if note.boot_id == now.boot_id else "its last boot"
+    return f"it is kept for {math.ceil(left_s / 3600)} more h, as this host has counted only the time since {since}"

@@ -1,0 +1,281 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Bring one disk of a pool to what was asked: fetch facts, plan, gate, report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_chain, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_content,
+    files_disk,
+    files_header,
+    files_qemu_img,
+    libvirt_blockjob,
+    libvirt_storage,
+    plan_clone,
+    plan_clone_spec,
+    plan_clone_stages,
+    plan_clone_steps,
+    run_pool_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
+    BaseImage,
+    CloneSpec,
+    FoundDisk,
+    Use,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
+
+__all__ = ["OPTIONS", "converge"]
+
+OPTIONS: dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "absent", "rebased", "flattened"], "default": "present"},
+    "image": {"type": "str"},
+    "image_pool": {"type": "str"},
+    "clone": {"type": "str", "choices": ["overlay", "copy"]},
+    "size": {"type": "str"},
+    "allow_shrink": {"type": "bool", "default": False},
+    "remove_storage": {"type": "bool", "default": False},
+    "job_timeout": {"type": "int", "default": 1800},
+}
+
+
+def converge(
+    connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None
+) -> dict[str, t.Any]:
+    """Do what the parameters say; `progress` hears of long work, and without one the file of which check mode tells."""
+    size_bytes = plan_clone_spec.size_bytes(params)
+    plan_clone_spec.check_local(connection.getURI())
+    directory = os.path.realpath(run_pool_directory.directory(connection, params["pool"], "disks"))
+    with contextlib.ExitStack() as stack:
+        wanted = CloneSpec(
+            name=params["name"],
+            state=params["state"],
+            directory=directory,
+            format=plan_clone_spec.format_of(params),
+            base=_base(connection, params, stack) if params["image"] else None,
+            copy=params["clone"] == "copy",
+            size_bytes=size_bytes,
+            allow_shrink=params["allow_shrink"],
+            remove_storage=params["remove_storage"],
+            timeout_s=params["job_timeout"],
+            reserve_bytes=reserve_of(params["reserve"]),
+        )
+        left = work_directory.wait(wanted)
+        plan = plan_clone.plan(wanted, _found(connection, wanted))
+        if not plan.steps and not left:
+            return _result(wanted, plan)
+        return gate.perform(
+            lambda: _result(wanted, _done(connection, wanted, params["pool"], gate, progress, stack)),
+            otherwise=lambda: {**_result(wanted, plan), **_progress(wanted, plan)},
+        )
+
+
+def _result(wanted: CloneSpec, plan: plan_clone.ClonePlan) -> dict[str, t.Any]:
+    return {
+        "changed": bool(plan.steps),
+        "steps": [str(step) for step in plan.steps],
+        "diff": changes.diff(plan.changes),
+        "name": wanted.name,
+        "path": wanted.path,
+        "size_bytes": plan.size_bytes,
+        "backing_file": plan.backing_file,
+    }
+
+
+def _progress(wanted: CloneSpec, plan: plan_clone.ClonePlan) -> dict[str, str]:
+    """Where long work tells how far it is."""
+    return {"progress": work_directory.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
+
+
+def _done(
+    connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
+) -> plan_clone.ClonePlan:
+    """What was done: another run may have been at it, so wait for that, and look again."""
+    locks.enter_context(work_directory.locked(wanted))
+    work_directory.tidy(wanted)
+    plan = plan_clone.plan(wanted, _found(connection, wanted))
+    tell = progress or locks.enter_context(Progress(work_directory.path(wanted, "progress")))
+    gate.run(plan.steps, _Work(connection, wanted, plan.size_bytes or 0, tell).do)
+    if plan.steps:
+        libvirt_storage.refresh(connection, pool)
+    return plan
+
+
+def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> BaseImage:
+    """What the disk is made from. It stays until `locks` is closed."""
+    name, pool = params["image"], params["image_pool"] or params["pool"]
+    path = files_content.hold(os.path.join(run_pool_directory.directory(connection, pool, "disks"), name), locks)
+    plan_clone_spec.check_image(name, pool, there=os.path.isfile(path))
+    return answered(
+        lambda answers: plan_clone_stages.base(plan_clone_stages.BaseFacts(name, path, answers)), _ANSWERS, connection
+    )
+
+
+def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
+    hidden = files_disk.hidden(wanted.path)
+    return answered(
+        lambda answers: plan_clone_stages.found(plan_clone_stages.CloneFacts(wanted, hidden, answers)),
+        _ANSWERS,
+        connection,
+    )
+
+
+def _raw_disk_files(connection: t.Any) -> set[str]:
+    """The files that guests of this host have as raw disks."""
+    guests = libvirt_query.of_all(connection, libvirt_query.found)
+    documents = [xml for guest in guests for xml in (guest.xml, guest.live_xml) if xml]
+    located = functools.partial(libvirt_storage.path_in, connection)
+    return {os.path.realpath(path) for xml in documents for path in xml_chain.raw_sources(xml, located)}
+
+
+def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
+    """The guests of this host that have a file, in whatever place of a chain."""
+    found: list[Use] = []
+    located = functools.partial(libvirt_storage.path_in, connection)
+    for guest in libvirt_query.of_all(connection, libvirt_query.found):
+        live_links = xml_chain.links(guest.live_xml, located) if guest.live_xml else []
+        found += plan_clone_stages.uses(
+            guest,
+            [link.target for link in live_links if link.path == path],
+            is_stored=any(link.path == path for link in xml_chain.links(guest.xml, located)),
+            managed_state=functools.partial(libvirt_query.managed_state, connection, guest.uuid),
+            forget_xml=xml_chain.without_below(guest.xml, path, located) if guest.persistent else None,
+        )
+    return tuple(found)
+
+
+def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
+    """The images of all active pools that stand on a file."""
+    volumes = map(xml_host.volume, libvirt_storage.all_volumes(connection))
+    overlays = [one for one in volumes if one["backing_path"]]
+    return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
+
+
+def _copied_bytes(base: BaseImage) -> int:
+    return sum(map(free_space.allocated, base.chain))
+
+
+def _info(path: str, form: str) -> plan_clone_stages.DiskInfo:
+    """What qemu-img says; of what the image stands on, the directory without links: the name may be one itself."""
+    info = files_qemu_img.info(path, form)
+    backing = info.get("full-backing-filename") or info.get("backing-filename") or None
+    if backing:
+        backing = os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing))
+    return plan_clone_stages.DiskInfo(info["virtual-size"], backing, snapshots=bool(info.get("snapshots")))
+
+
+_ANSWERS: Table[t.Any] = {
+    plan_clone_stages.FindKind: lambda _connection, question: files_disk.kind(question.path),
+    plan_clone_stages.ReadHeader: lambda _connection, question: files_header.read(question.path),
+    plan_clone_stages.ReadChain: lambda _connection, question: tuple(files_header.chain(question.path)),
+    plan_clone_stages.IsManaged: lambda _connection, question: files_content.is_managed(question.path),
+    plan_clone_stages.UsesOf: lambda connection, question: _uses(connection, question.path),
+    plan_clone_stages.OverlaysOn: lambda connection, question: _overlays(connection, question.path),
+    plan_clone_stages.IsOpen: lambda _connection, question: files_disk.locked(question.path),
+    plan_clone_stages.MeasureAllocated: lambda _connection, question: free_space.allocated(question.path),
+    plan_clone_stages.MeasureFlat: lambda _connection, question: files_qemu_img.flat_bytes(question.path),
+    plan_clone_stages.ReadInfo: lambda _connection, question: _info(question.path, question.format),
+    plan_clone_stages.RawDisks: lambda connection, _question: _raw_disk_files(connection),
+    plan_clone_stages.MeasureRoom: lambda _connection, question: free_space.measure(
+        question.directory, question.reserve_bytes
+    ),
+}
+
+
+@dataclasses.dataclass
+class _Work:
+    """What the doers need beside their step."""
+
+    connection: t.Any
+    wanted: CloneSpec
+    size_bytes: int  # of the disk afterwards
+    tell: Tell
+    disposal: Disposal | None = None  # of the disk that is being removed
+
+    def progress(self, step: plan_clone_steps.CloneStep, whole: int | None = None) -> files_qemu_img.Progress:
+        """Passes on the percents of qemu-img as bytes, by default of the disk."""
+        total = self.size_bytes if whole is None else whole
+        return lambda percent: self.tell(step.doing, int(total * percent / 100), total)
+
+    def do(self, step: plan_clone_steps.CloneStep) -> None:
+        """Hand a step to its doer."""
+        _DOERS[type(step)](self, step)
+
+
+def _overlay(_work: _Work, step: plan_clone_steps.Overlay) -> None:
+    base = step.base
+    with files_disk.new(step.path) as unfinished:
+        files_qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
+
+
+def _copy(work: _Work, step: plan_clone_steps.Copy) -> None:
+    base, wanted = step.base, work.wanted
+    with files_disk.new(step.path) as unfinished:
+        if not plan_clone_stages.may_share(base, step.format) or not files_disk.reflink(base.path, unfinished):
+            place = free_space.measure(wanted.directory, wanted.reserve_bytes)
+            place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
+            tell = work.progress(step, base.size_bytes)
+            files_qemu_img.convert(base.path, unfinished, from_format=base.format, to_format=step.format, progress=tell)
+        if resize := step.resize(unfinished):
+            work.do(resize)
+
+
+def _rebase(work: _Work, step: plan_clone_steps.RebaseDisk) -> None:
+    base = step.base
+    files_qemu_img.rebase(step.path, base.path, base_format=base.format, progress=work.progress(step))
+
+
+def _pull(work: _Work, step: plan_clone_steps.Pull) -> None:
+    tell = functools.partial(work.tell, step.doing)
+    libvirt_blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
+
+
+def _look(work: _Work, step: plan_clone_steps.Remove) -> contextlib.AbstractContextManager[None] | None:
+    """At a disk; what an interrupted run left under a hidden name is nobody's, and this run has its lock."""
+    if step.path != work.wanted.path:
+        return None
+    work.disposal = Disposal(work.connection, step.path, "", "")
+    return work.disposal.look()
+
+
+def _remove(work: _Work, step: plan_clone_steps.Remove) -> None:
+    if work.disposal:
+        work.disposal.act()
+        work.disposal = None
+        return
+    durable.remove(step.path)
+    durable.fsync(os.path.dirname(step.path))
+
+
+_DOERS: dict[type[plan_clone_steps.CloneStep], t.Callable[[_Work, t.Any], object]] = {
+    plan_clone_steps.Overlay: _overlay,
+    plan_clone_steps.Copy: _copy,
+    plan_clone_steps.Grow: lambda _work, step: files_qemu_img.resize(step.path, step.format, step.size_bytes),
+    plan_clone_steps.Shrink: lambda _work, step: files_qemu_img.resize(
+        step.path, step.format, step.size_bytes, shrink=True
+    ),
+    plan_clone_steps.GrowLive: lambda work, step: libvirt_blockjob.grow(
+        libvirt_query.by_uuid(work.connection, step.uuid), step.target, step.size_bytes
+    ),
+    plan_clone_steps.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
+    plan_clone_steps.RebaseDisk: _rebase,
+    plan_clone_steps.Flatten: lambda work, step: files_qemu_img.rebase(step.path, None, progress=work.progress(step)),
+    plan_clone_steps.Pull: _pull,
+    plan_clone_steps.Remove: Looked(_look, _remove),
+}

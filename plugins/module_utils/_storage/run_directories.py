@@ -1,0 +1,67 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Directories of a host as storage pools: the one that is there, or one for a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    libvirt_storage,
+    libvirt_transfer,
+    xml_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_directory import access_there
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
+from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import new_pool
+
+__all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
+
+
+def pool_at(connection: t.Any, directory: str) -> str | None:
+    """The active pool that is this directory."""
+    found = holder(_pools(libvirt_transfer.active_pools(connection), active=True), directory)
+    return found.name if found else None
+
+
+def inactive_at(connection: t.Any, directory: str) -> str | None:
+    """The pool that is this directory, where no active one is: nobody sees what it holds when it is mounted."""
+    active = _pools(libvirt_transfer.active_pools(connection), active=True)
+    found = holder([*active, *_pools(libvirt_transfer.inactive_pools(connection), active=False)], directory)
+    return found.name if found and not found.active else None
+
+
+def _pools(documents: t.Mapping[str, str], *, active: bool) -> list[PoolDirectory]:
+    known = {name: xml_host.pool(document) for name, document in documents.items()}
+    return [PoolDirectory(name, pool["type"], pool["path"], active=active) for name, pool in known.items()]
+
+
+@contextlib.contextmanager
+def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
+    """The name of an active pool that is this directory.
+
+    One made for the length of the `with` block where there is none. Raises NotFound where the directory is missing.
+    """
+    known = pool_at(connection, directory)
+    opened = libvirt_transfer.opened(connection, directory, new_pool(directory), build=False)
+    with contextlib.nullcontext(known) if known else opened as name:
+        yield name
+
+
+@contextlib.contextmanager
+def pool_like(connection: t.Any, directory: str, source: t.Any, pool: str) -> t.Iterator[str]:
+    """The same, where a directory that is missing is made as the one of a pool of the `source`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            name = stack.enter_context(pool_for(connection, directory))
+        except NotFound:
+            here = xml_directory.access(libvirt_storage.pool_xml(source, pool))
+            users = (xml_directory.qemu_user(libvirt_query.capabilities(end)) for end in (source, connection))
+            document = new_pool(directory, access_there(here, *users))
+            name = stack.enter_context(libvirt_transfer.opened(connection, directory, document, build=True))
+        yield name

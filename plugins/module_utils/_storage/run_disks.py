@@ -1,0 +1,111 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What a host answers about the files that disks of a guest are, or would be."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_content,
+    files_disk,
+    files_header,
+    libvirt_storage,
+    run_pool_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    Answer,
+    DiskOrigin,
+    Question,
+    Site,
+    SiteOf,
+    Size,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system import identity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["answers"]
+
+
+def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: contextlib.ExitStack) -> dict[str, Answer]:
+    """Ask the host, by disk. Images that disks are made from stay until `locks` is closed."""
+    return {name: _answer(connection, question, locks) for name, question in questions.items()}
+
+
+def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
+    if isinstance(question, SiteOf):
+        beside = libvirt_storage.pool_at(connection, question.copy_of) if question.copy_of else ""
+        pool = question.pool or beside
+        there, origin = (
+            _size(libvirt_storage.volume_in(connection, pool, question.name)),
+            _origin(connection, pool, question, locks),
+        )
+        found = run_pool_directory.pool_of(connection, pool)
+        return Site(found, there, _identity(found, question.name), origin)
+    if question.volume is None:
+        return Size(_size(libvirt_storage.volume_at(connection, question.path)))
+    xml = libvirt_storage.volume_in(connection, *question.volume)
+    return Size(_size(xml), xml_host.volume(xml)["path"] if xml else None)
+
+
+def _identity(pool: PoolDirectory, name: str) -> FileIdentity | None:
+    """Of a file of this machine."""
+    return identity.of_path(os.path.join(pool.path, name)) if pool.here and pool.path else None
+
+
+def _size(xml: str | None) -> int | None:
+    return None if xml is None else int(xml_host.volume(xml)["capacity_bytes"])
+
+
+def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> DiskOrigin | None:
+    """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run
+    may prune.
+    """
+    xml = None
+    if question.copy_of:
+        xml = libvirt_storage.volume_at(connection, question.copy_of)
+    elif question.image:
+        xml = libvirt_storage.volume_in(connection, pool, question.image)
+    if xml is None:
+        return None
+    found, uri = xml_host.volume(xml), connection.getURI()
+    here = is_here(uri)
+    content = files_content.hold(found["path"], locks) if here else found["path"]
+    written = (
+        here and bool(question.copy_of) and os.path.isfile(content) and not files_disk.keep_unwritten(content, locks)
+    )
+    below = files_header.chain(content)[1:] if here else []
+    return DiskOrigin(
+        path=found["path"],
+        content=content,
+        format=found["format"],
+        capacity_bytes=found["capacity_bytes"],
+        header=files_header.read(content)
+        if here and os.path.isfile(content)
+        else Header(found["format"], found["backing_path"]),
+        managed=bool(below) and all(map(files_content.is_managed, below)),
+        guest=_guest_with(connection, content),
+        uri=uri,
+        here=here,
+        written=written,
+    )
+
+
+def _guest_with(connection: t.Any, path: str) -> str | None:
+    """The guest whose disk a file is. Contents are immutable: nobody's disk."""
+    if is_content(path):
+        return None
+    located = functools.partial(libvirt_storage.path_in, connection)
+    guests = libvirt_query.of_all(connection, lambda guest: (guest.name(), guest.XMLDesc()))
+    return next((name for name, xml in guests if path in map(os.path.realpath, sources(xml, located))), None)

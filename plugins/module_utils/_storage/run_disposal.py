@@ -1,0 +1,223 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Delete a disk for good: moved aside, looked at there by identity and by user, and only then removed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_removal_notes,
+    files_removed,
+    libvirt_storage,
+    plan_disposal,
+    plan_removed,
+    run_file_users,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_removed_disks import (
+    host_uuid,
+    moved_aside,
+    now,
+    pools,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system.local import DISKS
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["Disposal", "Finishing", "dispose", "finish", "unfinished"]
+
+
+@dataclasses.dataclass
+class Disposal:
+    """One disk that is to be deleted on the host of that connection."""
+
+    connection: t.Any
+    path: str
+    guest: str
+    uuid: str  # of that guest
+    expected: FileIdentity | None = None  # which file was created for the guest; None: nobody recorded it
+    without: t.Collection[str] = ()  # other volumes that go with it, and so do not count as its users
+    left: t.Sequence[str] = ()  # disks of the guest that are to be deleted after it: a refusal names them
+    keep_h: int = 0  # how long it stays aside, hours
+    key: str | None = None  # of the volume, where it is no file of this machine; None: nobody asked
+    verb: str = "delete"  # or replace, where another one is made then
+    pooled: bool = True  # whether it is in a pool; UEFI variables are in none
+    quarantine: files_removed.Quarantine | None = None
+
+    @contextlib.contextmanager
+    def look(self) -> t.Iterator[None]:
+        """Move it aside, and look whether it is the one meant and nobody uses it; else it is given back.
+
+        Raises Refused, Failed. Where its file is not one of this machine nothing is moved: libvirt is asked again.
+        """
+        pool = self._pool()
+        with contextlib.ExitStack() as stack:
+            if self.verb == "delete":  # what replaces one may itself hold the lock of who takes disks
+                _alone(self.connection, stack)
+            if pool is None and not self._is_beside_pools():
+                self._check(plan_disposal.DiskSight(self._user(), same=self._same_volume()))
+                yield
+                return
+            self.quarantine = files_removed.begin(stack, self.path, self._described)
+            if pool is not None:
+                stack.callback(libvirt_storage.refresh, self.connection, pool)
+            with _given_back(self.quarantine):
+                self._check(_sight(self.connection, self.quarantine, self.without), self.quarantine)
+            yield
+
+    def act(self) -> None:
+        """Delete it, or let it stay aside for its time."""
+        if self.quarantine is None:
+            libvirt_storage.delete(self.connection, self.path)
+        elif not self.keep_h:
+            self.quarantine.delete()
+
+    def _pool(self) -> str | None:
+        """The pool in whose directory its file is, on this machine."""
+        if not is_here(self.connection.getURI()) or not os.path.lexists(self.path):
+            return None
+        found = holder(pools(self.connection), os.path.dirname(self.path))
+        return found.name if found and found.active else None
+
+    def _is_beside_pools(self) -> bool:
+        """Whether it is a file of this machine in no pool, and may be."""
+        if self.pooled or not is_here(self.connection.getURI()):
+            return False
+        held = holder(pools(self.connection), os.path.dirname(self.path))
+        return held is None and (self.quarantine is not None or os.path.isfile(self.path))
+
+    def _same_volume(self) -> bool:
+        """Whether libvirt knows no other volume at its path by now; one that is gone is deleted already."""
+        now = libvirt_storage.volume_key(self.connection, self.path) if self.key else None
+        return now is None or now == self.key
+
+    def _user(self) -> str | None:
+        return run_file_users.users(self.connection, without=self.without).of(self.path)
+
+    def _described(self, found: FileIdentity, size_bytes: int) -> RemovedDisk:
+        plan_disposal.check_identity(self.path, self.guest, self.expected, found)
+        since = now()
+        return RemovedDisk(
+            path=self.path,
+            guest=self.guest,
+            guest_uuid=self.uuid,
+            host_uuid=host_uuid(self.connection),
+            size_bytes=size_bytes,
+            boot_id=since.boot_id,
+            pid=os.getpid(),
+            since=since.utc,
+            keep_until=since.later(self.keep_h) if self.keep_h else None,
+            uptime_s=since.uptime_s,
+            **dataclasses.asdict(found),
+        )
+
+    def _check(self, sight: plan_disposal.DiskSight, quarantine: files_removed.Quarantine | None = None) -> None:
+        uri = self.connection.getURI()
+        plan_disposal.check_sight(
+            self.path,
+            self.guest,
+            sight,
+            uri=uri,
+            pooled=self.pooled or not self._is_beside_pools(),
+            left=self.left,
+            aside=quarantine,
+            verb=self.verb,
+        )
+
+
+def dispose(disposal: Disposal) -> None:
+    """Delete a disk; raises Refused and keeps it where somebody uses it by now, or another file has its name."""
+    Looked(Disposal.look, Disposal.act)(disposal)
+
+
+def _alone(connection: t.Any, stack: contextlib.ExitStack) -> None:
+    """No other run of ours on this host takes a disk that exists into use until the stack is closed."""
+    if is_system(connection.getURI()):
+        stack.enter_context(local.flocked(DISKS, fcntl.LOCK_EX))
+
+
+@contextlib.contextmanager
+def _given_back(quarantine: files_removed.Quarantine) -> t.Iterator[None]:
+    """Whatever ends the look: the disk is not left aside by a run that lives."""
+    try:
+        yield
+    except BaseException:
+        if quarantine.is_moved:
+            quarantine.give_back()
+        raise
+
+
+def _sight(
+    connection: t.Any, quarantine: files_removed.Quarantine, without: t.Collection[str]
+) -> plan_disposal.DiskSight:
+    """By the name that it had, and by what it is: another name of the same file counts as well."""
+    users = run_file_users.users(connection, without=without)
+    old = os.path.join(quarantine.directory, quarantine.name)
+    return plan_disposal.DiskSight(
+        user=users.of(old) or users.of(quarantine.path),
+        opened=quarantine.is_locked(),
+        same=quarantine.note.identity.is_same(quarantine.identity()),
+    )
+
+
+def unfinished(connection: t.Any, paths: t.Iterable[str] = ()) -> list[DiskAside]:
+    """Those that this host finishes now, each with who uses it: of its pools, and of the directories of `paths`."""
+    beside = [PoolDirectory("", "dir", os.path.dirname(path)) for path in paths]
+    aside = moved_aside(connection.getURI(), [*pools(connection), *beside])
+    found = plan_removed.unfinished(aside, host_uuid(connection), now()) if aside else []
+    if not found:
+        return []
+    users = run_file_users.users(connection)
+    return [one._replace(user=users.of(one.note.path) or users.of(one.place)) if one.note else one for one in found]
+
+
+@dataclasses.dataclass
+class Finishing:
+    """One disk that an interrupted run has moved aside, or whose time is over."""
+
+    connection: t.Any
+    place: str
+    quarantine: files_removed.Quarantine | None = None
+    needed: bool = False
+
+    @contextlib.contextmanager
+    def look(self) -> t.Iterator[None]:
+        """Take it over, unless another run is at work on it, and look whether somebody needs it."""
+        directory, key = files_removal_notes.located(self.place)
+        with contextlib.ExitStack() as stack:
+            _alone(self.connection, stack)
+            self.quarantine = found = files_removed.resume(stack, directory, key)
+            if found and found.is_moved:
+                sight = _sight(self.connection, found, ())
+                self.needed = plan_disposal.is_given_back(sight, returned=found.returned)
+            yield
+            files_removed.tidy(directory)
+
+    def act(self) -> None:
+        """Delete it, or give it back."""
+        found = self.quarantine
+        if found is None:
+            return
+        if self.needed:
+            plan_disposal.check_given_back(self.place, found.note.path, done=found.give_back())
+        else:
+            found.delete()
+        pool = holder(pools(self.connection), found.directory)
+        if pool and pool.active:
+            libvirt_storage.refresh(self.connection, pool.name)
+
+
+def finish(connection: t.Any, place: str) -> None:
+    """Finish the removal of the disk that is at that place, or undo it where somebody uses the disk."""
+    Looked(Finishing.look, Finishing.act)(Finishing(connection, place))

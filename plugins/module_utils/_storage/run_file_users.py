@@ -1,0 +1,222 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Who uses which file: volumes stand on files, and guests have them as disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_chain import links, raw_sources
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import (
+    Located,
+    files,
+    of_backup,
+    of_snapshot,
+    sources,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import DefinedFiles, trust
+from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
+
+__all__ = ["Users", "own_chains", "users"]
+
+
+class Users:
+    """What uses a file, by the file's path."""
+
+    def __init__(self, *, here: bool) -> None:
+        self._here = here
+        self._found: dict[str, str] = {}
+        self._bases: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        self._first: dict[tuple[int, int], str] = {}
+        self._files: dict[tuple[int, int], str] = {}
+        self.untrusted: t.AbstractSet[str] = frozenset()  # files whose first bytes a guest may have written
+        self.known: t.AbstractSet[str] = frozenset()  # files whose backing files libvirt tells
+
+    def add(self, path: str, user: str) -> None:
+        """It uses that file; of a volume whose pool nobody knows only the name is known."""
+        self._found.setdefault(self.real(path), user)
+        identity = self._identity(path)
+        if identity:
+            self._files.setdefault(identity, user)
+
+    def of(self, path: str) -> str | None:
+        """One that uses the file."""
+        found = self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
+        return found or self._files.get(self._identity(path) or (0, 0))
+
+    def _identity(self, path: str) -> tuple[int, int] | None:
+        """Of a file of this machine: one that is mounted or linked elsewhere has several names."""
+        with contextlib.suppress(OSError):
+            known = os.stat(path) if self._here and os.path.isabs(path) else None
+            if known is not None and stat.S_ISREG(known.st_mode):
+                return known.st_dev, known.st_ino
+        return None
+
+    def inside(self, directory: str) -> dict[str, str]:
+        """Of the files in a directory, by name."""
+        place = self._folder(self.real(directory))
+        split = [(*os.path.split(path), user) for path, user in self._found.items()]
+        return {name: user for folder, name, user in split if folder in (place, "")}
+
+    def based_on(self, name: str) -> str | None:
+        """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
+        return self._bases.get(self._spelled(name))
+
+    def add_base(self, path: str, user: str) -> None:
+        """It stands on that file, and so on what that stands on."""
+        self._bases.setdefault(self._spelled(path), user)
+        self.add_chain(path, user)
+
+    def add_data(self, path: str, user: str) -> None:
+        """It uses the files in which that image keeps its data."""
+        for data in files_header.data_files(path) if self._is_read(path) else ():
+            self._bases.setdefault(self._spelled(data), user)
+            self.add(data, user)
+
+    def _is_read(self, path: str) -> bool:
+        return self._here and os.path.isabs(path) and path not in self.untrusted
+
+    def add_chain(self, path: str, user: str) -> None:
+        """It uses that file, and all that this says it stands on, in whatever words: what is in use must not be missed.
+
+        Files of another machine, and `untrusted` ones, are not read.
+        """
+        seen, waiting = set(), [path]
+        while waiting:
+            each = waiting.pop()
+            self.add(each, user)
+            if self.real(each) in seen or not self._is_read(each):
+                continue
+            seen.add(self.real(each))
+            self.add_data(each, user)
+            for base in () if each in self.known else files_header.bases(each):
+                self._bases.setdefault(self._spelled(base), user)
+                waiting.append(base)
+
+    def _spelled(self, path: str) -> str:
+        """The name itself, in its directory without links."""
+        folder, name = os.path.split(os.path.normpath(path))
+        return os.path.join(self._folder(os.path.realpath(folder)) if self._here else folder, name)
+
+    def real(self, path: str) -> str:
+        """Without links, where the file is on this machine; the same by whatever mount of its directory."""
+        if not self._here or not os.path.isabs(path):
+            return os.path.normpath(path)
+        folder, name = os.path.split(os.path.realpath(path))
+        return os.path.join(self._folder(folder), name)
+
+    def _folder(self, path: str) -> str:
+        """The first name that was heard of that directory: one that is mounted twice has several."""
+        if path not in self._folders:
+            self._folders[path] = path
+            with contextlib.suppress(OSError):
+                known = os.stat(path) if self._here else None
+                if known is not None:
+                    self._folders[path] = self._first.setdefault((known.st_dev, known.st_ino), path)
+        return self._folders[path]
+
+
+def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
+    """Who uses which file: volumes of all active pools, and all guests, as they are stored, run and are saved.
+
+    Their snapshots and backup jobs use files as well.
+
+    `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
+    """
+    found = Users(here=is_here(connection.getURI()))
+    volumes = [xml_host.volume(xml) for xml in libvirt_storage.all_volumes(connection)]
+    documents = _documents(connection, but)
+    trusted = trust(volumes, documents, without=without, real=found.real)
+    found.untrusted, found.known = trusted.untrusted, trusted.known
+    for volume in trusted.volumes:
+        _add_volume(found, volume)
+    for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
+        found.add(path, device)
+    for document in documents:
+        for path in document.others:
+            found.add(path, document.user)
+        for path in document.disks:
+            found.add_chain(path, document.user)
+        for path in document.below:
+            found.add_base(path, document.user)
+    return found
+
+
+def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
+    """The files that a guest alone writes, or wrote before a snapshot, each with all that it says it stands on.
+
+    Of a host that is not here only what definitions name.
+    """
+
+    def located(pool: str, volume: str) -> str | None:
+        return libvirt_storage.path_in(connection, pool, volume)
+
+    documents, made = [found.xml, *([found.live_xml] if found.live_xml else [])], list[str]()
+    with contextlib.suppress(NotFound):
+        domain = libvirt_query.by_uuid(connection, found.uuid)
+        documents += filter(None, [libvirt_query.saved_xml(domain)])
+        for _name, xml in libvirt_query.snapshots(domain):  # disks, and files with memory
+            *kept, files_of_it = of_snapshot(xml)
+            documents += kept
+            made += sources(files_of_it, located)
+    tops = [link.path for xml in documents for link in links(xml, located) if link.target]
+    raw = {path for xml in documents for path in raw_sources(xml, located)} if is_here(connection.getURI()) else None
+    return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made))]
+
+
+def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:
+    """What it stands on; of raw disks the guest wrote the first bytes, so they are not read. `raw` is None: nor are
+    others.
+    """
+    seen = {path}
+    while raw is not None and path not in raw:
+        path = next(iter(files_header.bases(path)), path)
+        if path in seen:
+            return
+        seen.add(path)
+        yield path
+
+
+def _documents(connection: t.Any, but: str) -> list[DefinedFiles]:
+    """The files of all documents of all guests, but for one with that UUID."""
+
+    def located(pool: str, volume: str) -> str:
+        return libvirt_storage.path_in(connection, pool, volume) or volume
+
+    guests = libvirt_query.of_all(connection, _of_guest)
+    return [_files_in(user, xml, located) for uuid, its in guests if uuid != but for user, xml in its]
+
+
+def _files_in(user: str, xml: str, located: Located) -> DefinedFiles:
+    disks = sources(xml, located)
+    below = set(sources(xml, located, below=True)).difference(disks)
+    return DefinedFiles(user, disks, raw_sources(xml, located), below, files(xml))
+
+
+def _of_guest(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:
+    """UUID of a guest, and all documents that name its files, each with whose it is."""
+    seen, backup = libvirt_query.found(domain), libvirt_query.backup_xml(domain)
+    guest = f"guest {seen.name}"
+    its = [(guest, xml) for xml in (seen.xml, seen.live_xml, libvirt_query.saved_xml(domain)) if xml]
+    its += [(f"the backup of {guest}", of_backup(backup))] if backup else []
+    for name, xml in libvirt_query.snapshots(domain):
+        its += [(f"snapshot {name} of {guest}", kept) for kept in of_snapshot(xml)]
+    return seen.uuid, its
+
+
+def _add_volume(found: Users, volume: t.Mapping[str, t.Any]) -> None:
+    if volume["backing_path"]:
+        found.add_base(volume["backing_path"], volume["path"])
+    if volume["format"] == "qcow2":
+        found.add_data(volume["path"], volume["path"])

@@ -1,0 +1,55 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What there is of disks that were made for a guest: asked before they are deleted."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, local
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["identities", "look"]
+
+
+def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
+    """Ask the host, by path; pools are looked at anew for what libvirt does not know."""
+    if any(libvirt_storage.volume_at(connection, path) is None for path in paths):
+        libvirt_storage.all_volumes(connection)
+    pools = [_pool(pool) for pool in libvirt_query.pools(connection)]
+    here = is_here(connection.getURI())
+    return {path: _look(connection, path, pools, here=here) for path in paths}
+
+
+def identities(connection: t.Any, paths: t.Iterable[str]) -> dict[str, FileIdentity | None]:
+    """What volumes are, by path: None where they are no files of this machine; those that are gone have no entry."""
+    if not is_here(connection.getURI()):
+        return {path: None for path in paths if libvirt_storage.volume_at(connection, path) is not None}
+    found = {path: identity.of_path(path) for path in paths if os.path.lexists(path)}
+    return {path: its for path, its in found.items() if its or not os.path.isfile(path)}
+
+
+def _pool(pool: t.Mapping[str, t.Any]) -> PoolDirectory:
+    known = xml_host.pool(pool["xml"])
+    return PoolDirectory(pool["name"], known["type"], known["path"], active=pool["active"])
+
+
+def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, here: bool) -> OwnedDisk:
+    pool = holder(pools, os.path.dirname(path))
+    return OwnedDisk(
+        volume=libvirt_storage.volume_at(connection, path) is not None,
+        key=libvirt_storage.volume_key(connection, path),
+        pool=pool.name if pool else None,
+        active=pool is not None and pool.active,
+        exists=local.exists(path) if here else None,
+        opened=here and files_disk.is_opened(path),
+        identity=identity.of_path(path) if here else None,
+    )

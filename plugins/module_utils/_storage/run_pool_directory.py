@@ -1,0 +1,26 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The directory of a pool."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, plan_pool_files
+
+__all__ = ["directory", "pool_of"]
+
+
+def directory(connection: t.Any, pool: str, what: str) -> str:
+    """Where the pool keeps its files on this machine."""
+    return plan_pool_files.directory(pool_of(connection, pool), what)
+
+
+def pool_of(connection: t.Any, name: str) -> plan_pool_files.PoolDirectory:
+    """The pool of that name."""
+    found = xml_host.pool(libvirt_storage.pool_xml(connection, name))
+    return plan_pool_files.PoolDirectory(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))

@@ -1,0 +1,34 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Storage pools as libvirt names them, with what is seen of their directories on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import closed, directory_id, obstacle
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import qemu_user
+
+__all__ = ["API"]
+
+
+def _host(connection: t.Any, name: str) -> RawPoolHost:
+    raw: RawPoolHost = libvirt_pool.API.host(connection, name)
+    if not has_files_here(connection.getURI()):
+        return raw
+
+    def closed_to_qemu(path: str) -> str | None:
+        user = qemu_user(libvirt_query.capabilities(connection))
+        return closed(path, user) if user else None
+
+    return dataclasses.replace(raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu)
+
+
+API = dataclasses.replace(libvirt_pool.API, host=_host)

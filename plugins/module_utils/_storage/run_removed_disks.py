@@ -1,0 +1,80 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Disks that were moved aside in the pools of this machine, to be deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system import boot
+
+__all__ = ["describe", "directories", "host_uuid", "moved_aside", "now", "pools"]
+
+
+def now() -> Moment:
+    """Of this machine."""
+    boot_id = ""  # where the kernel does not tell
+    with contextlib.suppress(OSError):
+        boot_id = boot.identity()
+    utc = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return Moment(utc, boot_id, int(time.clock_gettime(time.CLOCK_BOOTTIME)))
+
+
+def host_uuid(connection: t.Any) -> str:
+    """By which libvirt tells hosts apart."""
+    return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
+
+
+def pools(connection: t.Any) -> list[PoolDirectory]:
+    """Pools that keep their volumes in a directory."""
+    return directories({**pool, **xml_host.pool(pool["xml"])} for pool in libvirt_query.pools(connection))
+
+
+def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]:
+    """The same of pools as they are described."""
+    return [
+        PoolDirectory(pool["name"], pool["type"], pool["path"], active=pool["active"])
+        for pool in found
+        if pool["type"] in DIRECTORY_POOLS
+    ]
+
+
+def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed.DiskAside]:
+    """What is aside in these pools of this machine."""
+    if not is_here(uri):
+        return []
+    places = {os.path.realpath(pool.path): pool.path for pool in found if pool.active and pool.path}
+    return [_aside(note) for directory in places.values() for note in files_removal_notes.entries(directory)]
+
+
+def _aside(found: files_removal_notes.RemovalNote) -> plan_removed.DiskAside:
+    name = os.path.basename(found.note.path) if found.note else ""
+    taken = bool(name) and os.path.lexists(os.path.join(found.directory, name))
+    return plan_removed.DiskAside(found.path, found.note, found.alive, found.moved, taken)
+
+
+def describe(uri: str, found: t.Iterable[PoolDirectory], host: str | None) -> list[dict[str, t.Any]]:
+    """The same as data, each with what is to be done; `host` is the UUID of this one."""
+    aside = moved_aside(uri, found)
+    if not aside:  # a machine that is no Linux counts no time
+        return []
+    moment, shown = now(), ("path", "guest", "guest_uuid", "host_uuid", "size_bytes", "since", "keep_until")
+    return [
+        {
+            "file": one.place,
+            **{field: getattr(one.note, field, None) for field in shown},
+            "removing": one.alive,
+            "note": plan_removed.kept(one, host or "", moment),
+        }
+        for one in aside
+    ]

@@ -1,0 +1,64 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Run a program of the host: arguments as a list, never a shell, answers in one language."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+
+__all__ = ["SYSTEM_PATH", "active", "answer", "enabled", "run"]
+
+TIMEOUT_S = 60
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # sudo and su may leave out parts of it
+
+
+def run(*command: str, stdin: str = "") -> str:
+    """What it printed; raises Failed with its error."""
+    text = " ".join(command)
+    try:
+        done = _done(command, stdin)
+    except FileNotFoundError as error:
+        raise Failed(f"{text} failed: program {command[0]} is not installed; install it") from error
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"{text} failed: it did not end within {TIMEOUT_S} s; run it by hand on this host") from error
+    if done.returncode:
+        reason = (done.stderr or done.stdout).strip() or f"it exited with {done.returncode}"
+        raise Failed(f"{text} failed: {reason}")
+    return done.stdout
+
+
+def answer(*command: str) -> str:
+    """The same for a question; empty where the program is missing or silent."""
+    try:
+        return _done(command, "").stdout
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return ""
+
+
+def active(unit: str) -> bool:
+    """Whether systemd runs a unit."""
+    return answer("systemctl", "is-active", unit).strip() == "active"
+
+
+def enabled(unit: str) -> bool:
+    """Whether systemd starts a unit at boot."""
+    return answer("systemctl", "is-enabled", unit).strip() == "enabled"
+
+
+def _done(command: t.Sequence[str], stdin: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=TIMEOUT_S,
+        env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"},
+        check=False,
+    )

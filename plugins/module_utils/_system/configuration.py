@@ -1,0 +1,89 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Text files of the host's own configuration: replaced at once, with the permissions they have."""
+
+from __future__ import annotations
+
+import os
+import stat
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import BECOME, remedy
+
+__all__ = ["read", "write"]
+
+_ENCODING: t.Any = {"encoding": "utf-8", "errors": "surrogateescape"}  # a stranger's bytes stay
+_NEW_MODE = 0o644
+
+
+def read(path: str, *, denied: str = BECOME) -> str:
+    """The text of a file; empty where there is none. `denied`: what a user can do who may not read it."""
+    try:
+        with open(path, **_ENCODING) as stream:
+            return str(stream.read())
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
+
+
+def write(
+    path: str,
+    text: str,
+    *,
+    mode: int | None = None,
+    check: t.Callable[[str], object] | None = None,
+    denied: str = BECOME,
+) -> None:
+    """Replace a file when `check`, which is given the path of the new one, accepts it.
+
+    It has its permissions from the first byte: `mode`, or else those of the file that is there.
+    """
+    path = _target(path)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        _replace(path, text, mode, check)
+    except OSError as error:
+        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
+
+
+def _target(path: str) -> str:
+    """The file that a link leads to; a link to a device or to nothing is itself replaced."""
+    real = os.path.realpath(path)
+    return real if os.path.isfile(real) else path
+
+
+def _replace(path: str, text: str, mode: int | None, check: t.Callable[[str], object] | None) -> None:
+    aside = f"{path}.corral-new"
+    remove(aside)  # of a run that was killed
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(aside, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", **_ENCODING) as stream:
+            _set_permissions(descriptor, path, mode)
+            stream.write(text)
+            stream.flush()
+            os.fsync(descriptor)
+        if check:
+            check(aside)
+        os.replace(aside, path)
+    finally:
+        remove(aside)
+    fsync(os.path.dirname(path))
+
+
+def _set_permissions(descriptor: int, path: str, mode: int | None) -> None:
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        os.fchmod(descriptor, _NEW_MODE if mode is None else mode)
+        return
+    if not stat.S_ISREG(there.st_mode):  # a link that is replaced
+        os.fchmod(descriptor, _NEW_MODE if mode is None else mode)
+        return
+    os.fchown(descriptor, there.st_uid, there.st_gid)
+    os.fchmod(descriptor, stat.S_IMODE(there.st_mode) if mode is None else mode)

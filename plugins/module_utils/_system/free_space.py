@@ -1,0 +1,31 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Room of the filesystem that holds a directory."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = ["allocated", "measure"]
+
+
+def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
+    """What it has now; raises Failed."""
+    try:
+        found = os.statvfs(directory)
+    except OSError as error:
+        raise Failed(
+            f"cannot read the free space in {directory}: {error.strerror}; {remedy(error, os.path.join(directory, ''))}"
+        ) from error
+    return FreeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
+
+
+def allocated(path: str) -> int:
+    """Bytes that a file takes there; its holes take none."""
+    return os.stat(path).st_blocks * 512

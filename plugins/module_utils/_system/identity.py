@@ -1,0 +1,72 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What tells a file from others that have its name: its inode, its time of birth, and a mark of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import stat
+import struct
+
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["MARK", "mark", "of", "of_path", "stamped"]
+
+MARK = "user.corral.disk"
+_EMPTY_PATH, _BIRTH = 0x1000, 0x800  # AT_EMPTY_PATH and STATX_BTIME of statx(2)
+_STATX_BYTES, _MASK_AT, _BIRTH_AT = 256, 0, 80
+
+
+def of(descriptor: int) -> FileIdentity:
+    """Of an open file."""
+    found = None
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # none, or a filesystem without attributes
+        found = os.getxattr(descriptor, MARK).decode("ascii")
+    return FileIdentity(os.fstat(descriptor).st_ino, _born_ns(descriptor), found)
+
+
+def of_path(path: str) -> FileIdentity | None:
+    """Of a regular file of this machine that is no link; None where there is none, or it cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return of(descriptor) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def stamped(path: str) -> FileIdentity | None:
+    """The same of a new file, which gets a mark; None where there is none."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                mark(descriptor)
+                return of(descriptor)
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def mark(descriptor: int) -> None:
+    """Give a new file a mark; where the filesystem has none, its inode and time of birth must do."""
+    with contextlib.suppress(OSError):
+        os.setxattr(descriptor, MARK, secrets.token_hex(16).encode(), os.XATTR_CREATE)
+
+
+def _born_ns(descriptor: int) -> int | None:
+    """Time of birth; None where the filesystem, or the C library, does not tell. `os.stat` does not."""
+    statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)  # glibc 2.28
+    answer = ctypes.create_string_buffer(_STATX_BYTES)
+    if statx is None or statx(descriptor, b"", _EMPTY_PATH, _BIRTH, answer) != 0:
+        return None
+    [mask] = struct.unpack_from("I", answer.raw, _MASK_AT)
+    seconds, nanoseconds = struct.unpack_from("qI", answer.raw, _BIRTH_AT)
+    return int(seconds * 10**9 + nanoseconds) if mask & _BIRTH else None

@@ -1,0 +1,30 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Network interfaces of this host."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._system import command
+
+__all__ = ["names", "other_names"]
+
+
+def names() -> list[str]:
+    """All of them, bridges among them, by their alternative names as well."""
+    found = {name for _index, name in socket.if_nameindex()}
+    return sorted(found | other_names(found))
+
+
+def other_names(interfaces: t.Collection[str]) -> set[str]:
+    """Alternative names of these (`ip link property add`), where iproute2 is there."""
+    with contextlib.suppress(ValueError):
+        links = json.loads(command.answer("ip", "-j", "link", "show") or "[]")
+        return {name for link in links if link.get("ifname") in interfaces for name in link.get("altnames", ())}
+    return set()

@@ -1,0 +1,143 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What only the machine itself can tell or hold: the kind of a filesystem, and a lock per guest."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._system import private
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = [
+    "DISKS",
+    "LOCK",
+    "bridge_calls",
+    "digest",
+    "exists",
+    "flocked",
+    "held",
+    "locked",
+    "shared_filesystem",
+    "written_s",
+]
+
+_PIECE = 1024 * 1024
+LOCK = ".lock"
+DISKS = "disks in use"  # a lock: exclusive while a disk is deleted, shared while existing ones are taken into use
+# Filesystems that several hosts see at once, as /proc/self/mounts names them.
+_SHARED = (
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "ceph",
+    "fuse.ceph",
+    "fuse.glusterfs",
+    "fuse.cephfs",
+    "gfs2",
+    "ocfs2",
+    "lustre",
+    "gpfs",
+)
+
+
+def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | None:
+    """The kind of shared filesystem that holds `path`, or None for a local one."""
+    path = os.path.realpath(path)
+    best, kind = "", ""
+    with open(mounts) as lines:
+        for line in lines:
+            _device, point, fstype = line.split()[:3]
+            point = point.replace("\\040", " ")
+            inside = path == point or path.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, fstype
+    return kind if kind in _SHARED else None
+
+
+def exists(path: str) -> bool:
+    """Whether this host has something of that name; raises Failed when it cannot be seen."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Failed(f"cannot inspect {path}: {error.strerror}; {remedy(error, path)}") from error
+    return True
+
+
+def written_s(path: str) -> float | None:
+    """When a file of this host was last written, in seconds since the epoch; None where there is none."""
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def digest(path: str, length: int) -> str | None:
+    """The sha256 of the first `length` bytes of a file; None when there are not so many to be read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as stream:
+            while length > 0 and (piece := stream.read(min(length, _PIECE))):
+                found.update(piece)
+                length -= len(piece)
+    except OSError:
+        return None
+    return None if length else found.hexdigest()
+
+
+def bridge_calls(names: t.Iterable[str], directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:
+    """Which of these packet filters see what passes a bridge; none of them while br_netfilter is not loaded."""
+    calls = {}
+    for name in names:
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, name)) as stream:
+            calls[name] = stream.read().strip() == "1"
+    return calls
+
+
+def held(name: str) -> bool:
+    """Whether another run of that name is at work on this host."""
+    try:
+        with open(private.opened(_lock(private.place(), name), os.O_RDONLY)) as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _lock(folder: str, name: str) -> str:
+    return os.path.join(folder, name + LOCK)
+
+
+@contextlib.contextmanager
+def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
+    """One run per name on this host: raises Refused with that text while there is another; without a text, waits for
+    its end.
+
+    The lock ends with the process that holds it.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(flocked(name, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0)))
+        except BlockingIOError:
+            raise Refused(str(refusal)) from None
+        yield name
+
+
+@contextlib.contextmanager
+def flocked(name: str, how: int) -> t.Iterator[None]:
+    """Raises BlockingIOError where another run has the lock and `how` is not to wait."""
+    with open(private.opened(_lock(private.folder(), name), os.O_RDWR | os.O_CREAT), "r+b") as handle:
+        fcntl.flock(handle, how)
+        yield

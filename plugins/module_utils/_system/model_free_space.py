@@ -1,0 +1,86 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Room in a pool, what of it stays free, and how large an image may become."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of, bytes_text
+
+__all__ = ["MAX_SIZE", "Bounds", "FreeSpace", "reserve_of"]
+
+MAX_SIZE = "256GiB"
+_LEAST_BYTES, _SHARE = 1024**3, 20  # a twentieth: 5 %
+
+
+class FreeSpace(t.NamedTuple):
+    """A filesystem or pool. `reserve_bytes` is what the user says; None: the larger of 1 GiB and 5 %."""
+
+    total_bytes: int
+    free_bytes: int
+    reserve_bytes: int | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """What stays free."""
+        return max(_LEAST_BYTES, self.total_bytes // _SHARE) if self.reserve_bytes is None else self.reserve_bytes
+
+    def lacks(self, needed_bytes: int) -> int:
+        """How many bytes are missing to take so much more."""
+        return max(0, needed_bytes + self.kept_bytes - self.free_bytes)
+
+    def problem(self, needed_bytes: int, place: str) -> str:
+        """Why it cannot take so much more; empty where it can."""
+        if not self.lacks(needed_bytes):
+            return ""
+        need = f"{bytes_text(needed_bytes)} more is needed, " if needed_bytes else ""
+        return (
+            f"{place} has {bytes_text(self.free_bytes)} free, {need}and {bytes_text(self.kept_bytes)} must stay free "
+            "(reserve); make room there, or set a smaller reserve"
+        )
+
+    def check(self, verb: str, needed_bytes: int, place: str) -> None:
+        """Raises Refused when it cannot take so much more."""
+        if problem := self.problem(needed_bytes, place):
+            raise Refused(f"cannot {verb}: {problem}")
+
+
+class Bounds(t.NamedTuple):
+    """Of an image that is brought: how large it may be in any of its forms, and what stays free in its pool."""
+
+    image: str
+    max_bytes: int
+    reserve_bytes: int | None = None
+
+    def problem(self, size_bytes: int) -> str:
+        """Why it may not be so large; empty where it may."""
+        if size_bytes <= self.max_bytes:
+            return ""
+        return f"it is larger than max_size, {bytes_text(self.max_bytes)}; if that is intended, set a larger max_size"
+
+    def most_bytes(self, place: FreeSpace, *, taken_bytes: int) -> int:
+        """How large it may become there, where it has taken so much."""
+        return max(0, min(place.free_bytes - place.kept_bytes + taken_bytes, self.max_bytes))
+
+    def check(self, size_bytes: int) -> None:
+        """Raises Refused for what is too large."""
+        self.refuse(self.problem(size_bytes))
+
+    def refuse(self, problem: str) -> None:
+        """Raises Refused when there is a problem."""
+        if problem:
+            raise Refused(f"refusing image {self.image}: {problem}")
+
+
+def reserve_of(option: str | None) -> int | None:
+    """Bytes of the option `reserve`, which may be 0; a bare number is in GiB. Raises BadInput."""
+    if option is None or option.strip() == "0":
+        return None if option is None else 0
+    try:
+        return bytes_of(option, bare="G", what="reserve")
+    except BadInput as error:
+        raise BadInput([f"{problem}; 0 reserves nothing" for problem in error.problems]) from error

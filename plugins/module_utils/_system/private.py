@@ -1,0 +1,107 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Work files that no other user can reach: one private folder per user, and files that are opened without following
+or waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import stat
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+
+__all__ = ["IN_SHELL", "check", "folder", "make", "opened", "place"]
+
+_SYSTEM = "/run/corral"
+# `place` for a shell, as its variable p
+IN_SHELL = f'p={_SYSTEM}; [ "$(id -u)" = 0 ] || p="${{XDG_RUNTIME_DIR:-$HOME/.cache}}/corral"'
+# a symbolic link, a pipe or socket without a reader, a directory
+_NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+
+
+def place() -> str:
+    """Path of this user's private folder; it is empty after a boot."""
+    if os.geteuid() == 0:
+        return _SYSTEM
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return os.path.join(runtime or os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".cache"), "corral")
+
+
+def folder() -> str:
+    """The same, made where it is missing; raises Refused where another user can reach it."""
+    path = place()
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make(path)
+    except OSError as error:
+        raise Failed(
+            f"cannot keep work files in {path}: {error.strerror}; "
+            f"{remedy(error, path, denied='set XDG_RUNTIME_DIR to a directory of your own')}"
+        ) from error
+    return path
+
+
+def make(path: str, *, foreign: bool = False) -> None:
+    """Make a private directory, or check that one is; raises OSError, or Refused where another user can reach it.
+
+    `foreign`: owners tell nothing, as on shared filesystems.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    check(path, foreign=foreign, mend=True)
+
+
+def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
+    """Raises OSError, or Refused unless it is a directory that no other user can write to.
+
+    `mend`: others may not read it either.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise Refused(
+            f"cannot keep work files in {path}: it is not a directory; find out who created it, and remove it"
+        ) from error
+    try:
+        status = os.fstat(descriptor)
+        mode, ours = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
+        if mend and ours and mode & 0o055 and not mode & 0o022:  # nobody else wrote there: a restored backup, say
+            os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+    if mode & 0o022 or not (foreign or ours):
+        raise Refused(
+            f"cannot keep work files in {path}: it belongs to user {status.st_uid} and has mode {mode:04o}, it must "
+            f"belong to user {os.geteuid()} with mode 0700; find out who created it, and remove it"
+        )
+
+
+def opened(path: str, flags: int, mode: int = 0o600, *, inside: int | None = None) -> int:
+    """Descriptor of a regular file, by its name `inside` a directory if there is a descriptor of one; no link is
+    followed, no pipe waited for.
+
+    Raises OSError, or Refused for another kind.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=inside)
+    except OSError as error:
+        if error.errno in _NOT_A_FILE:
+            raise _no_file(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_file(path)
+    return descriptor
+
+
+def _no_file(path: str) -> Refused:
+    return Refused(f"cannot open {path}: it is not a regular file; find out who created it, and remove it")

@@ -1,0 +1,33 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The rules of nftables that run on this host."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
+
+__all__ = ["if_any", "ruleset"]
+
+
+def ruleset() -> list[dict[str, t.Any]]:
+    """As `nft -j` prints them; raises Failed."""
+    return _parsed(run("nft", "-j", "list", "ruleset"))
+
+
+def if_any() -> list[dict[str, t.Any]]:
+    """The same; none where nft is not installed, or tells nothing to this user."""
+    printed = answer("nft", "-j", "list", "ruleset")
+    return _parsed(printed) if printed else []
+
+
+def _parsed(printed: str) -> list[dict[str, t.Any]]:
+    try:
+        return list(json.loads(printed)["nftables"])
+    except (ValueError, KeyError) as error:
+        raise Failed("cannot read the ruleset: nft -j did not return JSON; update nftables") from error

@@ -1,0 +1,135 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The daemon that serves TLS: whether it listens, whether it has read the files that are in place, and that it reads
+them now.
+
+It reads them when it starts and when `virt-admin server-update-tls` says so, and tells nobody which ones it has. So
+what was read last is written down beside them: `{"set": ..., "refuses": [serials]}`. A run that is killed before that
+lets it read them once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS
+from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, active
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, Trust
+
+__all__ = ["DAEMONS", "is_loaded", "load", "remember", "serving"]
+
+DAEMONS = ("libvirtd", "virtproxyd")
+_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp, proc(5)
+_COMMAND_S = 30
+
+
+def serving(named: str | None) -> str | None:
+    """The daemon that listens for TLS here; None when none does: one that starts later reads what is in place then."""
+    lines = [line.split() for path in ("tcp", "tcp6") for line in _lines(f"/proc/net/{path}")]
+    if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{LIBVIRT_TLS:04X}") for words in lines):
+        return None
+    there = [name for name in DAEMONS if active(f"{name}-tls.socket")]  # not where an old daemon listens by itself
+    there += [
+        name
+        for name in DAEMONS
+        if Path(f"/run/libvirt/{'libvirt' if name == 'libvirtd' else name}-admin-sock").exists()
+    ]
+    return named or next(iter(there), None)
+
+
+def is_loaded(root: str) -> bool:
+    """Whether no daemon that runs can have read another set than the one in place."""
+    return _remembered(root).get("set") == files_tls.current(IDENTITIES["libvirt"], root)
+
+
+def load(daemon: str, root: str, trust: Trust) -> None:
+    """Let it read them, close the connections of clients that have been revoked since it last did, and write that
+    down.
+    """
+    _admin(daemon, "server-update-tls", daemon)
+    new = {
+        serial: subject
+        for serial, subject in trust.revoked.items()
+        if serial not in _remembered(root).get("refuses", [])
+    }
+    # A connection that is open goes on, whatever is read.
+    for client in _clients(daemon) if new else []:
+        if _subject(daemon, client) in {*new.values()} - {""}:
+            with contextlib.suppress(Failed):  # it has just gone by itself
+                _admin(daemon, "client-disconnect", daemon, client)
+    remember(root, trust)
+
+
+def remember(root: str, trust: Trust) -> None:
+    """Write down that no daemon runs with anything else."""
+    identity = IDENTITIES["libvirt"]
+    loaded = {"set": files_tls.current(identity, root), "refuses": sorted(trust.revoked)}
+    files_tls.write(Path(root, identity.store, files_tls.LOADED), json.dumps(loaded).encode(), mode=0o644)
+
+
+def _remembered(root: str) -> dict[str, t.Any]:
+    try:
+        found = json.loads(Path(root, IDENTITIES["libvirt"].store, files_tls.LOADED).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _clients(daemon: str) -> list[str]:
+    return re.findall(r"^\s*(\d+)\s+tls\s", _admin(daemon, "client-list", daemon), re.MULTILINE)
+
+
+def _subject(daemon: str, client: str) -> str:
+    """Of the certificate that a client has shown; empty when it is gone."""
+    try:
+        found = re.search(
+            r"^tls_x509_dname\s*:\s*(.*?)\s*$", _admin(daemon, "client-info", daemon, client), re.MULTILINE
+        )
+    except Failed:
+        return ""
+    return found[1] if found else ""
+
+
+def _admin(daemon: str, *words: str) -> str:
+    command = ["virt-admin", "-c", f"{daemon}:///system", *words]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=_ENVIRONMENT,
+        )
+        reason = (
+            ""
+            if done.returncode == 0
+            else "; ".join(done.stderr.split("\n")).strip("; ") or f"exit code {done.returncode}"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    if reason:
+        raise Failed(
+            f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; fix that, and run again"
+        )
+    return done.stdout
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}

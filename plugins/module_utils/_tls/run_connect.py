@@ -1,0 +1,31 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Connect to another host; where TLS is why that fails, the error says what of it."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unreachable
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_peer
+
+__all__ = ["reached"]
+
+
+@contextlib.contextmanager
+def reached(uri: str, *, readonly: bool = False, watched: bool = False) -> t.Iterator[Connection]:
+    """As `opened`; raises Unreachable with the cause where one can be known, which takes up to 20 s more."""
+    with contextlib.ExitStack() as stack:
+        try:
+            connection = stack.enter_context(opened(uri, readonly=readonly, watched=watched))
+        except Failed as error:
+            cause = files_peer.why(uri)
+            if not cause:
+                raise
+            words = getattr(error.__cause__, "get_error_message", lambda: "no answer")()
+            raise Unreachable(uri, f"{cause} (libvirt: {words})") from error
+        yield connection

@@ -1,0 +1,511 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The two authorities on the controller, and all that they signed:
+
+libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
+qemu/1/ca-cert.pem, ca-key.pem
+ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one;
+                                    QEMU trusts it until nobody uses what it signed
+issued/SERIAL.pem                   a certificate that somebody may use
+superseded/SERIAL.pem               one whose holder has another one
+revoked/SERIAL.json                 one that nobody may use
+crl/FINGERPRINT.pem                 the list of what a CA has revoked
+hosts/NAME.json                     the CAs that a host was seen to trust
+controller/                         the controller's own certificate
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import json
+import re
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
+    is_authority,
+    parsed_text,
+    signed,
+)
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import called, each, fingerprint, refused
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import AUTHORITIES, TlsSpec, Trust
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_authority import due, lacking, trusted
+from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options import read_trust
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca as _ca
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.authority_records import (
+    Issued,
+    Records,
+    Revoke,
+    TakeOver,
+)
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import ANEW, Pair, Pairs
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.signed_certificates import (
+    Clock,
+    SignedCertificates,
+)
+
+try:
+    from cryptography import x509
+except ImportError:
+    x509 = None  # type: ignore[assignment]
+
+__all__ = ["Authorities", "HeldRevocations", "MakeAuthority", "ProtectKey", "Revoke", "TakeOver", "now"]
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeAuthority(Step):
+    """Make a CA's key and certificate."""
+
+    authority: str
+    directory: str
+
+    def __str__(self) -> str:
+        return f"create a certificate authority for {self.authority} in {self.directory}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProtectKey(Step):
+    """Write a CA's key with the passphrase."""
+
+    directory: str
+
+    def __str__(self) -> str:
+        return f"protect {self.directory}/ca-key.pem with the passphrase"
+
+
+class HeldRevocations(t.NamedTuple):
+    """What hosts hold, and the directory lacks: revocations, and lists of CAs (PEM, by fingerprint)."""
+
+    steps: tuple[TakeOver, ...] = ()
+    lists: t.Mapping[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.lists)
+
+
+class _Held:
+    """What lists of revoked certificates hold that were signed here."""
+
+    def __init__(self) -> None:
+        self.revoked: dict[str, tuple[str, datetime.datetime, set[str]]] = {}  # by serial: CA, since, hosts
+        self.longest: dict[str, str] = {}  # by CA
+        self._lengths: dict[str, int] = {}
+
+    def read(self, text: str, hosts: t.Sequence[str], pairs: t.Sequence[Pair]) -> None:
+        """One list (PEM) that these hosts have, if one of these CAs signed it."""
+        try:
+            found = x509.load_pem_x509_crl(text.encode())
+        except ValueError:
+            return  # whose ever it is, no CA's
+        for pair in pairs:
+            if not found.is_signature_valid(parsed_text(pair.certificate).public_key()):
+                continue
+            digest, entries = pair.generation.digest, [*found]
+            for entry in entries:
+                since, serial = _since(entry), f"{entry.serial_number:x}"
+                self.revoked.setdefault(serial, (digest, since, set()))[2].update(hosts)
+            if len(entries) >= self._lengths.get(digest, 0):
+                self.longest[digest], self._lengths[digest] = text, len(entries)
+
+
+def _since(entry: t.Any) -> datetime.datetime:
+    """When a certificate was revoked."""
+    if hasattr(entry, "revocation_date_utc"):  # since cryptography 42
+        return t.cast(datetime.datetime, entry.revocation_date_utc)
+    return t.cast(datetime.datetime, entry.revocation_date.replace(tzinfo=datetime.UTC))
+
+
+def now() -> datetime.datetime:
+    """What the controller's clock says."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+class Authorities:
+    """What is in the directory.
+
+    With `given` (certificates and key in PEM by authority), it holds only what these sign.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        given: t.Mapping[str, tuple[str, str]] | None = None,
+        passphrase: str | None = None,
+        retired: str = "",
+        clock: Clock = now,
+    ) -> None:
+        files_tls.need_library(_ca.OLDEST, install=f"pip install 'cryptography>={_ca.OLDEST}' beside ansible-core")
+        self._directory = Path(directory)
+        self._given = given
+        self._passphrase = passphrase
+        self._retired = retired
+        self._clock = clock
+        self._records = Records(self._directory)
+        self._cas = Pairs(self._directory, given, passphrase)
+        self._signed = SignedCertificates(self._records, self._cas, clock)
+
+    # What is there ---------------------------------------------------------------------------------------------------
+
+    def trust(self, authority: str, *, name: str, gate: Gate) -> Trust:
+        """What an authority says to one of its hosts; nothing when there is none yet.
+
+        A new list of revoked ones is kept.
+        """
+        pairs = self._cas.of(authority)
+        if not pairs:
+            return Trust()
+        with self._records.steady():
+            by_digest, issued = {pair.generation.digest: pair for pair in pairs}, self._signed.unrevoked()
+            chosen = [by_digest[digest] for digest in self._chosen(authority, pairs, issued, name)]
+            chosen[0].key()  # a CA that cannot sign is told of before it is needed
+            text = "".join(pair.certificate for pair in chosen)
+            gone = "".join(pair.certificate for pair in pairs if pair not in chosen) + self._retired
+            crl = "".join(self._crl(authority, pair, issued, gate) for pair in chosen)
+            moment = self._clock()
+            distrusted = self._signed.distrusted(authority, pairs, issued)
+            off = {one.serial: one.subject for one in distrusted if one.not_after > moment}
+            off.update({serial: entry["subject"] for serial, entry in self._records.revoked().items()})
+        return read_trust(text, crl, retired=gone, revoked=off)
+
+    def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
+        """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
+        if self._given is not None or not due(
+            self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)
+        ):
+            return []
+        moment = self._clock()
+        holders = sorted(
+            {one.holder for one in self._signed.unrevoked() if one.authority == authority and one.not_after > moment}
+        )
+        if holders and not self._cas.generations(authority):
+            raise Refused(
+                f"cannot create a CA for {authority} in {self._directory}: there was one, and its certificates are "
+                f"still valid, those of {', '.join(holders)}; restore {self._directory / authority} from the backup, "
+                f"or {ANEW}"
+            )
+        return [self.another(authority)]
+
+    def another(self, authority: str) -> MakeAuthority:
+        """One more CA."""
+        numbers = [int(folder.name) for folder in self._cas.folders(authority)]
+        return MakeAuthority(authority, str(self._directory / authority / str(max(numbers, default=0) + 1)))
+
+    def unprotected(self) -> list[ProtectKey]:
+        """The keys that are not written with the passphrase that was given."""
+        if not self._passphrase or self._given is not None:
+            return []
+        keys = [
+            folder / "ca-key.pem"
+            for folder in (self._directory, *self._cas.folders("libvirt"), *self._cas.folders("qemu"))
+        ]
+        return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
+
+    def rolling(self, *, name: str) -> dict[str, list[str]]:
+        """By authority, where a CA is replaced just now: who has yet to trust the new one.
+
+        If all do, who uses the old one.
+        """
+        found: dict[str, list[str]] = {}
+        with self._records.steady():
+            issued = self._signed.unrevoked()
+        for authority in AUTHORITIES:
+            pairs = self._cas.of(authority) if self._given is None else []
+            generations = [pair.generation for pair in pairs]
+            if len(generations) < 2 or len(self._chosen(authority, pairs, issued, name)) == 1:
+                continue
+            holders = self._signed.holders(authority, issued)
+            # Those who trust it are not late: they wait for the others, too.
+            late = lacking(generations[-1], holders, name="")
+            found[authority] = sorted(
+                late or {holder.name for holder in holders if holder.uses - {generations[-1].digest}}
+            )
+        return found
+
+    def ends(self) -> dict[str, datetime.datetime]:
+        """When the last CA of each authority ends."""
+        return {
+            name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._cas.generations(name))
+        }
+
+    # What is done ----------------------------------------------------------------------------------------------------
+
+    def make(self, step: MakeAuthority, *, within: t.Sequence[str] = ()) -> None:
+        """Make a CA unless another process has just done so."""
+        with self._records.locked():
+            place = Path(step.directory)
+            if (place / "ca-cert.pem").exists():
+                return
+            for pair in self._cas.of(step.authority)[-1:]:
+                # With a wrong or forgotten passphrase the next CA would be lost, or readable by all.
+                self._cas.open(pair)
+            certificate, key = _ca.make(step.authority, now=self._clock(), passphrase=self._passphrase, within=within)
+            for folder in (place.parent, place):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            # The certificate last: where it is, the key is too.
+            files_tls.write(place / "ca-key.pem", key, mode=0o600)
+            files_tls.write(place / "ca-cert.pem", certificate, mode=0o644)
+
+    def protect(self, step: ProtectKey) -> None:
+        """Write a key again, with the passphrase, unless another process has just done so."""
+        with self._records.locked():
+            path = Path(step.directory, "ca-key.pem")
+            if not _is_open(path):
+                return
+            opened = _ca.CertificateAuthority(
+                (path.parent / "ca-cert.pem").read_text(),
+                path.read_text(),
+                passphrase=None,
+                named=f"the CA in {path.parent}",
+            )
+            files_tls.write(path, _ca.encrypted(opened.key, self._passphrase), mode=0o600)
+
+    def sign(self, request: str, wanted: TlsSpec, *, days: int) -> str:
+        """The certificates (PEM) of an identity, for the key of the request.
+
+        Nobody gets a name that stands in another one's certificate, as long as that is valid.
+        """
+        authority = wanted.identity.authority
+        with self._records.locked():
+            issued = self._signed.unrevoked()
+            self._signed.refuse_taken(wanted, issued)
+            pairs = self._cas.of(authority)
+            first = self._chosen(authority, pairs, issued, wanted.common_name)[0]
+            (pair,) = [pair for pair in pairs if pair.generation.digest == first]
+            texts = self._cas.open(pair).sign(request, wanted, days=days, now=self._clock())
+            for serial, text in texts:
+                # What was never written down can never be revoked.
+                path = self._directory / f"issued/{serial}.pem"
+                self._records.write(f"issued/{path.name}", self._signed.read(path, text).line().encode() + text)
+        return "".join(text.decode() for _serial, text in texts)
+
+    def learn(self, certificates: t.Mapping[str, t.Iterable[str]]) -> None:
+        """Write down what a CA of ours has signed for a host (PEM, by its name), and this directory does not know: only
+        so can it be revoked.
+        """
+        if not certificates:
+            return
+        with self._records.locked():
+            known = {*self._records.revoked(), *(one.serial for one in self._signed.unrevoked())}
+            cas = [pair.certificate for name in AUTHORITIES for pair in self._cas.of(name)]
+            for host, text in ((host, text) for host, texts in certificates.items() for text in texts):
+                found = parsed_text(text)
+                if found is None or f"{found.serial_number:x}" in known or not any(signed(found, ca) for ca in cas):
+                    continue
+                certificate = self._signed.read(self._directory / "issued/fresh.pem", text.encode())
+                if certificate.holder == host and not is_authority(found):
+                    self._records.write(f"issued/{certificate.serial}.pem", certificate.line().encode() + text.encode())
+
+    def seen(
+        self,
+        name: str,
+        *,
+        trusts: t.Mapping[str, t.Sequence[str]],
+        serials: t.Mapping[str, t.Sequence[str]],
+        **more: t.Any,
+    ) -> None:
+        """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
+        with self._records.locked():
+            before = self._records.host(name)
+            ends: dict[str, str] = {}
+            for one in self._signed.unrevoked():
+                if one.holder != name or one.authority not in serials:
+                    continue
+                used = one.serial in serials[one.authority]
+                if used:
+                    end = one.not_after.isoformat()
+                    ends[one.authority] = min(end, ends.get(one.authority, end))
+                if used is one.superseded:  # a host may have come back with what it had before
+                    folder = self._directory / ("issued" if used else "superseded")
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                    one.path.rename(folder / one.path.name)
+            trusted = {
+                key: sorted(filter(_DIGEST.fullmatch, map(str, value)))
+                for key, value in trusts.items()
+                if key in AUTHORITIES
+            }
+            host_record = {**more, "ends": ends, "trusts": {**before.get("trusts", {}), **trusted}}
+            if host_record != before:
+                self._records.write(
+                    f"hosts/{name}.json", json.dumps(host_record, sort_keys=True, indent=1).encode() + b"\n"
+                )
+
+    def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
+        """The valid certificates of these holders."""
+        with self._records.steady():
+            moment = self._clock()
+            return [Revoke(one) for one in self._signed.unrevoked() if one.holder in names and one.not_after > moment]
+
+    def knows(self, name: str) -> bool:
+        """Whether anything that was issued to somebody is known here, valid or not."""
+        with self._records.steady():
+            subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._records.revoked().values()}
+            return name in subjects or any(one.holder == name for one in self._signed.unrevoked())
+
+    def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
+        """Who was in one of these inventories, and is not any more.
+
+        And who else has valid certificates, and nobody knows from where.
+        """
+        left, strange = [], []
+        for name in sorted({step.certificate.holder for step in self._all_valid()} - {*stay}):
+            inventory = self._records.host(name).get("inventory")
+            if inventory in inventories:
+                left.append(name)
+            elif inventory is None:
+                strange.append(name)
+        return left, strange
+
+    def _all_valid(self) -> list[Revoke]:
+        with self._records.steady():
+            return self.to_revoke(names={one.holder for one in self._signed.unrevoked()})
+
+    def revoke(self, step: Revoke) -> None:
+        """Let a certificate be refused by all who read the list after this."""
+        one = step.certificate
+        with self._records.locked():
+            self._write_off(one.serial, one.issuer, one.subject, self._clock())
+
+    def _write_off(self, serial: str, issuer: str, subject: str, since: datetime.datetime) -> None:
+        """Record a revocation, unless another run has done so meanwhile, and part with the certificate."""
+        if serial not in self._records.revoked():
+            self._records.revoke(serial, issuer, subject, now=since)
+        for folder in ("issued", "superseded"):  # `seen` may have moved it since the plan
+            (self._directory / f"{folder}/{serial}.pem").unlink(missing_ok=True)
+        holder = subject.rpartition("CN=")[2]
+        if holder and not self.to_revoke(names=[holder]):  # until then a run that is killed is to be ended by the next
+            (self._directory / f"hosts/{holder}.json").unlink(missing_ok=True)
+
+    # What hosts hold -------------------------------------------------------------------------------------------------
+
+    def unknown(
+        self, crls: t.Mapping[str, t.Sequence[str]], authorities: t.Sequence[str] = AUTHORITIES
+    ) -> HeldRevocations:
+        """What lists of revoked certificates (PEM, with the hosts that have them) say, and this directory does not.
+
+        Only lists count that a CA of these authorities signed.
+        """
+        with self._records.steady():
+            held, issued = _Held(), self._signed.unrevoked()
+            subjects = {one.serial: one.subject for one in issued}
+            known = {*self._records.revoked()}
+            for authority in authorities:
+                pairs = self._cas.of(authority)
+                known |= {one.serial for one in self._signed.distrusted(authority, pairs, issued)}
+                for crl, hosts in crls.items():
+                    for text in each(crl, "X509 CRL"):
+                        held.read(text, hosts, pairs)
+            lists = {digest: text for digest, text in held.longest.items() if self._is_longer(digest, text)}
+        steps = [
+            TakeOver(serial, digest, subjects.get(serial, ""), since, tuple(sorted(holders)))
+            for serial, (digest, since, holders) in sorted(held.revoked.items())
+            if serial not in known
+        ]
+        return HeldRevocations(tuple(steps), lists)
+
+    def _is_longer(self, digest: str, text: str) -> bool:
+        """Whether a list is to replace the one here: where the key is elsewhere, no other can be had."""
+        here = self._records.crl(digest)
+        return here is None or {*(refused(here) or ())} < {*(refused(text) or ())}
+
+    def take_over(self, step: TakeOver) -> None:
+        """Revoke here what a CA of this directory has revoked elsewhere."""
+        with self._records.locked():
+            self._write_off(step.serial, step.issuer, step.subject, step.since)
+
+    def keep_lists(self, lists: t.Mapping[str, str]) -> None:
+        """Write down the lists of CAs (PEM, by fingerprint) that are longer than those here."""
+        with self._records.locked():
+            for digest, text in lists.items():
+                if self._is_longer(digest, text):
+                    self._records.write(f"crl/{digest}.pem", text.encode())
+
+    def assume(self, held: HeldRevocations) -> None:
+        """Go on as if that was taken over."""
+        self._records.assume(held.steps, held.lists)
+
+    def adopt(self, authority: str, crl: str, *, host: str = "") -> HeldRevocations:
+        """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another
+        controller.
+        """
+        with self._records.locked():
+            held = self.unknown({crl: [host]}, [authority])
+            for step in held.steps:
+                self.take_over(step)
+            self.keep_lists(held.lists)
+        return held
+
+    def strangers(self, certificates: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:
+        """CAs (in words) among the certificates of hosts (PEM) that are not in this directory, with those hosts."""
+        ours = {generation.digest for name in AUTHORITIES for generation in self._cas.generations(name)}
+        ours |= {fingerprint(one) for one in map(parsed_text, each(self._retired)) if one}
+        found: dict[str, list[str]] = {}
+        for host, texts in certificates.items():
+            for certificate in filter(None, map(parsed_text, texts)):
+                if is_authority(certificate) and fingerprint(certificate) not in ours:
+                    found.setdefault(called(certificate), []).append(host)
+        return found
+
+    def recorded(self) -> set[str]:
+        """The names of the hosts that were seen."""
+        return {path.stem for path in self._directory.glob("hosts/*.json")}
+
+    def remembers(self) -> bool:
+        """Whether the directory is to know what was revoked: not that of a job, which begins empty."""
+        folders = ("issued", "superseded", "revoked")
+        return self._given is None or any(any(self._directory.glob(f"{folder}/*")) for folder in folders)
+
+    def steady(self) -> contextlib.AbstractContextManager[None]:
+        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        return self._records.steady()
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """One at a time in here; whoever is in may enter again."""
+        return self._records.locked()
+
+    def _chosen(
+        self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str
+    ) -> tuple[str, ...]:
+        """The CAs that one of the hosts trusts, the one that signs first."""
+        generations = [pair.generation for pair in pairs]
+        if self._given is not None:
+            return tuple(generation.digest for generation in reversed(generations))
+        return trusted(generations, self._signed.holders(authority, issued), name=name, now=self._clock())
+
+    def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], gate: Gate) -> str:
+        """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
+        digest = pair.generation.digest
+        entries = {
+            serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest
+        }
+        off = self._signed.distrusted(authority, [pair], issued)
+        entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
+        kept = self._records.crl(digest)
+        if kept is not None and refused(kept) == sorted(entries, key=lambda serial: int(serial, 16)):
+            return kept
+        if not self._cas.can_sign(pair):
+            return kept or ""
+        lines = [
+            _ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()
+        ]
+        text = self._cas.open(pair).crl(lines)
+        gate.perform(lambda: self._write_down(f"crl/{digest}.pem", text), otherwise=lambda: None)
+        return text.decode()
+
+    def _write_down(self, name: str, content: bytes) -> None:
+        with self._records.locked():
+            self._records.write(name, content)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a private key has no passphrase."""
+    return b"ENCRYPTED" not in path.read_bytes()

@@ -1,0 +1,193 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the authorities have written down: what they signed and revoked, and whom hosts were seen to trust.
+
+Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is
+decided under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import json
+import typing as t
+from pathlib import Path
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
+
+__all__ = ["Issued", "Records", "Revoke", "TakeOver"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Issued:
+    """A certificate that was signed here."""
+
+    path: Path
+    serial: str  # hex
+    holder: str  # its common name
+    authority: str  # whose identity it is for
+    issuer: str  # SHA-256 of the CA, hex; empty: one that is not here
+    subject: str
+    names: tuple[str, ...]
+    not_after: datetime.datetime
+
+    @property
+    def superseded(self) -> bool:
+        """Whether a newer certificate has taken its place."""
+        return self.path.parent.name == "superseded"
+
+    def line(self) -> str:
+        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are
+        thousands of files.
+        """
+        fields = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
+        return json.dumps(fields, sort_keys=True) + "\n"
+
+    @classmethod
+    def of(cls, path: Path, text: bytes) -> Issued | None:
+        """What its file says; None where that is only the certificate, as an earlier version wrote it."""
+        if not text.startswith(b"{"):
+            return None
+        fields = json.loads(text.split(b"\n", 1)[0])
+        ends = datetime.datetime.fromisoformat(fields["not_after"])
+        return cls(**{**fields, "path": path, "names": tuple(fields["names"]), "not_after": ends})
+
+
+@dataclasses.dataclass(frozen=True)
+class Revoke(Step):
+    """Revoke one certificate."""
+
+    certificate: Issued
+
+    def __str__(self) -> str:
+        one = self.certificate
+        return f"revoke {one.serial} of {one.holder} ({one.subject}, valid until {one.not_after:%Y-%m-%d})"
+
+
+@dataclasses.dataclass(frozen=True)
+class TakeOver(Step):
+    """Revoke here what the lists of hosts have revoked."""
+
+    serial: str  # hex
+    issuer: str  # SHA-256 of the CA, hex
+    subject: str  # empty: no certificate of this serial is known here
+    since: datetime.datetime
+    hosts: tuple[str, ...]
+
+    @property
+    def holder(self) -> str:
+        """Whose it was; empty where nobody knows."""
+        return self.subject.rpartition("CN=")[2]
+
+    def __str__(self) -> str:
+        known = f" of {self.holder}" if self.subject else ""
+        return f"take over the revocation of {self.serial}{known} from {enumerated(self.hosts)}"
+
+
+class Records:
+    """The files of one directory, and what a check run assumes to be in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._inside = False
+        self._assumed: dict[str, dict[str, str]] = {}
+        self._assumed_lists: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def locked(self) -> t.Iterator[None]:
+        """One at a time in here; whoever is in may enter again."""
+        if self._inside:
+            yield
+            return
+        if not self.directory.exists():
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ignore = self.directory / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("# Nothing here belongs into version control.\n*\n")
+        with (self.directory / ".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._inside = True
+            try:
+                yield
+            finally:
+                self._inside = False
+
+    def steady(self) -> contextlib.AbstractContextManager[None]:
+        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        return self.locked() if self.directory.exists() else contextlib.nullcontext()
+
+    def issued(self, parsed: t.Callable[[Path, bytes], Issued]) -> list[Issued]:
+        """Everything that was signed here and not revoked.
+
+        `parsed` reads a file that says nothing in front of its certificate.
+        """
+        revoked = self.revoked()
+        found = []
+        for path in sorted([*self.directory.glob("issued/*.pem"), *self.directory.glob("superseded/*.pem")]):
+            if path.stem in revoked:
+                continue
+            try:
+                text = path.read_bytes()
+            except FileNotFoundError:
+                return self.issued(parsed)  # another process has just put it aside
+            found.append(Issued.of(path, text) or parsed(path, text))
+        return found
+
+    def revoked(self) -> dict[str, dict[str, str]]:
+        """By serial number: who signed it (`issuer`), whose it was (`subject`), and `since` when it is revoked."""
+        found = {}
+        for path in sorted(self.directory.glob("revoked/*.json")):
+            try:
+                found[path.stem] = {
+                    key: str(json.loads(path.read_text())[key]) for key in ("issuer", "subject", "since")
+                }
+            except (ValueError, KeyError, TypeError) as error:
+                raise Refused(
+                    f"cannot read {path}, which records a revoked certificate; restore it from the backup"
+                ) from error
+        return {**self._assumed, **found}
+
+    def crl(self, digest: str) -> str | None:
+        """The last list of what a CA has revoked (PEM); None where there is none yet."""
+        path = self.directory / f"crl/{digest}.pem"
+        return self._assumed_lists.get(digest) or (path.read_text() if path.exists() else None)
+
+    def assume(self, revoked: t.Iterable[TakeOver], lists: t.Mapping[str, str]) -> None:
+        """Go on as if these were written down: a check run writes nothing."""
+        self._assumed.update(
+            {
+                one.serial: _entry(one.issuer, one.subject, one.since)
+                for one in revoked
+                if one.serial not in self._assumed
+            }
+        )
+        self._assumed_lists.update(lists)
+
+    def host(self, name: str) -> dict[str, t.Any]:
+        """What is known of a host; what cannot be read is written anew when it is seen again."""
+        try:
+            host_record = json.loads((self.directory / f"hosts/{name}.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return host_record if isinstance(host_record, dict) and isinstance(host_record.get("trusts"), dict) else {}
+
+    def revoke(self, serial: str, issuer: str, subject: str, *, now: datetime.datetime) -> None:
+        """Write down that a certificate is revoked."""
+        self.write(f"revoked/{serial}.json", json.dumps(_entry(issuer, subject, now)).encode() + b"\n")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file of the directory."""
+        path = self.directory / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        files_tls.write(path, content, mode=0o644)
+
+
+def _entry(issuer: str, subject: str, since: datetime.datetime) -> dict[str, str]:
+    return {"issuer": issuer, "subject": subject, "since": since.replace(microsecond=0).isoformat()}

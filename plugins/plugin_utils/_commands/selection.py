@@ -1,0 +1,319 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which guests an action is about, and on which hosts they are. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+import re
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import SHOWN, HostedGuest, Hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable, templated
+from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
+
+__all__ = ["check_expected", "check_name", "escaped", "found", "is_pattern", "literal", "missing", "namesakes"]
+
+_CLOCKS_APART_S = 300
+_ESCAPE = re.compile(r"\[([*?\[])\]")
+_TYPED = re.compile(r"[\w.-]+")  # what `-e guest=` takes as it is
+
+
+def is_pattern(name: str) -> bool:
+    """Whether it may stand for several names."""
+    return any(sign in _ESCAPE.sub("", name) for sign in "*?[")
+
+
+def escaped(name: str) -> str:
+    """A pattern that only this name matches, for a guest whose name would be read as a pattern."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", name)
+
+
+def literal(name: str) -> str:
+    """The name that is meant by one that is no pattern."""
+    return _ESCAPE.sub(r"\1", name)
+
+
+def found(
+    action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts
+) -> list[HostedGuest]:
+    """The guests that an action is about; raises BadInput with every problem."""
+    if action.creates:
+        _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
+        return [copy for copy in there if copy.name == arguments["guest"]]
+    if action.moves:
+        state = {**arguments, **(arguments.get("options") or {})}.get("state")
+        return [
+            _source(arguments["guest"], arguments.get(action.picks_host), there, hosts, must_be_told=state == "aborted")
+        ]
+    hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
+    _check_states(action, arguments, hit)
+    return hit
+
+
+def namesakes(hit: t.Iterable[HostedGuest], there: t.Sequence[HostedGuest]) -> list[str]:
+    """Names of the guests that are hit which other guests have, too."""
+    return sorted({copy.name for copy in hit if sum(other.name == copy.name for other in there) > 1})
+
+
+def missing(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> list[str]:
+    """Names and patterns of which there is no guest."""
+    asked = arguments.get("guest") or ()
+    names = [one if is_pattern(one) else literal(one) for one in ([asked] if isinstance(asked, str) else asked)]
+    return [
+        one for one in names if not any(copy.name == one or (is_pattern(one) and _matches(copy, one)) for copy in there)
+    ]
+
+
+def check_name(action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> None:
+    """Raises BadInput when a guest has the name that a guest is to get.
+
+    It tells nothing of that guest, for users who may not view all guests.
+    """
+    name = arguments[action.new_name] if action.new_name else None
+    if any(copy.name == name for copy in there):
+        raise BadInput(printable([f"cannot {action.verb}: the name {name} is not available; choose another one"]))
+
+
+def check_expected(
+    action: PlaybookAction, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]
+) -> None:
+    """Raises BadInput when the guests are not those that somebody chose by sight: a name may be another guest's now."""
+    wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
+    found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
+    problems = [
+        f"cannot {action.verb} {copy.name}: the guest of that name is not the one that was chosen, with its UUID, host "
+        "and tags; look again, and repeat it"
+        for is_it, copy in found.items()
+        if is_it not in wanted
+    ]
+    problems += [
+        f"cannot {action.verb} {name}: it is not on {host} as it was when it was chosen; look again, and repeat it"
+        for name, uuid, host, _tags in sorted(wanted - found.keys(), key=str)
+        if not any(copy.uuid == uuid or copy.name == name for copy in hit)
+    ]
+    if problems:
+        raise BadInput(printable(problems))
+
+
+def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
+    """The guests that the arguments name, each on the one host that has it; raises BadInput with every problem."""
+    named = [literal(name) for name in arguments.get("guest") or () if not is_pattern(name)]
+    patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
+    may_miss = arguments.get("missing_ok") and hosts.answered and not hosts.silent and not hosts.hidden
+    absent = [] if may_miss else missing(arguments, there)
+    problems = [_unknown(name, there, hosts) for name in named if name in absent]
+    problems += [f"no guest matches {one!r}: {hosts}" for one in patterns if one in absent]
+    hit = [copy for copy in there if copy.name in named or any(_matches(copy, one) for one in patterns)]
+    if tag := arguments.get("tag"):
+        hit = [copy for copy in there if tag in copy.tags]
+        problems += [] if hit or may_miss else [_untagged(tag, there, hosts)]
+    problems += [*_ambiguous(hit), *_known_by_two_names(hit, there)]
+    if problems:
+        raise BadInput(printable(problems))
+    return hit
+
+
+def _check_states(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> None:
+    """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
+    states = action.from_states
+    how = (
+        "shut it down: ansible-playbook corral.virt.shutdown"
+        if "shutdown" in states
+        else "start it: ansible-playbook corral.virt.start"
+    )
+    problems = [
+        f"cannot {action.verb} {copy.name}: it is {_off(copy.state)} on {copy.host}; {how} -e guest={copy.name}"
+        for copy in hit
+        if states and copy.state not in states
+    ]
+    if action.destructive and _is_broad(arguments) and arguments.get("confirm") != len(hit):
+        problems.append(_unconfirmed(action, arguments, hit))
+    if problems:
+        raise BadInput(printable(problems))
+
+
+def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest], hosts: Hosts) -> None:
+    """Raises BadInput when a guest of that name cannot be made, or is elsewhere than on `host`."""
+    every = (*hosts.answered, *hosts.silent, *hosts.hidden)
+    here = [copy for copy in there if copy.name == name]
+    problems = list(_ambiguous(here))
+    if host is not None and host not in every:
+        problems.append(
+            f"host: {host} is not a host of the group {hosts.group}; choose one of {', '.join(sorted(every))}"
+        )
+    elif host is not None and host not in hosts.answered:
+        problems.append(f"cannot create {name} on {host}: {_why_not(host, hosts)}")
+    elif host is not None and here and here[0].host != host:
+        move = f"ansible-playbook corral.virt.migrate -e guest={name} -e to={host}"
+        problems.append(f"cannot create {name} on {host}: it is on {here[0].host}; move it: {move}")
+    if not here and (hosts.silent or hosts.hidden) and not problems:
+        problems.append(f"cannot create {name}: {hosts}{_gone(hosts)}")
+    if problems:
+        raise BadInput(printable(problems))
+
+
+def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
+    """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
+    name, to, host = arguments["guest"], arguments["to"], arguments.get("host")
+    what = f"cannot rename {name} to {to}"
+    namesakes, others = (
+        [copy for copy in there if copy.name == name],
+        [copy for copy in there if copy.name == to != name],
+    )
+    uuids = {copy.uuid for copy in namesakes if host in (None, copy.host)}  # of one that moves, both copies count
+    here = [copy for copy in namesakes if copy.uuid in uuids]
+    problems = [] if namesakes else [_unknown(name, there, hosts)]
+    if namesakes and not here:
+        problems.append(f"{what}: it is on {enumerated([copy.host for copy in namesakes])}, and not on {host}")
+    if others and not namesakes:
+        renamed = f"{others[0].host} has {to}, so it may already have been renamed"
+        problems = [f"cannot find {name}: {hosts}; {renamed}"]
+    problems += _ambiguous(here, "-e host=HOST")
+    if name == to:
+        problems.append(f"{what}: that is its current name; choose another name")
+    if others and here:
+        problems.append(
+            f"{what}: {enumerated([copy.host for copy in others])} has a guest with this name; choose another name"
+        )
+    if owner := hosts.strangers.get(inventory_guests.destination(to)):
+        group = inventory_guests.GROUP
+        problems.append(f"{what}: {owner} is a host of this inventory outside the group {group}; choose another name")
+    if here and not others and (hosts.silent or hosts.hidden):
+        problems.append(f"{what}: for {to}, {hosts}{_gone(hosts)}")
+    if problems:
+        raise BadInput(printable(problems))
+    return here
+
+
+def _source(
+    name: str, to: str | None, there: t.Sequence[HostedGuest], hosts: Hosts, *, must_be_told: bool
+) -> HostedGuest:
+    """The copy of a guest that moves; raises BadInput when there is none, or more than one that may be meant.
+
+    `must_be_told` is whether nobody chooses a destination.
+    """
+    here = [copy for copy in there if copy.name == name]
+    every = (*hosts.answered, *hosts.silent, *hosts.hidden)
+    problems = [] if here else [f"cannot migrate {_unknown(name, there, hosts).removeprefix('cannot find ')}"]
+    if to is None and must_be_told:
+        problems.append("to: state=aborted ends the migration to one host; write -e to=HOST")
+    elif to is not None and to not in every:
+        problems.append(f"to: {to} is not a host of the group {hosts.group}; choose one of {', '.join(sorted(every))}")
+    elif to is not None and to not in hosts.answered:
+        problems.append(f"cannot migrate {name} to {to}: {_why_not(to, hosts)}")
+    running = [copy for copy in here if copy.state == "running"]
+    if len(running) > 1:
+        problems.append(f"cannot migrate {name}: {_running_twice(running)}")
+    # A running copy before a paused one: the paused one is on its way, or dead. Of others, one that moves.
+    most = running or [copy for copy in here if copy.state == "paused"] or here
+    best = next(iter([copy for copy in most if copy.moving] or most), None)
+    if best and len(most) > 1 and not running and not best.moving:
+        problems += [
+            f"cannot migrate {text.replace(' is', ': it is', 1)}" for text in _ambiguous(most, is_moving=False)
+        ]
+    if best and to in hosts.answered:
+        problems += _clocks_apart(best, str(to), hosts)
+    if problems or best is None:
+        raise BadInput(printable(problems))
+    return best
+
+
+def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
+    """Certificates and the guest's time cannot be relied on then."""
+    apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
+    if apart_s >= _CLOCKS_APART_S:
+        yield (
+            f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so "
+            "certificates and the guest's clock are not reliable; synchronise them (chrony)"
+        )
+
+
+def _matches(copy: HostedGuest, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(copy.name, pattern)
+
+
+def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
+    """Whether guests are hit that nobody named."""
+    return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
+
+
+def _unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
+    near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
+    alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
+    if alternatives:
+        return f"cannot find {name}: {hosts}; did you mean {alternatives}?{_as_json(near)}"
+    is_all = hosts.answered and not hosts.silent and not hosts.hidden
+    return f"cannot find {name}: {hosts}{'; to see all: ansible-playbook corral.virt.list' if is_all else ''}"
+
+
+def _as_json(names: t.Iterable[str]) -> str:
+    """How to write a name that `-e guest=` does not take; one that is a template would be run."""
+    odd = next((name for name in names if not _TYPED.fullmatch(name) and not templated(name)), None)
+    written = shlex.quote(json.dumps({"guest": [odd]}, ensure_ascii=False))
+    return f" Write such a name as JSON: -e {written}" if odd else ""
+
+
+def _untagged(tag: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
+    tags = sorted({tag for copy in there for tag in copy.tags})
+    return f"no guest has the tag {tag}: {hosts}; existing tags: {', '.join(tags[:SHOWN]) or 'none'}"
+
+
+def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit", *, is_moving: bool = True) -> t.Iterator[str]:
+    for name in dict.fromkeys(copy.name for copy in hit):
+        places = [copy for copy in hit if copy.name == name]
+        if len(places) > 1:
+            hosts_text = " and on ".join(f"{copy.host} ({_off(copy.state)})" for copy in places)
+            same = "its migration is in progress or was interrupted: finish it with playbook migrate, or "
+            other = "these are different guests: "
+            why = same if len({copy.uuid for copy in places}) == 1 else other
+            if not is_moving and why == same:
+                why = "they have the same UUID, and no migration of it is recorded: undefine the wrong one, or "
+            yield f"{name} is on {hosts_text}; {why}name the host with {remedy}"
+
+
+def _known_by_two_names(hit: t.Sequence[HostedGuest], there: t.Sequence[HostedGuest]) -> t.Iterator[str]:
+    """Guests that another host knows under another name: which of the two is meant?"""
+    for copy in hit:
+        for twin in there:
+            if twin.uuid == copy.uuid and twin.name != copy.name and twin.host != copy.host:
+                yield (
+                    f"{copy.name} is on {copy.host} ({_off(copy.state)}) and, as {twin.name}, on {twin.host} "
+                    f"({_off(twin.state)}): both have the UUID {copy.uuid}; compare them and undefine the wrong one, "
+                    "or name the host with --limit"
+                )
+
+
+def _unconfirmed(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> str:
+    hosts = dict.fromkeys(copy.host for copy in hit)
+    names_text = "; ".join(f"{host}: {', '.join(copy.name for copy in hit if copy.host == host)}" for host in hosts)
+    given = arguments.get("confirm")
+    wrong = f", not {given}" if given is not None else ""
+    count = f"{len(hit)} guest{'s' if len(hit) != 1 else ''}"
+    return f"{action.name} would affect {count}{wrong} ({names_text}); to confirm: -e confirm={len(hit)}"
+
+
+def _running_twice(running: t.Sequence[HostedGuest]) -> str:
+    hosts = " and ".join(copy.host for copy in running)
+    if len({copy.uuid for copy in running}) > 1:
+        return f"{hosts} have different guests with this name; rename one of them (virsh domrename)"
+    return f"it runs on {hosts} at once; nothing was touched: compare both copies, then destroy the wrong one"
+
+
+def _gone(hosts: Hosts) -> str:
+    return f"; where it is dead: -e gone={','.join(hosts.silent)}" if hosts.silent else ""
+
+
+def _why_not(host: str, hosts: Hosts) -> str:
+    return f"--limit excludes {host}; omit --limit" if host in hosts.hidden else f"{host} was not reached"
+
+
+def _off(state: str) -> str:
+    return "off" if state == "shutdown" else state

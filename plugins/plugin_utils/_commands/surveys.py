@@ -1,0 +1,101 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Job templates of an action, and what each asks for: arguments as a survey of AWX. Pure.
+
+A template that everybody may have asks for nothing that reaches a hypervisor, and so for no lists or dictionaries that
+can hold such options. One for admins asks for these, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
+
+__all__ = ["JobTemplate", "Question", "job_templates", "survey"]
+
+Question = dict[str, t.Any]
+
+_STRUCTURED = "Write it as YAML or JSON."
+_SEVERAL = "Separate several by commas."
+
+
+@dataclasses.dataclass(frozen=True)
+class JobTemplate:
+    """One of an action's templates."""
+
+    name: str
+    action: PlaybookAction
+    asks: tuple[str, ...]  # names of arguments
+    admin: bool  # whether an answer can reach a hypervisor, as root
+
+
+def job_templates(action: PlaybookAction) -> list[JobTemplate]:
+    """One template, or two: for everybody, and for admins."""
+    far = [name for name in action.survey if reach.reaches_host(action, name)]
+    whole = JobTemplate(f"{action.name}_admin", action, action.survey, admin=True)
+    if any(action.arguments[name].required for name in far):
+        return [dataclasses.replace(whole, name=action.name)]
+    near = tuple(name for name in action.survey if name not in far)
+    return [JobTemplate(action.name, action, near, admin=False), *([whole] if far else [])]
+
+
+def survey(template: JobTemplate, texts: t.Mapping[str, str]) -> list[Question]:
+    """The questions, in the order of the catalogue; `texts` describe options of modules, by name."""
+    return [_question(template.action.arguments[name], texts) for name in template.asks]
+
+
+def _question(argument: Argument, texts: t.Mapping[str, str]) -> Question:
+    kind, default = _kind(argument.spec), _default(argument.spec)
+    question: Question = {
+        "question_name": argument.name.replace("_", " ").capitalize(),
+        "question_description": _description(argument, texts),
+        "variable": argument.name,
+        "type": kind,
+        "required": argument.required,
+    }
+    if kind in ("multiplechoice", "multiselect"):
+        question["choices"] = _choices(argument.spec)
+    if kind in ("integer", "float") and argument.minimum is not None:
+        question["min"] = argument.minimum
+    if default is not None and not argument.required:
+        question["default"] = default
+    return question
+
+
+def _kind(spec: Spec) -> str:
+    """AWX's type of question."""
+    if spec.get("no_log"):
+        return "password"
+    if spec["type"] == "list":
+        if spec.get("choices"):
+            return "multiselect"
+        return "textarea" if spec.get("elements") == "dict" else "text"
+    if _choices(spec):
+        return "multiplechoice"
+    return {"int": "integer", "float": "float", "dict": "textarea"}.get(spec["type"], "text")
+
+
+def _choices(spec: Spec) -> list[str]:
+    return ["true", "false"] if spec["type"] == "bool" else list(map(str, spec.get("choices") or ()))
+
+
+def _default(spec: Spec) -> object:
+    """As AWX takes it: a number, or a text that stands for the others; None where there is none."""
+    value = spec.get("default")
+    if value in (None, "", [], {}):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "\n".join(map(str, value)) if spec.get("choices") else ",".join(map(str, value))
+    return value
+
+
+def _description(argument: Argument, texts: t.Mapping[str, str]) -> str:
+    text = (texts[argument.name] if argument.option else argument.description).replace("`", "")
+    hint = {"textarea": _STRUCTURED, "text": _SEVERAL if argument.spec["type"] == "list" else ""}
+    return f"{text} {hint.get(_kind(argument.spec), '')}".strip()

@@ -1,0 +1,34 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept in the home directory of the user who runs Ansible, which a job in a container may not have."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import CA_DIR
+
+__all__ = ["CA_DIR", "KNOWN_HOSTS", "lacks"]
+
+KNOWN_HOSTS = "~/.config/corral/known_hosts"
+
+
+def lacks(path: str, default: str) -> bool:
+    """Whether an absolute path is that default one, and nobody can write there.
+
+    A path that the user chose is never replaced: that it cannot be written is an error there.
+    """
+    expanded = os.path.expanduser(default)
+    if expanded.startswith("~"):  # no HOME, and no account with a directory
+        return path.endswith(f"/{default}")
+    if path != os.path.abspath(expanded):
+        return False
+    return os.environ.get("HOME") == "" or not _can_be_written(os.path.dirname(path))
+
+
+def _can_be_written(folder: str) -> bool:
+    """Whether a folder, or the nearest one above it that exists, takes new files."""
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)

@@ -1,0 +1,172 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must happen on the controller before guests are described to a host. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+import yaml
+
+from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import unkept, yaml_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE
+from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import DOCUMENTS, is_cloud_config, sent
+
+__all__ = ["PROFILES", "Told", "merged", "prepared", "with_profiles"]
+
+Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
+
+_HEADER = "#cloud-config\n"
+_OPTIONS_OF = {"nic_profile": ("interfaces", "virt_nic_profiles"), "disk_profile": ("disks", "virt_disk_profiles")}
+PROFILES = tuple(variable for _items, variable in _OPTIONS_OF.values())  # variables that hold profiles
+
+
+def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The guest's options with its profiles put into `interfaces` and `disks`: by item name, what the guest says itself
+    goes before.
+
+    `variables` holds the lists of each profile. Raises ValueError with every problem.
+    """
+    options, problems = dict(guest), []
+    if "networks" in options and options.get("nic_profile"):
+        options["interfaces"] = options.pop("networks")
+    for option, (items, variable) in _OPTIONS_OF.items():
+        wanted = options.pop(option, None)
+        if wanted in (None, ""):
+            continue
+        known = variables.get(variable) or {}
+        if not isinstance(known, dict) or wanted not in known:
+            names = ", ".join(sorted(map(str, known))) if isinstance(known, dict) and known else "none"
+            problems.append(f"{option} of {guest.get('name')}: {variable} has no profile {wanted!r}; known: {names}")
+            continue
+        merged: dict[str, dict[str, t.Any]] = {}
+        for where, entries in (
+            (f"{variable}[{wanted}]", known[wanted]),
+            (f"{items} of {guest.get('name')}", options.get(items) or []),
+        ):
+            if not isinstance(entries, list):
+                problems.append(f"{where}: must be a list of dictionaries")
+                continue
+            for index, item in enumerate(entries):
+                if not isinstance(item, dict) or not item.get("name"):
+                    problems.append(
+                        f"{where}: item {index + 1} has no name; items of profile and guest are matched by name"
+                    )
+                else:
+                    merged[item["name"]] = {**merged.get(item["name"], {}), **item}
+        options[items] = list(merged.values())
+    if problems:
+        raise ValueError("; ".join(problems))
+    return options
+
+
+def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The guest's options with its cloud-init documents as JSON that is YAML too; user data also as its own text.
+
+    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises
+    ValueError with every problem, such as the place of what JSON cannot hold.
+    """
+    options, problems = dict(guest), list[str]()
+    seed = options.get("cloud_init")
+    if not isinstance(seed, dict):
+        return options
+    exact = seed.get("method") == OFFLINE
+    options["cloud_init"] = {
+        key: _sent(key, value, f"cloud_init.{key} of {options.get('name')}", exact=exact, problems=problems)
+        if key in DOCUMENTS
+        else value
+        for key, value in seed.items()
+    }
+    if problems:
+        raise ValueError("; ".join(problems))
+    return options
+
+
+def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
+    """One result for the guests that were worked on and those that were not.
+
+    `made` is the module's, None where it was not needed.
+    """
+    if made is not None and "results" not in made:
+        return dict(made)  # it refused all
+    results = list(made["results"]) if made else []
+    for place in sorted(decided):
+        results.insert(place, {key: value for key, value in decided[place].items() if key != "failed" or value})
+    failed = [one["msg"] for one in decided.values() if one["failed"]]
+    told_by_module = [made["msg"]] if made and made.get("msg") else []
+    return {
+        "changed": False,
+        "steps": [],
+        "pending": {},
+        **(made or {}),
+        "results": results,
+        "failed": bool(failed or (made and made.get("failed"))),
+        "msg": "; ".join([*told_by_module, *failed] or [one["msg"] for one in decided.values()]),
+    }
+
+
+def _sent(document: str, value: object, what: str, *, exact: bool, problems: list[str]) -> object:
+    """A document as the host reads it; text that is no cloud-config (a script, a template) as it is.
+
+    `exact`: the host needs all that it says, not only its text.
+    """
+    is_config = document in ("user_data", "vendor_data")
+    text = value if isinstance(value, str) else None
+    if text is not None:
+        if is_config and not is_cloud_config(text):
+            return text
+        try:
+            value = yaml.safe_load(text) or {}
+        except (yaml.YAMLError, ValueError) as error:  # the latter: a date that there is not
+            problems.append(f"{what}: cannot be read as YAML: {_place(error)}")
+            return text
+    if value is None:
+        return value
+    if text is not None and document == "user_data" and not exact:
+        problems += [f"{what}: {reason}" for reason in unkept(text)]
+        return sent(text, _approximate(value))
+    value = _with_text_keys(value)
+    reasons = [*unkept(value)]
+    problems += [f"{what}: {reason}" for reason in reasons]
+    return value if reasons else (_HEADER if is_config else "") + yaml_text(value) + ("\n" if is_config else "")
+
+
+def _with_text_keys(value: t.Any) -> t.Any:
+    """The same with numbers as keys in words (`vlans: {100: …}`), unless the word is there too.
+
+    A secret of the vault is its text: older versions of Ansible leave it in its shell.
+    """
+    if isinstance(value, dict):
+        return {_key(key, value): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_text_keys(item) for item in value]
+    return str(value) if getattr(value, "__ENCRYPTED__", False) else value
+
+
+def _key(key: object, among: t.Container[object]) -> object:
+    is_number = isinstance(key, int) and not isinstance(key, bool)
+    return str(key) if is_number and str(key) not in among else key
+
+
+def _approximate(value: object) -> object:
+    """What is close enough to check and compare a document that travels as text, too."""
+    if isinstance(value, dict):
+        return {_approximate_text(key): _approximate(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_approximate(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(_approximate_text, value))
+    is_kept = not isinstance(value, str) and not [*unkept(value)]
+    return value if is_kept else _approximate_text(value)
+
+
+def _approximate_text(value: object) -> str:
+    return str(value).encode(errors="backslashreplace").decode()
+
+
+def _place(error: Exception) -> str:
+    """What is wrong and where, without the text itself, which may be secret."""
+    mark = getattr(error, "problem_mark", None)
+    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    return f"{getattr(error, 'problem', None) or type(error).__name__}{where}"

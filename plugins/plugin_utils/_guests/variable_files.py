@@ -1,0 +1,73 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files of variables on the controller: all are written, or none; a file that says something else is not replaced
+unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
+from ansible_collections.corral.virt.plugins.module_utils._system import configuration
+from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+
+__all__ = ["write"]
+
+
+def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dict[str, str]]:
+    """Write texts by absolute path; the diff of what is, or in check mode would be, changed.
+
+    Raises Refused before anything is written, and leaves the files as they were when one of them cannot be written.
+    """
+    _check_places(wanted)
+    found = {path: configuration.read(path, denied=OWNER) for path in wanted}
+    _check(wanted, found, replace=replace)
+    changed = [WriteFile(path, text) for path, text in wanted.items() if text != found[path]]
+    gate.perform(lambda: _write_all(changed, found), otherwise=lambda: None)
+    return [
+        {"before": found[step.path], "after": step.content, "before_header": step.path, "after_header": step.path}
+        for step in changed
+    ]
+
+
+def _check_places(wanted: t.Iterable[str]) -> None:
+    """Raises Refused where something is that is no file: it would be replaced by one, `/dev/null` for example."""
+    for path in wanted:
+        if os.path.lexists(path) and not os.path.isfile(path):
+            what = "a directory; name a file in it" if os.path.isdir(path) else "not a file"
+            raise Refused(f"cannot write {path}: it is {what}")
+
+
+def _check(wanted: t.Mapping[str, str], found: t.Mapping[str, str], *, replace: bool) -> None:
+    """Raises Refused where a file says something else already."""
+    others = [path for path, text in found.items() if text not in ("", wanted[path])]
+    if others and not replace:
+        raise Refused(
+            f"cannot write {', '.join(others)}: it exists with other content; choose another place, or replace it: "
+            "-e replace=true"
+        )
+
+
+def _write_all(steps: t.Iterable[WriteFile], found: t.Mapping[str, str]) -> None:
+    done: list[str] = []
+    try:
+        for step in steps:
+            os.makedirs(os.path.dirname(step.path), exist_ok=True)
+            configuration.write(step.path, step.content, denied=OWNER)
+            done.append(step.path)
+    except (VirtError, OSError):
+        for path in done:
+            _restore(path, found[path])
+        raise
+
+
+def _restore(path: str, text: str) -> None:
+    if text:
+        configuration.write(path, text, denied=OWNER)
+    else:
+        os.unlink(path)

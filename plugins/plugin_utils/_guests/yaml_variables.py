@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables as YAML that Ansible reads: a text of others is never a template, and a secret is a variable of the
+vault. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import typing as t
+
+import yaml
+
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import templated
+
+__all__ = ["Placeholder", "placeholders", "untagged", "word", "written"]
+
+
+class Placeholder(str):
+    """A template of ours."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, variable: str) -> Placeholder:
+        """The value of that variable."""
+        return cls(f"{{{{ {variable} }}}}")
+
+    @property
+    def variable(self) -> str:
+        """The name of the variable."""
+        return self.strip("{} ")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Readable YAML: texts of several lines as they are, lists indented, no text of others a template."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 (PyYAML calls it)
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (PyYAML calls it)
+        return True
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.Node:
+    tag, style = ("!unsafe", '"') if templated(value) else ("tag:yaml.org,2002:str", None)
+    return dumper.represent_scalar(tag, value, style="|" if "\n" in value else style)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(
+    Placeholder, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style='"')
+)
+
+
+def written(value: object) -> str:
+    """The text of a file of variables."""
+    return "---\n" + yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def word(name: str) -> str:
+    """A name in the name of a variable; of two names, never the same."""
+    plain = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    return plain if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def untagged(value: t.Any) -> t.Any:
+    """Without Ansible's tags."""
+    if isinstance(value, dict):
+        return {str(key): untagged(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [untagged(one) for one in value]
+    return str(value) if isinstance(value, str) and not isinstance(value, Placeholder) else value
+
+
+def placeholders(value: object) -> t.Iterator[str]:
+    """The variables that have to be set."""
+    if isinstance(value, Placeholder):
+        yield value.variable
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from placeholders(one)

@@ -1,0 +1,71 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hypervisors may be passed over as dead. Pure.
+
+A guest of a dead host must not run there while another of its name is made or started elsewhere. Silence does not prove
+that: a cut network is silent, too. So whoever says that a host is gone says it twice, and a host with any sign of life
+is not.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import yaml
+
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
+
+__all__ = ["alive", "named", "unconfirmed", "unknown"]
+
+# What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a
+# machine that runs.
+_SILENCE = re.compile(
+    r"connection timed out|no route to host|host is (down|unreachable)|network is unreachable"
+    r"|could not resolve|name or service not known|(closed|reset) by unknown",
+    re.IGNORECASE,
+)
+_BANNER = "during banner exchange"  # somebody took the connection
+
+
+def named(value: t.Any) -> list[str]:
+    """Names in an extra variable, which may be a list, text with commas, or YAML."""
+    if isinstance(value, str):
+        value = yaml.safe_load(value) if value.lstrip().startswith("[") else value.split(",")
+    return [str(name).strip() for name in value or () if str(name).strip()]
+
+
+def unknown(gone: t.Sequence[str], group: str, members: t.Collection[str]) -> t.Iterator[str]:
+    """A problem for each name that is not a host of the group."""
+    for name in gone:
+        if name not in members:
+            yield f"gone: {name} is not a host of the group {group}; choose one of {', '.join(sorted(members))}"
+
+
+def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
+    """A problem for each host that answers; `answers` are the reasons why nobody could log in, None where one could."""
+    for name, why in answers.items():
+        if why is None:
+            yield f"gone: {name} answers, so its guests may run; remove it from gone"
+        elif _BANNER in why or not _SILENCE.search(why):
+            remedy = "restore access to it, or switch it off"
+            yield (
+                f"gone: {name} may be alive ({' '.join(why.split()) or 'it is not known why it cannot be reached'}); "
+                f"{remedy}"
+            )
+
+
+def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
+    """What is said where the names are not said twice."""
+    if set(gone) == set(confirm):
+        return None
+    if not gone:
+        return "confirm: it repeats the names in gone, which is empty"
+    hosts, again = ", ".join(gone), f"-e confirm={','.join(gone)}"
+    wrong = f", and not {','.join(confirm)}" if confirm else ""
+    risk = "a guest that still runs there may end up running twice, or sharing its name with another"
+    return (
+        f"gone: {hosts} did not answer, which does not prove that {agree(len(gone), 'it is', 'they are')} off; {risk}. "
+        f"Switch {agree(len(gone), 'it', 'them')} off, and then: {again}{wrong}"
+    )

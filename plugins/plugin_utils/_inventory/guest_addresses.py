@@ -1,0 +1,116 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""At which address each guest is reached, where several may claim the same one. Pure."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_guests import (
+    ADDRESSES,
+    Facts,
+    Guests,
+    ip,
+    is_active,
+)
+
+__all__ = ["reached_at"]
+
+_TOLD = 3  # addresses in one warning
+
+
+def reached_at(
+    guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str], *, through: bool = False
+) -> tuple[dict[str, str], list[str]]:
+    """The address of every guest that has one for itself, and why others have none.
+
+    `foreign` addresses belong to hosts that are no guests: address -> host. With connections `through`
+    the hypervisors, each of them may have a guest with the same address.
+    """
+    claims: dict[tuple[str, str], list[str]] = {}
+    for name, (hypervisor, facts) in guests.items():
+        for address in _usable(facts["addresses"]):
+            claims.setdefault((hypervisor if through else "", address), []).append(name)
+    owner: dict[tuple[str, str], str] = {}
+    taken, disputed, older = list[str](), list[str](), list[str]()
+    for (network, address), names in claims.items():
+        running = [name for name in names if is_active(guests[name][1])]
+        if address in foreign:
+            taken.append(f"{address}, claimed by {_places(guests, names)}, belongs to {foreign[address]}")
+            continue
+        believed = _worthiest(address, {name: guests[name][1] for name in running or names})
+        if len(believed) > 1:
+            disputed.append(f"{address} is claimed by {_places(guests, running or names)}")
+            continue
+        owner[network, address] = believed[0]
+        beaten = [name for name in running if name != believed[0]]
+        if beaten:
+            older.append(f"{address} of {_places(guests, beaten)} now belongs to {believed[0]}")
+    found = {}
+    for name, (hypervisor, facts) in guests.items():
+        network = hypervisor if through else ""
+        own = [address for address in _usable(facts["addresses"]) if owner.get((network, address)) == name]
+        best = _preferred(own, prefer)
+        if best:
+            found[name] = best
+    not_used = "not used as ansible_host; to reach these guests set it in host_vars"
+    warnings = [f"{_some(taken)}; {not_used}"] if taken else []
+    warnings += [f"{_some(disputed)}; {not_used}"] if disputed else []
+    warnings += [f"{_some(older)}; look for these guests again: ansible-playbook corral.virt.query"] if older else []
+    return found, warnings
+
+
+def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
+    """Who is believed to have an address that several claim: the best witness, and of equal ones the last.
+
+    More than one when in doubt.
+    """
+    worth = {name: _witness_worth(address, facts) for name, facts in claimants.items()}
+    best = max(worth.values())
+    return [name for name in worth if worth[name] == best]
+
+
+def _witness_worth(address: str, facts: Facts) -> tuple[int, ...]:
+    """Of the witness for that address, as `_hypervisors.facts` tells it."""
+    return next((tuple(worth) for text, worth in facts.get("worth", {}).items() if str(ip(text)) == address), ())
+
+
+def _places(guests: Guests, names: t.Sequence[str]) -> str:
+    more = f" and {len(names) - _TOLD} more" if names[_TOLD:] else ""
+    return " and ".join(f"{name} on {guests[name][0]}" for name in names[:_TOLD]) + more
+
+
+def _some(addresses: t.Sequence[str]) -> str:
+    return "; ".join(addresses[:_TOLD]) + (
+        f"; and {len(addresses) - _TOLD} more such addresses" if addresses[_TOLD:] else ""
+    )
+
+
+def _usable(known: t.Iterable[str]) -> list[str]:
+    """Addresses that can be a guest's own."""
+    return list(dict.fromkeys(filter(None, map(_guest_address, known))))
+
+
+@functools.lru_cache(maxsize=ADDRESSES)
+def _guest_address(text: str) -> str | None:
+    """The one spelling of an address that can be a guest's own."""
+    address = ip(text)
+    return None if address is None or _is_special(address) else str(address)
+
+
+def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    kinds = ("is_loopback", "is_multicast", "is_unspecified", "is_link_local", "is_reserved")
+    return any(getattr(address, kind) for kind in kinds)
+
+
+def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
+    """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
+    valid = [address for address in map(ip, usable) if address]
+    for kind in prefer:
+        for item in valid:
+            if kind == f"ipv{item.version}" or ("/" in kind and item in ipaddress.ip_network(kind, strict=False)):
+                return str(item)
+    return str(valid[0]) if valid else None

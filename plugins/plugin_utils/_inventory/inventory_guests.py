@@ -1,0 +1,297 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests as hosts of an inventory: which of two, their names, groups, variables and ways in. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import ipaddress
+import re
+import shlex
+import socket
+import typing as t
+import urllib.parse
+
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.host_keys import is_key
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = [
+    "ADDRESSES",
+    "GROUP",
+    "PREFIX",
+    "STALE_GROUP",
+    "STATE_GROUPS",
+    "Facts",
+    "Guests",
+    "chosen",
+    "contradictions",
+    "destination",
+    "endpoint",
+    "groups",
+    "host_keys",
+    "host_name",
+    "in_uri",
+    "ip",
+    "is_active",
+    "is_destination",
+    "login_group",
+    "lost",
+    "own_name",
+    "ssh_args",
+    "ssh_args_of_key",
+    "strangers",
+    "unattended",
+    "unknown",
+    "variables",
+]
+
+GROUP = "guests"
+PREFIX = "virt_"
+STALE_GROUP = "guests_stale"
+STATE_GROUPS = ("guests_running", "guests_paused", "guests_shutdown")  # always there: plays name them
+
+Facts = dict[str, t.Any]
+Guests = dict[str, tuple[str, Facts]]  # hypervisor and facts by the name that is shown
+Namer = t.Callable[[str, Facts], str]  # of a hypervisor and the facts of its guest
+
+# Ansible's ssh cannot be told where its options end, and asks DNS for a name without `ansible_host`.
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?", re.ASCII)
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+_ALIAS = re.compile(r"alias_.*_[0-9a-f]{16}", re.DOTALL)
+ADDRESSES = 1 << 16  # whose one spelling is kept: each is compared several times
+_LOST = 10  # hypervisors of one reason in one warning
+_FIRST = ("running", "paused")
+_PORTS = {
+    "tls": LIBVIRT_TLS,
+    "tcp": 16509,
+    "": LIBVIRT_TLS,
+}  # libvirt takes tls where a URI with a host names no transport
+
+
+def host_name(name: str) -> str:
+    """The guest's name where that is safe as a host's name, else an alias, which no other guest's name can be.
+
+    An alias depends on the name alone: it is the same on every hypervisor and in every run.
+    """
+    if _SAFE_NAME.fullmatch(name) and not _ALIAS.fullmatch(name) and not _is_number(name):
+        return name
+    letters = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")[:40]
+    return f"alias_{letters}_{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+def is_destination(host: str) -> bool:
+    """Whether ssh takes this for a host and nothing else: a name that is safe, or an IP address."""
+    return bool(_SAFE_NAME.fullmatch(host)) or ip(host) is not None
+
+
+def destination(host: str) -> str:
+    """The one spelling under which the same place is found again."""
+    return str(ip(host) or host.lower().rstrip("."))
+
+
+def strangers(groups: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
+    """Hosts that no guest may be named as, by the spelling that DNS compares: all that are not in the group of
+    guests.
+    """
+    names = set(groups.get("all", ())) - set(groups.get(GROUP, ()))
+    return {destination(name): name for name in sorted(names)}
+
+
+def _is_number(name: str) -> bool:
+    """Whether the resolver takes the name for an address: `10.0.0.1`, and `127.1`, `0x7f.1` and `42` too."""
+    try:
+        socket.inet_aton(name)
+    except OSError:
+        return False
+    return True
+
+
+def own_name(_hypervisor: str, facts: Facts) -> str:
+    """The guest's own name, or its alias."""
+    return host_name(facts["name"])
+
+
+def chosen(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> tuple[Guests, list[str]]:
+    """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are
+    there twice.
+    """
+    holders: dict[str, list[tuple[str, Facts]]] = {}
+    for hypervisor in sorted(answers):
+        for facts in answers[hypervisor]:
+            holders.setdefault(name_of(hypervisor, facts), []).append((hypervisor, facts))
+    for name, found in holders.items():
+        holders[name] = _without_past(found)
+    for found in holders.values():
+        found.sort(key=lambda item: _rank(item[1]))
+    names = sorted(holders)
+    return {name: holders[name][0] for name in names}, [
+        _twice(name, holders[name]) for name in names if holders[name][1:]
+    ]
+
+
+def _without_past(found: list[tuple[str, Facts]]) -> list[tuple[str, Facts]]:
+    """Where a guest is seen now, what was last known of it elsewhere is no second guest: it has moved since."""
+    seen = {facts["uuid"] for _hypervisor, facts in found if not facts.get("stale")}
+    return [item for item in found if not item[1].get("stale") or item[1]["uuid"] not in seen]
+
+
+def _rank(facts: Facts) -> int:
+    if facts.get("stale"):
+        return len(_FIRST) + 1
+    return _FIRST.index(facts["state"]) if facts["state"] in _FIRST else len(_FIRST)
+
+
+def is_active(facts: Facts) -> bool:
+    """Whether it was just seen running or paused."""
+    return _rank(facts) < len(_FIRST)
+
+
+def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
+    running = [
+        (hypervisor, facts) for hypervisor, facts in found if facts["state"] == "running" and not facts.get("stale")
+    ]
+    shown = f"the one on {found[0][0]} is shown"
+    if not running[1:]:
+        where = " and ".join(f"{hypervisor} ({facts['state']})" for hypervisor, facts in found)
+        return f"guest {name} is on {where}; {shown}"
+    where = " and ".join(hypervisor for hypervisor, _facts in running)
+    if len({facts["uuid"] for _hypervisor, facts in running}) == 1:
+        return (
+            f"GUEST {name} RUNS TWICE, on {where}: two copies of one guest damage its disks; destroy the wrong one "
+            f"now ({shown})"
+        )
+    return f"TWO GUESTS NAMED {name} RUN, on {where}: only one can be shown; rename the other ({shown})"
+
+
+def variables(hypervisor: str, facts: Facts, address: str | None, prefix: str = PREFIX) -> dict[str, t.Any]:
+    """Host variables of a guest. Without a known address `ansible_host` is absent: its name may resolve.
+
+    The `prefix` is of those variables that the collection itself does not read.
+    """
+    known = {f"{prefix}{key}": facts[key] for key in ("state", "vcpus", "memory_mib", "macs", "addresses")}
+    known |= {f"{prefix}title": printable(facts["title"]), f"{prefix}tags": list(map(printable, facts["tags"]))}
+    if facts.get("stale"):
+        known[f"{prefix}stale"] = True
+    identity = {"virt_hypervisor": hypervisor, "virt_name": printable(facts["name"]), "virt_uuid": facts["uuid"]}
+    return {**identity, **known, **({"ansible_host": address} if address else {})}
+
+
+def groups(hypervisor: str, facts: Facts) -> list[str]:
+    """Groups below `guests`, not yet in the letters Ansible allows. What was last known of a guest is no state."""
+    state = STALE_GROUP if facts.get("stale") else f"guests_{facts['state']}"
+    return [f"on_{hypervisor}", state, *(f"tag_{tag}" for tag in facts["tags"])]
+
+
+def login_group(facts: Facts) -> tuple[str, str] | None:
+    """The group of guests whose images let in the same user, and that user; a hypervisor may report anything."""
+    user = facts.get("login_user")
+    return (f"guests_login_{user}", user) if isinstance(user, str) and _LOGIN.fullmatch(user) else None
+
+
+def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ()) -> str:
+    """The one thing to say about hypervisors that did not answer; empty where all did. `stale` ones have a past."""
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for name in sorted(reasons):
+        alike.setdefault((reasons[name], name in stale), []).append(name)
+    shown = {False: "not shown", True: "shown as last known"}
+    parts = [
+        f"guests on {some_of(names, _LOST)} are {shown[past]}: {reason}"
+        for (reason, past), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
+    ]
+    one = f"{len(reasons)} of {asked} hypervisors did not answer"
+    return f"{one}; {'; '.join(parts)}" if parts else ""
+
+
+def unknown(option: str, known: t.Collection[str]) -> str:
+    """What is wrong with an option that there is not."""
+    near = difflib.get_close_matches(option, sorted(known), 1)
+    return f"{option} is not an option of this plugin{f'; did you mean {near[0]}?' if near else ''}"
+
+
+def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:
+    """Options that mean nothing together, or not what their names promise."""
+    problems = []
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options["hostvars_prefix"], re.ASCII):
+        problems.append("hostvars_prefix must begin with a letter or _, and have letters, digits and _ only")
+    if options["show_stale"] and not options["cache"]:
+        problems.append("show_stale requires cache: true")
+    elif options["show_stale"] and str(options["cache_plugin"]).rpartition(".")[2] == "memory":
+        problems.append("show_stale requires a cache_plugin that keeps files, such as ansible.builtin.jsonfile")
+    if options["connection"] == "agent" and any(options[name] for name in ("ca_file", "cert_file", "key_file")):
+        problems.append("connection: agent requires pki_dir instead of ca_file, which the plugin reads only itself")
+    return problems
+
+
+@functools.lru_cache(maxsize=ADDRESSES)
+def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
+    try:
+        found = None if "%" in text else ipaddress.ip_interface(text).ip
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
+
+
+def ssh_args(known_hosts: str, name: str) -> str:
+    """Look for the guest's own name in that file, wherever it may have its address today; ask nobody."""
+    literal = known_hosts.replace("%", "%%")  # ssh's own placeholders
+    options = (f'UserKnownHostsFile="{literal}"', f'HostKeyAlias="{name}"', "StrictHostKeyChecking=yes")
+    return " ".join(f"-o {shlex.quote(option)}" for option in options)
+
+
+def ssh_args_of_key(key: str, name: str) -> str:
+    """Accept this key alone: no file is read but the machine's own `ssh_known_hosts`, and none need be there.
+
+    The key is in the argument itself, because AWX runs a job elsewhere than it has read the inventory.
+    """
+    options = (
+        "IgnoreUnknown=KnownHostsCommand",  # an ssh that is too old refuses the guest instead of the arguments
+        f"KnownHostsCommand=/bin/echo {name} {key}",
+        "UserKnownHostsFile=/dev/null",
+        f'HostKeyAlias="{name}"',
+        "StrictHostKeyChecking=yes",
+    )
+    return " ".join(f"-o {shlex.quote(option)}" for option in options)
+
+
+def host_keys(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> dict[str, str]:
+    """The recorded SSH host key of every guest by the name that is shown, where no two hypervisors report different
+    ones for this name. What was last known counts only where nobody tells more.
+    """
+    now: dict[str, set[str]] = {}
+    past: dict[str, set[str]] = {}
+    for hypervisor, found in answers.items():
+        for facts in found:
+            claims = (past if facts.get("stale") else now).setdefault(name_of(hypervisor, facts), set())
+            claims.update(filter(None, [facts["ssh_host_key"]]))
+    return {name: key for name, keys in {**past, **now}.items() if len(keys) == 1 for key in keys if is_key(key)}
+
+
+def in_uri(host: str) -> str:
+    """A host name or address as a URI wants it."""
+    return f"[{host}]" if ":" in host else host
+
+
+def unattended(uri: str) -> str:
+    """The URI with an ssh that asks for nothing: many of them share one terminal."""
+    parts = urllib.parse.urlsplit(uri)
+    if not parts.scheme.endswith("+ssh") or "no_tty=" in parts.query:
+        return uri
+    return parts._replace(query="&".join(filter(None, [parts.query, "no_tty=1"]))).geturl()
+
+
+def endpoint(uri: str) -> tuple[str, int] | None:
+    """Where that URI connects to by TCP.
+
+    None for sockets of this machine, and for ssh, which may know a way of its own.
+    """
+    parts = urllib.parse.urlsplit(uri)
+    transport = parts.scheme.partition("+")[2]
+    if not parts.hostname or transport not in _PORTS:
+        return None
+    return parts.hostname, parts.port or _PORTS[transport]

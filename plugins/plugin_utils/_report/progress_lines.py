@@ -1,0 +1,120 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a module that takes long, and show on the terminal how far it is."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.tables import amount
+
+__all__ = ["WatchedAction", "shown"]
+
+_ASK = {"CORRAL_DETACHED": "1"}  # understood by `_system/detached.py`
+_LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
+_FAILURES = 3  # of the look itself, one after another
+_MIB = 1024 * 1024
+
+
+class WatchedAction(UntrustedAction):
+    """An action whose module writes how far it is into a file on the host (`_system/progress.py`).
+
+    The module goes on in the background when the connection breaks, and when the controller dies
+    (`_system/detached.py`).
+    """
+
+    _folder = ""  # the module's private one on the host, once it has begun
+
+    def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """What the module would do."""
+        checking, self._task.check_mode = self._task.check_mode, True
+        try:
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=dict(arguments), task_vars=task_vars))
+        finally:
+            self._task.check_mode = checking
+
+    def _watched(
+        self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]
+    ) -> dict[str, t.Any]:
+        """The module's result.
+
+        Meanwhile lines from its `notes`: what one is about -> its file on the host, or beside the answer.
+        """
+        self._task.environment.append(_ASK)
+        try:
+            begun = self._execute_module(module_args=dict(arguments), task_vars=task_vars)
+        finally:
+            self._task.environment.remove(_ASK)
+        if not begun.get("answer"):
+            return t.cast("dict[str, t.Any]", begun)  # it refused at once
+        self._folder = posixpath.dirname(begun["answer"])
+        files = [posixpath.join(self._folder, note) for note in notes.values()]
+        ended, what = self._ended(begun["answer"], dict(zip(notes, files, strict=True))), ", ".join(notes)
+        if ended["rc"]:
+            output = printable(" ".join(f"{ended['stdout']} {ended['stderr']}".split()))
+            remedy = "it may still be running; install flock (util-linux) on the host, and run again"
+            return {
+                "failed": True,
+                "msg": f"cannot wait for the module's answer on {what} in {begun['answer']} ({output}): {remedy}",
+            }
+        result = self._parse_returned_data(ended, "legacy")  # as every module's answer
+        self._low_level_execute_command(f"rm -f {shlex.quote(begun['answer'])}")
+        if not result.pop("_ansible_parsed"):
+            output = "".join(f" ({printable(line)})" for line in str(ended["stdout"]).splitlines()[-1:])
+            return {
+                "failed": True,
+                "msg": f"the module ended without an answer on {what}{output}: it was killed on the host; run again",
+            }
+        for key in ("stdout", "stdout_lines", "stderr", "stderr_lines"):
+            result.pop(key, None)
+        found = {key: begun[key] for key in ("ansible_facts",) if key in begun}  # the interpreter that was discovered
+        return {**found, **result}
+
+    def _ended(self, answer: str, notes: t.Mapping[str, str]) -> dict[str, t.Any]:
+        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and
+        what was printed.
+        """
+        path = shlex.quote(answer)
+        there = f"{{ test -e {path} || {{ echo it is gone; false; }}; }}"  # flock would make it
+        take = f"{there} && flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path}"
+        look = "; ".join(f"cat {shlex.quote(note)} 2>/dev/null; echo" for note in notes.values())  # a line for each
+        command = f"{take}; rc=$?; [ $rc = {_AT_WORK} ] && {{ {look or ':'}; }}; (exit $rc)"
+        failures = 0
+        while True:
+            result = self._low_level_execute_command(command)
+            failures = failures + 1 if result["rc"] not in (0, _AT_WORK) else 0
+            if not result["rc"] or failures == _FAILURES:
+                return t.cast("dict[str, t.Any]", result)
+            if failures:
+                time.sleep(_LOOK_S)
+                continue
+            for what, text in zip(notes, str(result["stdout"]).splitlines(), strict=False):
+                if line := shown(text):
+                    self._show(what, line)
+
+    def _show(self, what: str, line: str) -> None:
+        terminal.say(printable(f"{what}: {line}"))
+
+
+def shown(text: str) -> str:
+    """`downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left` of a module's note; empty where there is none."""
+    try:
+        found = json.loads(text)
+        done, total, rate = int(found["done"]), int(found["total"]), int(found["rate"])
+        phase, detail = (printable(str(found[key])) for key in ("phase", "detail"))
+    except (ValueError, TypeError, KeyError):  # not there yet, no more, or no note of ours
+        return ""
+    parts = [f"{phase} {100 * done // total} %" if total else phase]
+    parts.append(amount(done, total))
+    parts.append(f"{rate / _MIB:.1f} MiB/s")
+    if total and rate:
+        parts.append(f"{(total - done) // rate} s left")
+    return ", ".join(parts) + (f" ({detail})" if detail else "")

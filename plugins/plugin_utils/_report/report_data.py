@@ -1,0 +1,274 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks tell, as data of a stable shape: the guide of commands says it. Pure.
+
+Fields are added without a word; one that goes, or comes to mean something else, needs another `VERSION`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = ["KINDS", "VERSION", "changes", "data", "problems", "unreadable"]
+
+VERSION = 1
+
+Told = t.Mapping[str, t.Any]
+Guests = t.Collection[str] | None
+
+
+def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guests: Guests) -> dict[str, t.Any]:
+    """The report over all hosts, those that could not be asked, or whose answer is none, among them.
+
+    Only these `guests`, where given.
+    """
+    found = {host: _host(kind, result, guests) for host, result in hosts.items()}
+    found.update(dict.fromkeys(missing))
+    shown = [
+        (host, answer) for host, answer in sorted(found.items()) if answer is None or not guests or answer["guests"]
+    ]
+    return {
+        "version": VERSION,
+        "kind": kind,
+        "hosts": [{"name": host, "reached": answer is not None, **(answer or {})} for host, answer in shown],
+    }
+
+
+def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[str]:
+    """Hosts whose answer is none."""
+    return [host for host, result in hosts.items() if kind in KINDS and _host(kind, result, guests) is None]
+
+
+_OF_A_CHANGE = ("changed", "dest", "steps", "pending", "notes", "seconds", "downtime_ms", "bytes_sent")
+
+
+def changes(result: Told) -> list[dict[str, t.Any]]:
+    """What a task did to each guest, or would do."""
+    return [
+        {
+            "name": str(one["name"]),
+            **{key: _plain(one[key]) for key in _OF_A_CHANGE if key in one},
+            "failed": _has_failed(one),
+        }
+        for one in _guests(result)
+    ]
+
+
+def problems(host: str | None, result: Told, named: t.Sequence[str], *, failed: bool) -> list[dict[str, t.Any]]:
+    """What went wrong in a task, on a host or for all: guest by guest, or argument by argument, where the task tells.
+
+    `named` are guests and hosts that the user named.
+    """
+    found = [(str(one["name"]), terminal.message(one)) for one in _guests(result) if _has_failed(one)]
+    if failed and not found:
+        several = result.get("problems")
+        texts = several if isinstance(several, (list, tuple)) and several else [terminal.message(result)]
+        found = [(_object(str(text), named) or host or "run", str(printable(str(text)))) for text in texts]
+    return [_problem(host, what, " ".join(text.split())) for what, text in found]
+
+
+def _object(text: str, named: t.Sequence[str]) -> str:
+    """The argument that a problem begins with, or whom of the `named` it is about."""
+    argument = re.match(r"([a-z_]+)(?:\.[a-z_.0-9\[\]]+)?: ", text)
+    mentioned = (name for name in named if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text))
+    return argument.group(1) if argument else next(mentioned, "")
+
+
+def _plain(value: object) -> t.Any:
+    """What a host told, as JSON has it: a host may be anybody's."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)
+
+
+def _problem(host: str | None, what: str, text: str) -> dict[str, t.Any]:
+    remedy = _REMEDY.search(text)
+    return {
+        "host": host,
+        "object": what,
+        "problem": text[: remedy.start()] if remedy else text,
+        "remedy": text[remedy.end(1) :] if remedy else None,
+    }
+
+
+# A clause that begins with one of these tells what to do; what follows it belongs to it. Some name playbooks, too.
+_REMEDY = re.compile(
+    r"""([;:.]\ )(?=(?:(?:then\ |first\ )?(?:
+        add|allow|boot|change|check|choose|combine|compare|confirm|copy|correct|create|define|delete|detach|enable|exclude
+        |finish|give|import|inspect|install|issue|leave|list|look|make|mend|migrate|move|name|omit|open|pass|put|read
+        |reboot|remove|rename|repeat|replace|restart|restore|resume|run|say|see|send|set|shut|specify|start|stop|switch
+        |take|try|undrain|unmount|update|upgrade|use|wait|write
+    )\b|to\ [a-z\ ]+:|did\ you\ mean)(?!\ (?:acts|does|has|is|needs|prints|requires|takes)\b))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _guests(result: Told) -> list[Told]:
+    """Guests that a task tells of: an entry each, or the guest that is all it does."""
+    several = result.get("results")
+    entries = several if isinstance(several, (list, tuple)) else [result]
+    return [one for one in entries if isinstance(one, dict) and "name" in one and ("steps" in one or _has_failed(one))]
+
+
+def _has_failed(one: Told) -> bool:
+    return bool(one.get("failed"))
+
+
+def _host(kind: str, result: Told, guests: Guests) -> dict[str, t.Any] | None:
+    """What a host answered; None where that is no answer: a host may be anybody's."""
+    try:
+        return KINDS[kind](result, guests)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _query(result: Told, guests: Guests) -> dict[str, t.Any]:
+    host = result.get("host") or {}
+    return {
+        "cpus": _number(host.get("cpus")),
+        "cpu_percent": _number(host.get("cpu_percent")),
+        "memory_mib": _number(host.get("memory_mib")),
+        "memory_used_mib": _number(host.get("memory_used_mib")),
+        "guests": [_guest(item) for item in _chosen(result, guests)],
+    }
+
+
+def _guest(item: Told) -> dict[str, t.Any]:
+    return {
+        "name": str(item["name"]),
+        "uuid": str(item["uuid"]),
+        "state": str(item["state"]),
+        "vcpus": _number(item["vcpus"]["current"]),
+        "cpu_percent": _number(item.get("cpu_percent")),
+        "memory_mib": _number(item["memory"]["current_mib"]),
+        "memory_maximum_mib": _number(item["memory"].get("maximum_mib")),
+        "autostart": bool(item.get("autostart")),
+        "disks": [_disk(disk) for disk in item["disks"]],
+        "interfaces": [_interface(nic) for nic in item["interfaces"]],
+        "graphics": [
+            {"type": _text(display.get("type")), "commands": _texts(display.get("connect"))}
+            for display in item["graphics"]
+        ],
+        "console": _text(item.get("console_command")),
+        "addresses": _texts(item.get("addresses")),
+        "tags": _texts(item.get("tags")),
+    }
+
+
+def _disk(disk: Told) -> dict[str, t.Any]:
+    return {
+        "target": _text(disk.get("target")),
+        "file": _text(disk.get("source") or disk.get("volume")),
+        "format": str(disk.get("format") or "raw"),
+        "size_bytes": _number(disk.get("capacity_bytes")),
+    }
+
+
+def _interface(nic: Told) -> dict[str, t.Any]:
+    return {
+        "mac": _text(nic.get("mac")),
+        "type": _text(nic.get("type")),
+        "source": _text(nic.get("bridge") or nic.get("network")),
+    }
+
+
+def _list(result: Told, guests: Guests) -> dict[str, t.Any]:
+    return {"guests": [{"name": str(item["name"]), "state": str(item["state"])} for item in _chosen(result, guests)]}
+
+
+_FIGURES = (
+    "cpus",
+    "sockets",
+    "cores",
+    "threads",
+    "cpu_mhz",
+    "vcpus_used",
+    "memory_mib",
+    "memory_used_mib",
+    "memory_free_mib",
+)
+
+
+def _host_info(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    info = result["host"]
+    return {
+        **{figure: _number(info[figure]) for figure in _FIGURES},
+        "cpu_model": _text(info.get("cpu_model")),
+        "virt_types": _texts(info.get("virt_types")),
+        "platform": _texts((info.get("domain_capabilities") or {}).get("platform")),
+        "libvirt": _text(info.get("libvirt_version")),
+        "hypervisor": _text(info.get("hypervisor_version")),
+        "pools": [_pool(pool) for pool in info["pools"]],
+        "bridges": _texts(info.get("bridges")),
+        "guests": len(info["guests"]),
+        "maintenance": _text((info.get("maintenance") or {}).get("reason")),
+        "removed_disks": _texts([disk.get("note") for disk in info.get("removed_disks") or ()]),
+    }
+
+
+def _pool(pool: Told) -> dict[str, t.Any]:
+    sizes = {size: _number(pool.get(size)) for size in ("capacity_bytes", "available_bytes")}
+    return {"name": str(pool["name"]), "path": _text(pool.get("path")), **sizes}
+
+
+def _images(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    return {"images": [_image(item) for item in result["images"]]}
+
+
+def _image(item: Told) -> dict[str, t.Any]:
+    contents = item["contents"]
+    return {
+        "name": str(item["name"]),
+        "pool": str(item["pool"]),
+        "content": _text(item.get("content")),
+        "source": _text(item.get("source")),
+        "fetched": _text(item.get("fetched")),
+        "verified": bool(item.get("verified")),
+        "used": bool(item["used"]),
+        "contents": len(contents),
+        "bytes": sum(_number(one.get("bytes")) or 0 for one in contents),
+        "unused_contents": [
+            str(one["content"]) for one in contents if not one.get("used_by") and one["content"] != item.get("content")
+        ],
+    }
+
+
+KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
+    "query": _query,
+    "list": _list,
+    "host_info": _host_info,
+    "images": _images,
+}
+
+
+def _chosen(result: Told, guests: Guests) -> list[Told]:
+    return sorted(
+        (item for item in result["domains"] if not guests or item["name"] in guests), key=lambda item: str(item["name"])
+    )
+
+
+def _number(value: object) -> int | float | None:
+    """Raises ValueError for what is none: JSON has no infinity."""
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
+    ):
+        raise ValueError(value)
+    return value
+
+
+def _text(value: object) -> str | None:
+    return None if value in (None, "") else str(value)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else []

@@ -1,0 +1,198 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reports as text: what `query`, `list` and `host_info` print. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+import yaml
+
+from ansible_collections.corral.virt.plugins.plugin_utils._report import tables
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = ["KINDS", "moved", "text", "unreadable"]
+
+_ODD = (KeyError, TypeError, ValueError, AttributeError)
+_OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without lines
+
+Guests = t.Sequence[t.Mapping[str, t.Any]]
+
+
+def text(
+    kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None
+) -> str:
+    """The report over all hosts, those that could not be asked among them.
+
+    Only these `guests`, where they are given.
+    """
+    blocks = {host: _block(kind, host, result, guests) for host, result in hosts.items()}
+    blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
+    lines = []
+    for host in sorted(blocks):
+        if blocks[host] or (not guests and kind not in _OF_SOME):
+            lines += [host, *(f"  {printable(line)}" for line in blocks[host])]
+    return "\n".join(lines)
+
+
+def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """The lines of one host, which may be anybody's and answer anything."""
+    try:
+        return KINDS[kind](host, result, guests)
+    except _ODD:
+        return ["(its answer cannot be read)"]
+
+
+def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
+    """Hosts whose answer is none."""
+    odd = []
+    for host, result in sorted(hosts.items()):
+        try:
+            KINDS[kind](host, result, guests)
+        except _ODD:
+            odd.append(host)
+    return odd
+
+
+def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """The text that Salt Virt's users know."""
+    lines = []
+    for item in _chosen(result["domains"], guests):
+        lines += [
+            item["name"],
+            f"  CPU: {item['vcpus']['current']}",
+            f"  Memory: {item['memory']['current_mib'] * 1024}",
+            f"  State: {item['state']}",
+        ]
+        for display in item["graphics"]:
+            lines += [f"  Graphics: {display['type']} - {_place(host, display)}"]
+            lines += [f"    Open: {_opened(display)}"] if display.get("connect") else []
+        for disk in item["disks"]:
+            lines += [
+                f"  Disk - {disk['target']}:",
+                f"    Size: {_size(disk.get('capacity_bytes'))}",
+                f"    File: {disk.get('source') or disk.get('volume') or '-'}",
+                f"    File Format: {disk.get('format', 'raw')}",
+            ]
+        for nic in item["interfaces"]:
+            lines += [
+                f"  Nic - {nic['mac']}:",
+                f"    Source: {nic.get('bridge') or nic.get('network') or '-'}",
+                f"    Type: {nic['type']}",
+            ]
+        lines += [f"  Address: {address}" for address in item.get("addresses") or ()]
+    return lines
+
+
+def _place(host: str, display: t.Mapping[str, t.Any]) -> str:
+    """The hypervisor and the display's port there; one at which nothing listens is not shown."""
+    ports = [display[name] for name in ("port", "tls_port") if display.get(name)]
+    return f"{host}:{ports[0]}" if display.get("connect") and ports else "nothing listens"
+
+
+def _opened(display: t.Mapping[str, t.Any]) -> str:
+    """The commands that open it; an address at which nothing listens is not shown."""
+    return "; ".join(display.get("connect") or ["nothing listens"])
+
+
+def moved(one: t.Mapping[str, t.Any]) -> str:
+    """What became of a guest that moved: `web1 is on hyper2, after 1.2 s; downtime 35 ms, 12.5 MiB sent`."""
+    line = f"{one['name']} is on {one['dest']}"
+    if "seconds" in one:
+        line += f", after {one['seconds']} s"
+    figures = [f"downtime {one['downtime_ms']} ms"] if one.get("downtime_ms") is not None else []
+    figures += [f"{tables.amount(one['bytes_sent'])} sent"] if one.get("bytes_sent") is not None else []
+    return "; ".join([line, ", ".join(figures)] if figures else [line])
+
+
+def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """What a migration would do: how each disk travels, how fast the guest writes its memory, and in which steps."""
+    lines = []
+    for one in result.get("results") or ():
+        parts = [f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}"]
+        if one.get("mode"):
+            parts += [one["mode"], f"{tables.amount(one.get('bytes_to_move') or 0)} of disk"]
+        if one.get("dirty_rate_mib_s") is not None:
+            parts.append(f"writes {one['dirty_rate_mib_s']} MiB/s of memory")
+        lines.append(", ".join(parts))
+        disks = one.get("disks") or ()
+        lines += [
+            f"  {disk['target']}: {disk['how']}, {tables.amount(disk['bytes_to_move'])} ({disk['why']})"
+            for disk in disks
+        ]
+        lines += [f"  {line}" for line in (*(one.get("steps") or ()), *(one.get("notes") or ()))]
+    return lines
+
+
+def _console(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """The commands that open the consoles of guests."""
+    lines = []
+    for item in _chosen(result["domains"], guests):
+        lines.append(f"{item['name']}: {item.get('console_command') or 'it has no serial console'}")
+        lines += [f"{item['name']}: {_opened(display)}" for display in item["graphics"]]
+    return lines
+
+
+def _list(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
+    """Names by state."""
+    states: dict[str, list[str]] = {}
+    for item in _chosen(result["domains"], guests):
+        states.setdefault(item["state"], []).append(item["name"])
+    return [line for state in sorted(states) for line in (state, *(f"  {name}" for name in sorted(states[state])))]
+
+
+def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """The figures of a hypervisor, as YAML."""
+    info = result["host"]
+    shown = {
+        "cpus": f"{info['cpus']} ({info['vcpus_used']} vcpus in use)",
+        "cpu_model": info["cpu_model"],
+        "topology": "{sockets} sockets, {cores} cores each, {threads} threads each, {cpu_mhz} MHz".format_map(info),
+        "memory_mib": f"{info['memory_mib']} ({info['memory_free_mib']} free)",
+        "virt_types": ", ".join(info["virt_types"]),
+        "libvirt": info["libvirt_version"],
+        "hypervisor": info["hypervisor_version"],
+        "pools": {pool["name"]: f"{pool['path']} ({_size(pool['available_bytes'])} free)" for pool in info["pools"]},
+        "bridges": ", ".join(info["bridges"] or []),
+        "guests": len(info["guests"]),
+        **({"removed_disks": [disk["note"] for disk in removed]} if (removed := info.get("removed_disks")) else {}),
+        **({"maintenance": info["maintenance"]["reason"]} if info.get("maintenance") else {}),
+    }
+    return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()
+
+
+def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """What was done to each guest, or would be, and what waits; the end of the run says why one failed."""
+    lines: list[str] = []
+    for one in result.get("results") or ():
+        waits = [f"waits for the next start of {one['name']}: {change}" for change in one.get("pending") or ()]
+        done = one.get("steps") or ([] if one.get("failed") or waits else [f"{one['name']} is already in that state"])
+        lines += [*done, *waits]
+    return lines
+
+
+KINDS: dict[str, t.Callable[[str, t.Mapping[str, t.Any], t.Collection[str] | None], list[str]]] = {
+    "query": _query,
+    "list": _list,
+    "host_info": _host_info,
+    "steps": _steps,
+    "console": _console,
+    "migrations": _migrations,
+}
+
+
+def _chosen(items: Guests, guests: t.Collection[str] | None) -> Guests:
+    return [item for item in items if not guests or item["name"] in guests]
+
+
+def _size(size_bytes: int | None) -> str:
+    """`2.0G`, as qemu-img's users know it."""
+    if size_bytes is None:
+        return "unknown"
+    size = float(size_bytes)
+    for unit in "BKMGT":
+        if size < 1024 or unit == "T":
+            return f"{size:.1f}{unit}"
+        size /= 1024
+    return ""

@@ -1,0 +1,74 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host answers: printed only after all that a terminal obeys was made visible."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import gc
+import os
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import expiry
+from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files, packed_modules
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = ["UntrustedAction"]
+
+
+class UntrustedAction(ActionBase):
+    """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they
+    are.
+    """
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
+        """Say in every play which certificates will end; Ansible shows equal warnings once."""
+        place = (
+            self._templar.template((task_vars or {}).get("pki_ca_dir"))
+            or os.environ.get("CORRAL_VIRT_CA_DIR")
+            or home_files.CA_DIR
+        )
+        for sentence in expiry.warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
+            Display().warning(printable(sentence))
+        return super().run(tmp, task_vars)
+
+    def _configure_module(self, module_name: str, *arguments: t.Any, **more: t.Any) -> t.Any:
+        with packed_modules.kept(module_name), _without_collector():
+            return super()._configure_module(module_name, *arguments, **more)
+
+    def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
+        return _cleaned(super()._execute_module(*arguments, **more))
+
+    def _parse_returned_data(self, *arguments: t.Any, **more: t.Any) -> t.Any:
+        return _cleaned(super()._parse_returned_data(*arguments, **more))
+
+
+def _cleaned(value: t.Any) -> t.Any:
+    """Warnings and errors come as objects of Ansible."""
+    if isinstance(value, dict):
+        return {printable(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_cleaned, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{field.name: _cleaned(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        )
+    return printable(value, keep="\n\t")
+
+
+@contextlib.contextmanager
+def _without_collector() -> t.Iterator[None]:
+    """Without Python's collector of garbage: it takes a third of the time of packing, and syntax trees need none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -1,0 +1,250 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reports as tables, which people read: bars for what is used of hosts, a line for each guest. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = ["Paint", "amount", "columns", "size", "text"]
+
+_BAR = 20
+_LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
+_STATES = {"running": "green", "paused": "yellow", "crashed": "red"}
+
+Report = t.Mapping[str, t.Any]
+Paint = t.Callable[[str, str], str]  # a text in a colour of Ansible's, or as it is
+
+
+class _Cell(t.NamedTuple):
+    """A text in a column."""
+
+    text: str
+    colour: str | None = None
+    right: bool = False
+
+
+def text(report: Report, paint: Paint | None = None) -> str:
+    """The table of a report as `_report_data` makes it."""
+    return "\n".join(_KINDS[report["kind"]](report["hosts"], paint or _unpainted))
+
+
+def columns(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
+    """Lines in which the columns of all rows stand below each other."""
+    return _rows([list(map(_Cell, row)) for row in rows], _unpainted)
+
+
+def _unpainted(text: str, _colour: str) -> str:
+    return text
+
+
+def size(size_bytes: float | None) -> str:
+    """`8.0 GiB`, `512.0 MiB`; `-` where nobody knows."""
+    if size_bytes is None:
+        return "-"
+    unit, factor = next((pair for pair in SIZE_UNITS if size_bytes >= pair[1]), ("B", 1))
+    return f"{size_bytes / factor:.1f} {unit}" if factor > 1 else f"{size_bytes:.0f} B"
+
+
+def amount(done: int, total: int = 0) -> str:
+    """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
+    unit, factor = ("GiB", 1024**3) if max(done, total) >= 1024**3 else ("MiB", 1024**2)
+    return f"{done / factor:.1f}{f' of {total / factor:.1f}' if total else ''} {unit}"
+
+
+def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    heads = _rows([_head(host) for host in hosts], paint)
+    rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
+    title = [
+        _Cell(word, right=word in _RIGHT)
+        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "ADDRESSES", "TAGS")
+    ]
+    names, *lines = _rows([title, *rows], paint)
+    for host, head in zip(hosts, heads, strict=True):
+        yield head
+        count = len(host.get("guests") or ())
+        yield from (f"  {line}" for line in ([names] if count else []) + lines[:count])
+        lines = lines[count:]
+
+
+_RIGHT = ("VCPUS", "CPU %", "MEMORY", "DISK", "FREE", "OF")
+
+
+def _head(host: Report) -> list[_Cell]:
+    """A host with how busy it is and what its guests may use of its memory."""
+    if not host["reached"]:
+        return _silent(host)
+    percent, cpus = host["cpu_percent"], host["cpus"]
+    busy = f"{_percent(percent)} of {_figure(cpus)} CPUs" if cpus is not None else "-"
+    return [
+        _Cell(host["name"]),
+        _Cell("CPU"),
+        _bar(percent, 100),
+        _Cell(busy),
+        *_memory(host["memory_used_mib"], host["memory_mib"]),
+    ]
+
+
+def _memory(used_mib: float | None, memory_mib: float | None) -> list[_Cell]:
+    used = f"{_mib(used_mib)} of {_mib(memory_mib)}" if memory_mib is not None else "-"
+    return [_Cell("memory"), _bar(used_mib, memory_mib), _Cell(used)]
+
+
+def _silent(host: Report) -> list[_Cell]:
+    return [_Cell(host["name"]), _Cell("not reached", "red")]
+
+
+def _guest(guest: Report) -> list[_Cell]:
+    sizes = [disk["size_bytes"] for disk in guest["disks"] if disk["size_bytes"] is not None]
+    return [
+        _Cell(guest["name"]),
+        _Cell(guest["state"], _STATES.get(guest["state"])),
+        _Cell(_figure(guest["vcpus"]), right=True),
+        _Cell(_figure(guest["cpu_percent"]), right=True),
+        _Cell(_mib(guest["memory_mib"]), right=True),
+        _Cell(size(sum(sizes)) if sizes else "-", right=True),
+        _Cell(", ".join(guest["addresses"]) or "-"),
+        _Cell(", ".join(guest["tags"]) or "-"),
+    ]
+
+
+def _list(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    rows = [[_Cell("HOST"), _Cell("GUEST"), _Cell("STATE")]]
+    for host in hosts:
+        if not host.get("guests"):
+            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
+        rows += [
+            [_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))]
+            for one in host.get("guests") or ()
+        ]
+    yield from _rows(rows, paint)
+
+
+def _host_info(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    rows = []
+    for host in hosts:
+        if not host["reached"]:
+            rows.append(_silent(host))
+            continue
+        vcpus = f"{_figure(host['vcpus_used'])} on {_figure(host['cpus'])} CPUs"
+        bars = [_Cell("vCPUs"), _bar(host["vcpus_used"], host["cpus"]), _Cell(vcpus)]
+        memory = _memory(host["memory_used_mib"], host["memory_mib"])
+        rows.append(
+            [_Cell(host["name"]), *bars, *memory, _Cell(f"{host['guests']} guest{'' if host['guests'] == 1 else 's'}")]
+        )
+    details = _rows([cells for host in hosts for cells in _details(host)], paint)
+    for host, head in zip(hosts, _rows(rows, paint), strict=True):
+        yield head
+        count = len(_details(host))
+        yield from (f"  {line}" for line in details[:count])
+        details = details[count:]
+
+
+def _details(host: Report) -> list[list[_Cell]]:
+    """What else there is to say of a host."""
+    if not host["reached"]:
+        return []
+    shape = "{sockets} x {cores} x {threads} (sockets, cores, threads), {cpu_mhz} MHz".format_map(host)
+    rows = [
+        ("processors", f"{host['cpu_model'] or '-'}, {shape}"),
+        (
+            "versions",
+            (
+                f"libvirt {host['libvirt'] or '-'}, QEMU {host['hypervisor'] or '-'}, "
+                f"{' and '.join(host['virt_types']) or '-'}"
+            ),
+        ),
+        ("bridges", ", ".join(host["bridges"]) or "-"),
+        *(
+            (f"pool {pool['name']}", f"{size(pool['available_bytes'])} free of {size(pool['capacity_bytes'])}")
+            for pool in host["pools"]
+        ),
+        *(("removed disk", note) for note in host["removed_disks"]),
+    ]
+    kept_free = [[_Cell("maintenance"), _Cell(host["maintenance"], "yellow")]] if host["maintenance"] else []
+    return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in rows)]
+
+
+def _images(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "IMAGE", "POOL", "FETCHED", "SIZE", "CONTENTS", "USED", "VERIFIED", "FROM")
+    rows = [[_Cell(word, right=word in ("SIZE", "CONTENTS")) for word in title]]
+    for host in hosts:
+        if not host.get("images"):
+            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
+        rows += [[_Cell(host["name"]), *_image(image)] for image in host.get("images") or ()]
+    yield from _rows(rows, paint)
+
+
+def _image(image: Report) -> list[_Cell]:
+    unused = len(image["unused_contents"])
+    return [
+        _Cell(image["name"]),
+        _Cell(image["pool"]),
+        _Cell((image["fetched"] or "-")[:10]),
+        _Cell(size(image["bytes"]), right=True),
+        _Cell(f"{image['contents']}{f' ({unused} unused)' if unused else ''}", right=True),
+        _Cell("yes" if image["used"] else "no"),
+        _Cell("yes" if image["verified"] else "no", None if image["verified"] else "yellow"),
+        _Cell(image["source"] or "-"),
+    ]
+
+
+_KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
+    "query": _query,
+    "list": _list,
+    "host_info": _host_info,
+    "images": _images,
+}
+
+
+def _bar(used: float | None, total: float | None) -> _Cell:
+    """`[########............]`; empty where nobody knows."""
+    if used is None or not total:
+        return _Cell(f"[{'?'.center(_BAR)}]")
+    share = 100 * used / total
+    filled = max(0, min(_BAR, round(_BAR * share / 100)))
+    return _Cell(
+        f"[{'#' * filled}{'.' * (_BAR - filled)}]",
+        next((colour for least, colour in _LEVELS if share >= least), "green"),
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} %"
+
+
+def _mib(value: float | None) -> str:
+    return size(None if value is None else value * 1024**2)
+
+
+def _rows(rows: t.Sequence[t.Sequence[_Cell]], paint: Paint) -> list[str]:
+    """Lines in which the columns of all rows stand below each other.
+
+    The last one of a row may be as long as it likes.
+    """
+    rows = [[cell._replace(text=str(printable(cell.text))) for cell in row] for row in rows]
+    widths: dict[int, int] = {}
+    for row in rows:
+        for column, cell in enumerate(row[:-1]):
+            widths[column] = max(widths.get(column, 0), len(cell.text))
+    for row in rows:  # a last cell that is flush right needs its width, too
+        if row and row[-1].right:
+            widths[len(row) - 1] = max(widths.get(len(row) - 1, 0), len(row[-1].text))
+    return [
+        "  ".join(_padded(cell, widths.get(column, 0), paint) for column, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
+
+
+def _padded(cell: _Cell, width: int, paint: Paint) -> str:
+    space = " " * (width - len(cell.text))
+    shown = paint(cell.text, cell.colour) if cell.colour else cell.text
+    return f"{space}{shown}" if cell.right else f"{shown}{space}"

@@ -1,0 +1,79 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines on the terminal while a host waits for guests: what for, for how long, and how long at most."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
+from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+
+__all__ = ["lines", "waits"]
+
+_EVERY_S = 5
+_SHOWN = 5  # names in a line
+_TIMEOUT_S = 300  # of the module, when nothing is said
+_WAITING = {"shutdown": "shut down", "rebooted": "reboot", "absent": "shut down"}  # states that guests are waited for
+_ADDRESSED = ("running", "rebooted")  # those in which wait_for_ip waits
+
+Guest = t.Mapping[str, t.Any]
+
+
+def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
+    """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`.
+
+    None where it waits for nothing.
+    """
+    waited = [one for one in guests if isinstance(one, dict) and _verbs(one)]
+    if not waited:
+        return None
+    names = some_of([str(one.get("name")) for one in waited], _SHOWN)
+    verbs = " or ".join(dict.fromkeys(verb for one in waited for verb in _verbs(one)))
+    longest_s = max(_seconds(one) for one in waited)
+    of = " of CPU" if "have an address" in verbs else ""  # one that boots slowly has more time
+    return str(printable(f"{host}: waiting for {names} to {verbs}, at most {longest_s} s{of}"))
+
+
+def _verbs(guest: Guest) -> list[str]:
+    """What it is waited for to do."""
+    state = guest.get("state")
+    verbs = [_WAITING[state]] if state in _WAITING and guest.get("wait") is not False else []
+    return [
+        *verbs,
+        *(["have an address"] if guest.get("wait_for_ip") not in (None, "none") and state in _ADDRESSED else []),
+    ]
+
+
+@contextlib.contextmanager
+def lines(text: str | None) -> t.Iterator[None]:
+    """Inside, the text every few seconds, with the seconds that have passed."""
+    if text is None:
+        yield
+        return
+    ended, begun = threading.Event(), time.monotonic()
+
+    def show() -> None:
+        while not ended.wait(_EVERY_S):
+            terminal.say(f"{text}; {time.monotonic() - begun:.0f} s so far")
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _seconds(guest: Guest) -> int:
+    """What it says of its time; what is no number, the module refuses."""
+    try:
+        return int(guest.get("wait_timeout") or _TIMEOUT_S)
+    except (TypeError, ValueError):
+        return _TIMEOUT_S

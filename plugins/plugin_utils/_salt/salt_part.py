@@ -1,0 +1,286 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A mapping of a Salt file, from which keys are taken one by one: what nobody takes is reported, so that nothing is
+dropped silently. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
+
+__all__ = ["Placed", "SaltNote", "SaltPart", "is_about", "merged", "overlaid", "present"]
+
+_ABOUT = re.compile(
+    r"\b(libvirt|qemu|kvm|virsh|virt\b|virt_|virt(logd|lockd|qemud)|ovmf|vfio|iommu|ksm|guestfs|xen|esxi?)|"
+    r"\bvms\b|hypervisor|hugepage|hugetlb|numa_balancing|kvm\b|bridge-nf|br_netfilter",
+    re.IGNORECASE,
+)
+NO_COUNTERPART = "it has no counterpart"
+
+
+@dataclasses.dataclass(frozen=True)
+class SaltNote:
+    """Something that the variables do not say, or that is yet to be done."""
+
+    file: str
+    path: str  # in the file, keys joined by `:`
+    why: str
+    about: bool = True  # about virtualization; of the others the report has the number
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.path, self.why) if part)
+
+
+def is_about(text: str) -> bool:
+    """Whether a text mentions virtualization."""
+    return _ABOUT.search(text) is not None
+
+
+class Placed(dict[str, t.Any]):
+    """A mapping of which each key may come from another place."""
+
+    def __init__(self, values: t.Mapping[str, t.Any], file: str, path: str) -> None:
+        super().__init__(values)
+        own: dict[str, tuple[str, str]] = getattr(values, "places", {})
+        self.places = {key: own.get(key, (file, path)) for key in values}  # file, and path of the mapping there
+
+
+def overlaid(
+    below: Placed, values: t.Mapping[str, t.Any], file: str, path: str, notes: list[SaltNote], why: str
+) -> Placed:
+    """`values` over `below`, as Salt merges: mappings by key, everything else as a whole. A value that another one
+    replaces is reported with `why`.
+    """
+    found = Placed(below, file, path)
+    for key, value in values.items():
+        old, (old_file, old_path) = found.get(key), found.places.get(key, (file, path))
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner = Placed(old, old_file, _path(old_path, key))
+            found[key] = overlaid(inner, value, file, _path(path, key), notes, why)
+            continue
+        if old is not None and old != value:
+            notes.append(SaltNote(old_file, _path(old_path, key), f"{why} {file}: {_path(path, key)}"))
+        found[key], found.places[key] = value, (file, path)
+    return found
+
+
+def _path(*keys: str) -> str:
+    return ":".join(key for key in keys if key)
+
+
+class SaltPart:
+    """One mapping, with the place it comes from. `refused` are reasons not to write what is made of it."""
+
+    def __init__(
+        self,
+        notes: list[SaltNote],
+        file: str,
+        path: str,
+        values: t.Mapping[str, t.Any],
+        refused: list[SaltNote] | None = None,
+    ) -> None:
+        self.notes, self.file, self.path = notes, file, path
+        self.refused: list[SaltNote] = [] if refused is None else refused
+        self._left = dict(values)
+        self._places = values.places if isinstance(values, Placed) else {}
+
+    def __contains__(self, key: str) -> bool:
+        return self._left.get(key) is not None
+
+    def note(self, key: str, why: str) -> None:
+        """Report a key of it; nothing for the mapping itself."""
+        file, path = self._place(key)
+        self.notes.append(SaltNote(file, _path(path, key), why))
+
+    def refuse(self, key: str, why: str) -> None:
+        """What is made of it would not be the same: it is not written."""
+        file, path = self._place(key)
+        self.refused.append(SaltNote(file, _path(path, key), why))
+
+    def mentions(self, key: str) -> bool:
+        """Whether a key that is not taken yet is about virtualization."""
+        return is_about(f"{key} {self._left.get(key)}")
+
+    def put(self, key: str, part: SaltPart) -> None:
+        """Give back what is left of a mapping below it."""
+        self._left[key] = {one: part.raw(one) for one in part.untaken()}
+
+    def foreign(self, key: str) -> None:
+        """Take a key that is not about virtualization, and count it."""
+        if self.raw(key) is not None:
+            file, path = self._place(key)
+            self.notes.append(SaltNote(file, _path(path, key), key, about=False))
+
+    def is_mapping(self, key: str) -> bool:
+        """Whether there is more than one value below a key that is not taken yet."""
+        return isinstance(self._left.get(key), (dict, list))
+
+    def raw(self, key: str) -> t.Any:
+        """The value as it is; None where there is none."""
+        return self._left.pop(key, None)
+
+    def skip(self, why: str, *keys: str) -> None:
+        """Report these keys where they are."""
+        for key in keys:
+            if self.raw(key) is not None:
+                self.note(key, why)
+
+    def text(self, key: str) -> str | None:
+        """A text, or a number as one."""
+        value = self.raw(key)
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        self._note_wrong_type(key, "a text")
+        return None
+
+    def number(self, key: str) -> int | None:
+        """A whole number."""
+        value = self.raw(key)
+        if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value.strip()):
+            return int(value)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        self._note_wrong_type(key, "a whole number")
+        return None
+
+    def truth(self, key: str) -> bool | None:
+        """True or false."""
+        value = self.raw(key)
+        if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
+            return value.lower() in ("true", "yes", "on")
+        if value is None or isinstance(value, bool):
+            return value
+        self._note_wrong_type(key, "true or false")
+        return None
+
+    def mebibytes(self, key: str) -> str | None:
+        """A size, as Salt reads it: MiB unless it has a unit, and `2g`, `2GiB` or, by thousands, `2GB`."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        size = 0 if isinstance(value, bool) else _bytes(str(value))
+        if not size:
+            self._note_wrong_type(key, "a size")
+            return None
+        return size_text(-(-size // 1024))
+
+    def rows(self, texts: str = "", numbers: str = "", truths: str = "") -> dict[str, t.Any]:
+        """Keys that both sides call the same, as far as they are there."""
+        found: dict[str, t.Any] = {key: self.text(key) for key in texts.split()}
+        found.update({key: self.number(key) for key in numbers.split()})
+        found.update({key: self.truth(key) for key in truths.split()})
+        return present(**found)
+
+    def numbered(self, key: str) -> list[tuple[int, t.Any]]:
+        """Values by number."""
+        value = merged(self.raw(key))
+        if isinstance(value, dict) and all(re.fullmatch("[0-9]{1,9}", one) for one in value):
+            return [(int(one), inner) for one, inner in value.items()]
+        if value is not None:
+            self._note_wrong_type(key, "a mapping of numbers")
+        return []
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts, or a text of words."""
+        value = self.raw(key)
+        found = value.split() if isinstance(value, str) else value
+        if found is None or (isinstance(found, list) and all(isinstance(one, str) for one in found)):
+            return found or []
+        self._note_wrong_type(key, "a list of texts")
+        return []
+
+    def part(self, key: str) -> SaltPart | None:
+        """A mapping below it, as Salt writes one: also a list of mappings."""
+        value = merged(self.raw(key))
+        if value is None:
+            return None
+        if isinstance(value, dict):
+            return self._below(key, value)
+        self._note_wrong_type(key, "a mapping")
+        return None
+
+    def parts(self, key: str) -> list[SaltPart] | None:
+        """Mappings of a list; None where there is no list."""
+        value = self.raw(key)
+        if value is None:
+            return None
+        found: list[SaltPart] = []
+        for number, one in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(one, dict):
+                found.append(self._below(f"{key}[{number}]", one))
+            else:
+                self._note_wrong_type(f"{key}[{number}]", "a mapping")
+        return found
+
+    def named(self, key: str) -> list[tuple[str, SaltPart]]:
+        """Mappings by name: of a mapping, or of a list of mappings with one key each."""
+        value = merged(self.raw(key))
+        if value is None:
+            return []
+        if not isinstance(value, dict):
+            self._note_wrong_type(key, "a mapping")
+            return []
+        found = []
+        for name, one in value.items():
+            inner = merged(one)
+            if inner is None or isinstance(inner, dict):
+                found.append((name, self._below(f"{key}:{name}", inner or {})))
+            else:
+                self._note_wrong_type(f"{key}:{name}", "a mapping")
+        return found
+
+    def untaken(self) -> list[str]:
+        """Keys that nobody has taken yet."""
+        return list(self._left)
+
+    def drop(self) -> None:
+        """Take the rest, which was reported as a whole."""
+        self._left.clear()
+
+    def left(self, why: str = NO_COUNTERPART) -> None:
+        """Report what nobody has taken."""
+        for key in self.untaken():
+            if self.raw(key) is not None:
+                self.note(key, why)
+
+    def _below(self, key: str, values: t.Mapping[str, t.Any]) -> SaltPart:
+        file, path = self._place(key)
+        return SaltPart(self.notes, file, _path(path, key), values, self.refused)
+
+    def _place(self, key: str) -> tuple[str, str]:
+        head = re.split(r"[:\[]", key, maxsplit=1)[0]
+        return self._places.get(key) or self._places.get(head) or (self.file, self.path)
+
+    def _note_wrong_type(self, key: str, what: str) -> None:
+        self.note(key, f"it is not {what}, and is left out")
+
+
+def present(**values: t.Any) -> dict[str, t.Any]:
+    """What there is of it."""
+    return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def merged(value: t.Any) -> t.Any:
+    """Salt's list of mappings as one mapping: `[{a: 1}, {b: 2}]`, with what is not one left as it is."""
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        found: dict[str, t.Any] = {}
+        for one in value:
+            found.update(one)
+        return found
+    return value
+
+
+def _bytes(text: str) -> int:
+    """0 for a text that is no size."""
+    found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:([kmgtpe])(ib|b)?)?\s*", text.lower())
+    if not found:
+        return 0
+    number, letter, ending = found.groups()
+    return int(float(number) * (1000 if ending == "b" else 1024) ** " kmgtpe".index(letter or "m"))
