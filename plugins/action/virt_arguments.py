@@ -16,8 +16,7 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, remote_modules
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import play_of
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.run_variables import RunVariables
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import RunVariables, play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable

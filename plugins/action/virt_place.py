@@ -18,12 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement import mode
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
-    guest_problems,
-    missing_arguments,
-    needs,
-    preparation,
-)
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import missing_arguments, needs, preparation
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
@@ -133,7 +128,7 @@ def _capacity(host: model_placement.Host, policy: model_placement.Policy) -> dic
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
     """Problems of each guest that its host would find, after images were imported for it."""
     return [
-        guest_problems.problems({key: value for key, value in one.items() if key not in needs.OWN}, profiles)
+        preparation.problems({key: value for key, value in one.items() if key not in needs.OWN}, profiles)
         for one in guests
     ]
 

@@ -46,7 +46,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory import new_names
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
 
 class FilterModule:
@@ -59,4 +59,4 @@ class FilterModule:
 
 def changed_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Options of `virt_known_hosts`."""
-    return new_names.changed(chosen, results)
+    return created_guests.changed(chosen, results)

@@ -310,7 +310,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import (
     inventory_guests,
     inventory_sources,
     known_hosts,
-    ways,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import hypervisors as _hypervisors
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_guests import Facts
@@ -680,11 +679,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _way(self, name: str, hypervisor: str, facts: Facts) -> Facts:
         """Variables that say how Ansible reaches the guest."""
         if self.get_option("connection") == "agent":
-            return t.cast(Facts, trusted(ways.agent(facts["name"], self._uri_of[hypervisor])))
+            return t.cast(Facts, trusted(guest_addresses.agent(facts["name"], self._uri_of[hypervisor])))
         ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
         given = " ".join(filter(None, ours))
         found = self._ssh_args(name, given, verified=bool(ours[0])) if given else {}
-        path = {"ansible_control_path": trusted(ways.control_path(hypervisor, facts["uuid"]))} if ours[1] else {}
+        path = (
+            {"ansible_control_path": trusted(guest_addresses.control_path(hypervisor, facts["uuid"]))}
+            if ours[1]
+            else {}
+        )
         return {**found, **path}
 
     def _jump(self, hypervisor: str) -> str:
@@ -697,7 +700,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 "ansible_host | default(inventory_hostname)",
                 "ansible_port | default('')",
             )
-            self._jumps[hypervisor] = ways.jump(*(self._render(hypervisor, f"{{{{ {item} }}}}") for item in place))
+            self._jumps[hypervisor] = guest_addresses.jump(
+                *(self._render(hypervisor, f"{{{{ {item} }}}}") for item in place)
+            )
         return self._jumps[hypervisor]
 
     def _ssh_args(self, name: str, given: str, *, verified: bool) -> Facts:

@@ -601,7 +601,7 @@ notes:
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec

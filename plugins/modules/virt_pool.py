@@ -86,7 +86,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.run_module impor
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_noun import POOL
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
 
 OPTIONS = {**URI_OPTION, **argument_spec(POOL.schema)}

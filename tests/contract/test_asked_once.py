@@ -16,7 +16,7 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_host_look
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity, check
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 

@@ -33,7 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest,
     run_guest_files,
     run_guest_options,
-    run_irreversible,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -70,7 +69,7 @@ def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
         elif isinstance(step, plan_guest_steps.CreateVolume):
             libvirt_domain.create_volume(connection, step)
         elif isinstance(step, plan_guest_steps.DeleteVolume):
-            run_irreversible.do(connection, UUID, step)
+            run_guest.do(connection, UUID, step)
         else:
             libvirt_domain.do(connection, UUID, step)
 
@@ -306,7 +305,7 @@ def test_every_step_has_a_verb() -> None:
         for kind in vars(plan_guest_steps).values()
         if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
     }
-    fronts = {*run_guest_files._DOERS, *run_definition._DOERS, *run_irreversible._DOERS}
+    fronts = {*run_guest_files._DOERS, *run_definition._DOERS, *run_guest._DOERS}
     assert kinds - {plan_guest_steps.GuestStep, *fronts} == set({**libvirt_domain._ON_HOST, **libvirt_domain._ON_GUEST})
 
 

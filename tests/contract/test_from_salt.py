@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_options
 from ansible_collections.corral.virt.tests.contract.play import Play, defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest

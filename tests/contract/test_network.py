@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_network
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
     libvirt_api,

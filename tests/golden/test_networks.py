@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._network.model_network
     NetworkHost,
     User,
 )
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define

@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest impo
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported as import_of
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
     run_noun,
     run_noun_arguments,

@@ -234,7 +234,7 @@ REMEDY_ELSEWHERE = {
     "module_utils/_noun/plan_noun_stages.py:_refuse": "it joins refusals, each with its own",
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
-    "module_utils/_migration/plan_ownership.py:check_seen": "it joins what `stopped` says, and errors",
+    "module_utils/_migration/plan_concurrent_changes.py:check_seen": "it joins what `stopped` says, and errors",
     "module_utils/_migration/plan_preflight.py:check": "it joins its findings",
     "module_utils/_tls/plan_tls.py:check_set": "it joins what `_set_problems` says",
     "module_utils/_migration/plan_verdict.py:check": "the table of what was seen says it",

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-__all__ = ["number", "text"]
+import typing as t
+
+__all__ = ["number", "problems", "text"]
 
 
 def number(major: int, minor: int) -> int:
@@ -17,3 +19,16 @@ def number(major: int, minor: int) -> int:
 def text(version: int) -> str:
     """As people write it."""
     return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
+
+
+# Fields that the host's libvirt is too old for: it drops them without a word, and each run would write them again.
+
+
+def problems(what: str, recent: t.Iterable[tuple[str, tuple[int, int]]], libvirt: int) -> list[str]:
+    """A problem for each place of `what` that this libvirt (9000000 is 9.0.0) is too old for."""
+    return [
+        f"{place} of {what}: it requires libvirt {major}.{minor}, and this host has {text(libvirt)}; upgrade "
+        "libvirt, or leave it out"
+        for place, (major, minor) in recent
+        if libvirt < number(major, minor)
+    ]

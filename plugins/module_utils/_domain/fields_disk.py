@@ -18,10 +18,9 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
 __all__ = ["DISK", "DISKS", "by_name", "media", "read_all"]
 

@@ -9,7 +9,19 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["EXPRESS", "PCI", "Buses", "Plug", "Slot"]
+__all__ = ["EXPRESS", "PCI", "Buses", "NetworkFilter", "Plug", "Slot"]
+
+
+# A network filter of libvirt, as far as it matters where the kernel looks at its rules.
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkFilter:
+    """`protocols` that its own rules are about, and the filters that it refers to."""
+
+    protocols: frozenset[str]
+    references: tuple[str, ...] = ()
+
 
 PCI, EXPRESS = "PCI", "PCI Express"  # kinds of slots
 

@@ -10,10 +10,28 @@ import collections
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_remote import has_medium
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug, Slot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import (
+    EXPRESS,
+    PCI,
+    Buses,
+    NetworkFilter,
+    Plug,
+    Slot,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
-__all__ = ["buses", "plug"]
+__all__ = ["buses", "plug", "read"]
+
+
+# Read a network filter.
+
+
+def read(xml: str) -> tuple[str, NetworkFilter]:
+    """Its name, and what it holds."""
+    root = parse(xml)
+    protocols = frozenset(part.tag for part in root.iterfind("rule/*") if isinstance(part.tag, str))
+    return root.get("name"), NetworkFilter(protocols, tuple(one.get("filter") for one in root.findall("filterref")))
+
 
 # Ports of USB controllers. Source: libvirt, domain_addr.c
 _USB_PORTS = {

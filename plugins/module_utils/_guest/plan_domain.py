@@ -7,19 +7,107 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off, state_change, state_steps
 
-__all__ = ["GuestPlan", "awaited", "changes", "plan", "saved"]
+__all__ = ["DefinitionSight", "GuestPlan", "awaited", "changes", "check", "plan", "rename", "saved"]
+
+
+# Decide whether a guest may have another name. Pure.
+
+_NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
+    "managed_save": "virsh managedsave-remove {}",
+    "snapshots": "virsh snapshot-delete {} SNAPSHOT",
+    "checkpoints": "virsh checkpoint-delete {} CHECKPOINT",
+}
+
+
+def rename(
+    wanted: GuestSpec,
+    found: FoundGuest | None,
+    former: FoundGuest | None,
+    *,
+    managed_state: t.Sequence[str],
+    recorded: t.Mapping[str, t.Any],
+) -> plan_guest_steps.Rename | None:
+    """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
+
+    `managed_state` is what libvirt keeps of `former`, `recorded` what we record with it.
+    """
+    what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
+    if former is None and found is None:
+        raise NotFound(f"{what}: there is no guest {wanted.renamed_from} here; {WHERE_IT_IS}")
+    if former is None:
+        return None
+    if found is not None:
+        raise Refused(f"{what}: another guest has this name (UUID {found.uuid}); choose another name")
+    if wanted.uuid and wanted.uuid != former.uuid:
+        raise Refused(f"{what}: the guest with this name has UUID {former.uuid}, not {wanted.uuid}; check the UUID")
+    if former.active:
+        raise Refused(
+            f"{what}: it is {former.state}; shut it down first: ansible-playbook corral.virt.shutdown -e "
+            f"guest={former.name}"
+        )
+    if recorded.get("moving"):
+        raise Refused(
+            f"{what}: its migration is in progress or was interrupted; finish it with virt_migrate (playbook migrate)"
+        )
+    if recorded.get("making"):
+        raise Refused(f"{what}: an interrupted run left {', '.join(recorded['making'])} incomplete; repeat it first")
+    if kept := [kind for kind in _NAMED_AFTER if kind in managed_state]:
+        remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
+        raise Refused(
+            f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: "
+            f"{remedy}"
+        )
+    return plan_guest_steps.Rename(former.name, wanted.name)
+
+
+# Decide whether a guest is still as a plan has seen it, before its definition is replaced or removed. Pure.
+
+
+@dataclasses.dataclass(frozen=True)
+class DefinitionSight:
+    """What libvirt has by now of the guest with a UUID."""
+
+    exists: bool
+    expected: bool  # whether the plan was made for a guest that exists
+    active: bool = False
+    persistent: bool = True
+    differs: t.Sequence[str] = ()  # parts of its definition that the plan did not see like this
+
+
+def check(verb: str, guest: str, sight: DefinitionSight, *, must_be_off: bool = False) -> None:
+    """Raises Refused where somebody has changed it since: that change is not overwritten, and not lost."""
+    reason = _reason(sight, must_be_off=must_be_off)
+    if reason:
+        raise Refused(
+            f"cannot {verb} {guest}: {reason} since this run has read it, so it is left as it is; inspect it "
+            f"(`{shlex.join(['virsh', 'dumpxml', '--inactive', guest])}`), and run again"
+        )
+
+
+def _reason(sight: DefinitionSight, *, must_be_off: bool) -> str:
+    if not sight.exists:
+        return "it was removed" if sight.expected else ""
+    if not sight.expected:
+        return "a guest with its UUID was defined"
+    if not sight.persistent and must_be_off:
+        return "its definition was removed, and it still runs,"
+    if sight.differs:
+        return f"somebody has changed its definition ({', '.join(sight.differs)})"
+    return "it was started" if must_be_off and sight.active else ""
 
 
 @dataclasses.dataclass(frozen=True)

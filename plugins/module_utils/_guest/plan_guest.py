@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core import since
+from ansible_collections.corral.virt.plugins.module_utils._core import version
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_name
@@ -22,10 +22,11 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_graphics,
     fields_interface,
     fields_record,
+    xml_cloned,
     xml_host,
     xml_hotplug,
     xml_new,
-    xml_nwfilter,
+    xml_summary,
     xml_validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
@@ -33,15 +34,15 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
-    plan_capacity,
+    plan_cloning,
     plan_disk,
     plan_display,
     plan_domain,
     plan_guest_disks,
     plan_guest_options,
     plan_guest_steps,
+    plan_host_questions,
     plan_live,
-    plan_rename,
     plan_seeding,
     plan_start,
 )
@@ -55,7 +56,65 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["plan", "takes_disks"]
+__all__ = ["check_files", "created", "existing", "plan", "takes_disks"]
+
+
+# A guest that is a clone: the stages that a clone has beside those of every guest.
+
+
+def created(wanted: GuestSpec, uuid: str, host: GuestHost) -> tuple[GuestSpec, str, FoundGuest]:
+    """The options of a new clone with their defaults, the document to edit, and the original."""
+    original = _original(wanted, host)
+    base = xml_cloned.document(original.xml, name=wanted.name, uuid=uuid)
+    if wanted.interfaces:
+        plan_guest_options.check_links(f"create {wanted.name}", wanted.interfaces, *host.links())
+    wanted = plan_guest_options.completed(
+        plan_cloning.described(wanted, xml_cloned.disks(original.xml)), fields_domain.sizes(base)
+    )
+    return _with_seed(plan_guest_options.with_macs(wanted, uuid), base, uuid, original), base, original
+
+
+def existing(
+    wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], known: Known, host: GuestHost
+) -> tuple[GuestSpec, FoundGuest | None]:
+    """The options of a clone that exists with their defaults; the original where disks are still to be copied."""
+    original = None
+    if recorded.get("copying"):
+        if not wanted.clone_of:
+            plan_cloning.refuse_half(wanted)
+        original = _original(wanted, host)
+        begun = {name: device.path for name, device in known.devices.items()}
+        wanted = plan_cloning.resumed(wanted, original, xml_cloned.disks(original.xml), recorded, begun)
+    wanted = plan_guest_options.with_macs(
+        plan_guest_options.completed(wanted, fields_domain.sizes(found.xml)), found.uuid
+    )
+    if original or wanted.seed:
+        wanted = _with_seed(wanted, found.xml, found.uuid, original)
+    return wanted, original
+
+
+def check_files(wanted: GuestSpec, original: FoundGuest, xml: str) -> None:
+    """Refuse files that the clone would share with its original."""
+    plan_cloning.check_files(wanted, *map(xml_cloned.own_files, (original.xml, xml)))
+
+
+def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
+    found = host.find(t.cast(str, wanted.clone_of))
+    if found is None:
+        return plan_cloning.checked(wanted, None, managed_state=(), recorded={}, seed=False)
+    recorded, seed = fields_record.read(found.xml), "seed" in fields_disk.by_name(found.xml)
+    return plan_cloning.checked(
+        wanted, found, managed_state=host.managed_state(found.uuid), recorded=recorded, seed=seed
+    )
+
+
+def _with_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | None) -> GuestSpec:
+    """The guest with a seed for the interfaces of the clone."""
+    nics = GuestSpec(wanted.name, fields={"interfaces": wanted.interfaces})
+    macs = [nic.mac for nic in xml_summary.nics(parse(fields_domain.graft(base, nics).xml))]
+    return plan_cloning.seeded(
+        wanted, uuid=uuid, macs=macs, original=fields_record.read(original.xml) if original else None
+    )
 
 
 def takes_disks(wanted: GuestSpec) -> bool:
@@ -91,7 +150,7 @@ def _renamed(
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
     managed_state = host.managed_state(former.uuid) if former else ()
-    step = plan_rename.rename(
+    step = plan_domain.rename(
         wanted, found, former, managed_state=managed_state, recorded=fields_record.read(former.xml) if former else {}
     )
     if former is None:
@@ -146,7 +205,7 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
     if left is not None:
         sizes = fields_domain.sizes(definition.stored.xml)
         memory_mib = sizes["memory.maximum_kib"] // 1024
-        plan_capacity.check(subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"])
+        plan_host_questions.check(subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"])
 
 
 def _check_prerequisites(
@@ -219,9 +278,7 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[st
     )
     original = None
     if recorded.get("copy_of"):
-        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
-
-        wanted, original = plan_guest_clone.existing(wanted, found, recorded, known, host)
+        wanted, original = existing(wanted, found, recorded, known, host)
     else:
         wanted = plan_guest_options.with_macs(
             plan_guest_options.completed(wanted, fields_domain.sizes(found.xml)), found.uuid
@@ -257,10 +314,9 @@ def _guest_to_create(wanted: GuestSpec, host: GuestHost) -> _Subject:
 
 def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
     """A new clone: the definition of its original, with an identity and disks of its own."""
-    from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
 
     uuid = wanted.uuid or host.new_uuid()
-    wanted, base, original = plan_guest_clone.created(wanted, uuid, host)
+    wanted, base, original = created(wanted, uuid, host)
     known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
     return _Subject(wanted, None, uuid, base, known=known, original=original, remember={"copy_of": original.uuid})
 
@@ -322,16 +378,14 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     wanted, found, stored = definition.wanted, subject.found, definition.stored
     recent = xml_validate.recent(wanted, stored)
     if recent:
-        Problems(since.problems(wanted.name, recent, host.libvirt_version())).refuse()
+        Problems(version.problems(wanted.name, recent, host.libvirt_version())).refuse()
     before, after = parse(subject.base), parse(stored.xml)
     connected = plan_guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:
         switched = fields_interface.switched(after)
         plan_guest_options.check_links(f"change {wanted.name}", connected, *host.links(), switched=switched)
     if subject.original:
-        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone  # as in `plan`
-
-        plan_guest_clone.check_files(wanted, subject.original, stored.xml)
+        check_files(wanted, subject.original, stored.xml)
     _check_filters(wanted, fields_interface.filters(before), fields_interface.filters(after), host)
     notes = plan_display.check(wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays)
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
@@ -346,7 +400,7 @@ def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, s
     there = host.filters() if asked else None
     if there is not None:
         Problems(
-            plan_nwfilter.problems(wanted.name, asked, dict(map(xml_nwfilter.read, there)), host.bridge_calls())
+            plan_nwfilter.problems(wanted.name, asked, dict(map(xml_hotplug.read, there)), host.bridge_calls())
         ).refuse()
 
 

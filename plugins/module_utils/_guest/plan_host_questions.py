@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -22,7 +23,37 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["GuestHost"]
+__all__ = ["Capacity", "GuestHost", "check"]
+
+
+# Whether a host still has the capacity that a placement saw: another controller may have placed guests there since.
+
+
+@dataclasses.dataclass(frozen=True)
+class Capacity:
+    """What all guests of a host may use together, and what the others use, that run or start with it."""
+
+    memory_mib: int
+    vcpus: int
+    memory_used_mib: int = 0
+    vcpus_used: int = 0
+
+
+def check(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None:
+    """Raises Refused where the guest does not fit."""
+    lacks = [
+        f"{what}: {used} of {limit} are allocated, and it needs {needed}"
+        for what, limit, used, needed in (
+            ("MiB of memory", capacity.memory_mib, capacity.memory_used_mib, memory_mib),
+            ("vcpus", capacity.vcpus, capacity.vcpus_used, vcpus),
+        )
+        if used + needed > limit
+    ]
+    if lacks:
+        raise Refused(
+            f"cannot start {name}: this host no longer has room for it ({'; '.join(lacks)}), because another run "
+            "placed guests here; run again to choose another host"
+        )
 
 
 class GuestHost(t.Protocol):

@@ -24,16 +24,75 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_display import beyond_loopback
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed, suited
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_minimal import minimal
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_withheld import withhold
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence, Row
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Import", "OptionCheck", "imported", "less"]
+__all__ = ["Import", "OptionCheck", "imported", "less", "withhold"]
+
+
+# What of a guest that exists is not made without a secret: it is taken out of its document, and named.
+
+Reasons = dict[Element, str]
+
+_OF_SPICE = "devices/*[@type='spicevmc' or @type='spiceport'] | devices/audio[@type='spice']"
+# An argument of QEMU's is half of an option.
+_DEVICE = "ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/.."
+
+
+def withhold(root: Element, display: Element | None) -> list[dict[str, str]]:
+    """Take away what must not be made without a secret, and what hangs on it; say what that is.
+
+    Of the `display` that an option describes without its secret, also which.
+    """
+    gone = _displays(root)
+    gone.update(_of_spice(root, gone))
+    for one, why in _with_secrets(root).items():
+        gone.setdefault(one, why)
+    gone = {one: why for one, why in gone.items() if gone.keys().isdisjoint(one.iterancestors())}
+    notes = [_note(one, why, described=one is display) for one, why in gone.items()]
+    for one in gone:
+        one.getparent().remove(one)
+    return notes
+
+
+def _displays(root: Element) -> Reasons:
+    """Displays that would be open to more people than they are."""
+    gone = {}
+    for display in root.findall("devices/graphics"):
+        if display.get("passwd"):
+            gone[display] = "it has a password, and would be open without it"
+        elif beyond_loopback(fields_graphics.display(display)):
+            gone[display] = "others than its host may reach it"
+    return gone
+
+
+def _of_spice(root: Element, gone: Reasons) -> Reasons:
+    """Devices that need a display by SPICE, where the last one goes."""
+    left = [one for one in root.findall("devices/graphics[@type='spice']") if one not in gone]
+    if left or not any(one.get("type") == "spice" for one in gone):
+        return {}
+    return dict.fromkeys(root.xpath(_OF_SPICE), "it needs a display by SPICE")
+
+
+def _with_secrets(root: Element) -> Reasons:
+    """What holds a secret: the device, where it is part of one."""
+    found = {}
+    for one in root.iter(t.cast(t.Any, "*")):
+        if one.tag != "secret" and overlay.has_secret(one):
+            device = one.xpath(_DEVICE)
+            found[device[0] if device else one] = "it holds a secret"
+    return found
+
+
+def _note(one: Element, why: str, *, described: bool) -> dict[str, str]:
+    return {"path": path_of(one), "why": why, **({"option": "graphics"} if described else {})}
+
 
 Given = dict[str, t.Any]
 _SILENT = {"firmware": "bios", "secure_boot": False}  # what a guest has where nobody says it

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_definition, plan_guest_steps
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_domain, plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
@@ -31,15 +31,15 @@ class Definition:
 
     def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
         """Raises Refused where somebody has changed it."""
-        plan_definition.check(verb, guest, self._sight(), must_be_off=must_be_off)
+        plan_domain.check(verb, guest, self._sight(), must_be_off=must_be_off)
 
-    def _sight(self) -> plan_definition.DefinitionSight:
+    def _sight(self) -> plan_domain.DefinitionSight:
         seen = libvirt_query.stored(self.connection, self.uuid)
         if seen is None or self.xml is None:
-            return plan_definition.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
+            return plan_domain.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
         same = fields_record.fingerprint(seen.xml) == fields_record.fingerprint(self.xml)
         differs = () if same else fields_record.differing(self.xml, seen.xml) or ("the order of its elements",)
-        return plan_definition.DefinitionSight(True, True, seen.active, seen.persistent, differs)
+        return plan_domain.DefinitionSight(True, True, seen.active, seen.persistent, differs)
 
     def look(self, step: plan_guest_steps.GuestStep) -> None:
         """Before it is replaced."""

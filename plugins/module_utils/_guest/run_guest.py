@@ -13,7 +13,7 @@ import functools
 import typing as t
 import uuid
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_many,
     run_prerequisites,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
@@ -39,10 +39,43 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedSite,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["converge", "waited"]
+__all__ = ["converge", "do", "waited"]
+
+
+# Steps on a guest that cannot be undone: each looks again, by identity, right before it acts.
+
+
+def do(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object:
+    """Do one step on the guest with that UUID."""
+    return _DOERS[type(step)](_subject(connection, uuid, step))
+
+
+def _subject(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> Disposal | Finishing:
+    if isinstance(step, plan_guest_steps.FinishRemoval):
+        return Finishing(connection, step.place)
+    delete = t.cast(plan_guest_steps.DeleteVolume, step)
+    return Disposal(
+        connection,
+        delete.path,
+        delete.guest,
+        uuid,
+        expected=delete.expected,
+        without=delete.others,
+        left=delete.left,
+        keep_h=delete.keep_h,
+        key=delete.key,
+    )
+
+
+_DOERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
+    plan_guest_steps.DeleteVolume: Looked(Disposal.look, Disposal.act),
+    plan_guest_steps.FinishRemoval: Looked(Finishing.look, Finishing.act),
+}
+
 
 _STARTING = "starting guests"  # the name of a lock; names of guests contain no space
 
@@ -235,9 +268,7 @@ def _do(stored: Definition, step: plan_guest_steps.GuestStep, *, removes: bool =
     if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
         return run_definition.do(stored, step)
     if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
-        from ansible_collections.corral.virt.plugins.module_utils._guest import run_irreversible
-
-        return run_irreversible.do(connection, uuid, step)
+        return do(connection, uuid, step)
     from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain
 
     before_force = functools.partial(stored.check, step.verb, step.guest) if removes else None

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     NamedBy,
     Prerequisites,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest import files_devices, files_named, run_host_look
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, files_named, run_host_look
 from ansible_collections.corral.virt.plugins.module_utils._guest.files_missing import (
     has_hook,
     missing_links,
@@ -46,7 +46,7 @@ class _ThisHost:
         self._connection = connection
 
     has_hook = staticmethod(has_hook)
-    missing_devices = staticmethod(files_devices.missing)
+    missing_devices = staticmethod(files_missing.missing)
     names_in = staticmethod(names_in)
 
     @staticmethod

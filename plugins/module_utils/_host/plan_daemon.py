@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import typing as t
@@ -25,11 +26,12 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     DueRestart,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 
 __all__ = [
     "Ahead",
+    "EnableSockets",
+    "RestartDaemons",
     "ahead",
     "block",
     "daemons",
@@ -41,6 +43,41 @@ __all__ = [
     "spec",
     "with_block",
 ]
+
+
+# The vocabulary of change of libvirt's daemons: plain data with a readable text.
+
+
+@dataclasses.dataclass(frozen=True)
+class EnableSockets(HostStep):
+    """Let systemd listen from the next boot on."""
+
+    units: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"enable {', '.join(self.units)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RestartDaemons(HostStep):
+    """Start daemons again while no guest has a job that would break; start the sockets that they lack."""
+
+    due: tuple[DueRestart, ...]
+
+    @property
+    def breaks_jobs(self) -> bool:
+        """Whether one of them runs."""
+        return any(each.runs for each in self.due)
+
+    @property
+    def what(self) -> str:
+        """The daemons, and why."""
+        return " and ".join(map(str, self.due))
+
+    def __str__(self) -> str:
+        return f"restart {self.what}"
+
+
 __all__ += ["work"]
 
 _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")

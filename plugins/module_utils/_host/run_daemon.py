@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     Daemons,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 

@@ -11,22 +11,30 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import (
     algorithms_in,
     checksum_in,
+    decoded,
     document_kind,
 )
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     LENGTHS,
     Checksum,
     Image,
+    ImageSpec,
     Manifest,
     Source,
     Sums,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import STANDALONE
 
 __all__ = [
+    "ChecksumFacts",
+    "Downloaded",
+    "ReadUrl",
+    "VerifySignature",
     "chosen",
     "listed",
     "offered",
@@ -37,7 +45,10 @@ __all__ = [
     "refuse_other_copy",
     "refuse_other_format",
     "refuse_unsent",
+    "requested",
 ]
+
+
 __all__ += ["offers", "refuse_namesake", "starts_over", "unread"]
 
 
@@ -190,3 +201,55 @@ def refuse_namesake(image: Image, known: Manifest | None) -> None:
             f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, "
             "which begins with the same digits; remove it (state: absent), and find out who imported it"
         )
+
+
+# Decide which checksum an image must have, and why it may prove nothing. Pure.
+
+
+class Downloaded(t.NamedTuple):
+    """A small file, and the URL it came from after all redirects."""
+
+    content: bytes
+    url: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadUrl(OpenQuestion[Downloaded]):
+    """What is at a URL?"""
+
+    url: str
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifySignature(OpenQuestion[bytes]):
+    """Which part of a file is signed by a key of the keyring?
+
+    `signature` is a detached one; None: the file contains its signature.
+    """
+
+    content: bytes
+    signature: bytes | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ChecksumFacts:
+    """The image as the user asked for it."""
+
+    spec: ImageSpec
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def requested(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
+    """The requested checksum, and why nobody can rely on it (empty: one can); of a list, only what is signed counts."""
+    spec, sums, answers = facts.spec, facts.spec.checksum, facts.answers
+    if not isinstance(sums, Sums):
+        return sums, ""
+    if spec.source is None:
+        return None, ""
+    content, origin = answers.of(ReadUrl(sums.url))
+    if spec.signature:
+        detached = None if spec.signature == "inline" else answers.of(ReadUrl(spec.signature)).content
+        content = answers.of(VerifySignature(content, detached))
+    found = listed(decoded(content), sums, spec.source)
+    return found, plan_inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)

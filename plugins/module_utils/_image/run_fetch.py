@@ -23,7 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_signature,
     files_unpack,
     plan_image_checks,
-    plan_image_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
@@ -59,25 +58,25 @@ class World:
 def published(opener: files_fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
     """The requested checksum, and why nobody can rely on it (empty: one can)."""
     return answered(
-        lambda answers: plan_image_checksum.requested(plan_image_checksum.ChecksumFacts(spec, answers)),
+        lambda answers: plan_image_checks.requested(plan_image_checks.ChecksumFacts(spec, answers)),
         _ANSWERS,
         (opener, spec),
     )
 
 
-def _read(who: _Who, question: plan_image_checksum.ReadUrl) -> plan_image_checksum.Downloaded:
+def _read(who: _Who, question: plan_image_checks.ReadUrl) -> plan_image_checks.Downloaded:
     opener, spec = who
-    return plan_image_checksum.Downloaded(*files_fetch.read_bytes(opener, question.url, retries=spec.retries))
+    return plan_image_checks.Downloaded(*files_fetch.read_bytes(opener, question.url, retries=spec.retries))
 
 
-def _verify(who: _Who, question: plan_image_checksum.VerifySignature) -> bytes:
+def _verify(who: _Who, question: plan_image_checks.VerifySignature) -> bytes:
     _opener, spec = who
     keyring, what = t.cast(str, spec.keyring), without_secrets(t.cast(Sums, spec.checksum).url)
     return files_signature.signed(question.content, signature=question.signature, keyring=keyring, what=what)
 
 
 _Who = tuple[files_fetch.Opener, ImageSpec]
-_ANSWERS: Table[_Who] = {plan_image_checksum.ReadUrl: _read, plan_image_checksum.VerifySignature: _verify}
+_ANSWERS: Table[_Who] = {plan_image_checks.ReadUrl: _read, plan_image_checks.VerifySignature: _verify}
 
 
 class Fetching:

@@ -17,6 +17,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     MigrationHost,
     Observation,
@@ -29,6 +30,12 @@ __all__ = [
     "OPEN",
     "STAYED",
     "TABLES",
+    "Ends",
+    "HasAllMemory",
+    "HasJob",
+    "IsSuperseded",
+    "IsSuspendedByOwner",
+    "TakesDisksBack",
     "Verdict",
     "VerdictRow",
     "begun",
@@ -42,12 +49,78 @@ __all__ = [
     "has_left",
     "is_one_host",
     "judge",
+    "observation",
     "outcome",
     "superseded",
     "task",
     "unsettled",
     "without_copies",
-]  # fmt: skip
+]
+
+
+# Decide what both hosts must be asked about a guest that moves, and what it means for a verdict. Pure.
+#
+# `Ends` lead to an `Observation`, or to the one question that is open; nothing is asked that decides nothing.
+
+
+@dataclasses.dataclass(frozen=True)
+class IsSuspendedByOwner(OpenQuestion[bool]):
+    """Has its owner suspended it on the source, perhaps while it was being sent?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class IsSuperseded(OpenQuestion[bool]):
+    """Has nobody written to its disks on the source since it was let run on the destination?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class HasJob(OpenQuestion[bool]):
+    """Is libvirt at work on it on the source?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class HasAllMemory(OpenQuestion[bool]):
+    """Is all its memory on the destination, after a post-copy?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class TakesDisksBack(OpenQuestion[bool]):
+    """Would libvirt on the source take shared disks from the destination, if it ended the copy there?"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+    """The states of a guest on both hosts, as libvirt tells them."""
+
+    source: str
+    dest: str
+    was_paused: bool = False
+    again: bool = False
+    answers: Answers = dataclasses.field(default_factory=Answers)
+
+
+@asks
+def observation(ends: Ends) -> Observation:
+    """What is to be judged."""
+    answers, there = ends.answers, ends.dest
+    was_paused = ends.was_paused or (ends.source == "paused" and answers.of(IsSuspendedByOwner()))
+    here = "paused" if ends.source == "incoming" else ends.source  # of the source: paused by its migration
+    off = here in ("shutdown", "crashed")
+    superseded = off and there == "running" and answers.of(IsSuperseded())
+    job_active = answers.of(HasJob())
+    complete = (here, there) == ("postcopy", "running") and answers.of(HasAllMemory())
+    ends_here = complete or (here, there) == ("paused", "running")
+    return Observation(
+        here,
+        there,
+        was_paused=was_paused,
+        job_active=job_active,
+        superseded=superseded,
+        complete=complete,
+        takes_back=ends_here and answers.of(TakesDisksBack()),
+        again=ends.again,
+    )
+
 
 # where the guest is when nothing is left to be done; open: nobody may decide
 ARRIVED, STAYED, OPEN = "arrived", "stayed", "open"

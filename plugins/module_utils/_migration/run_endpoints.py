@@ -12,8 +12,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import endpoint, states
-from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, libvirt_migrate
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     MigratingGuest,
     MigrationHost,
@@ -81,7 +81,7 @@ def host(connection: t.Any) -> MigrationHost:
         emulators=tuple(known["emulators"]),
         guests=dict(libvirt_query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
-        **endpoint.facts(connection),
+        **libvirt_migrate.facts(connection),
     )
 
 
@@ -98,7 +98,7 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = endpoint.job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
+    job = libvirt_migrate.job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
     return MigratingGuest(
         name=found.name,
         uuid=found.uuid,
@@ -113,4 +113,6 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
 def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
     """Why the destination cannot give the guest its processor, or None."""
     cpu, machine, virt_type = xml_host_bindings.cpu(xml)
-    return cpu and endpoint.cpu_incompatibility(dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu)
+    return cpu and libvirt_migrate.cpu_incompatibility(
+        dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu
+    )

@@ -28,8 +28,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import check_in_place
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_ownership import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import (
+    check_in_place,
     check_seen,
     replaced,
     sorted_out,

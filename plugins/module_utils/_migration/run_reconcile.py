@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import defini
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     libvirt_migrate,
     plan_concurrent_changes,
-    plan_observation,
+    plan_verdict,
     run_copy_offline,
     run_disk_moves,
     run_migration_files,
@@ -133,14 +133,14 @@ def settle(dest: t.Any, uuid: str) -> None:
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """One look at both ends, for this guest: others of its name are none of its copies."""
     look = _Look(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
-    ends = plan_observation.Ends(
+    ends = plan_verdict.Ends(
         libvirt_migrate.state_there(look.source, uuid),
         libvirt_migrate.state_there(look.dest, uuid, reserved=xml_host_bindings.is_reserved),
         was_paused,
         again,
     )
     return answered(
-        lambda answers: plan_observation.observation(dataclasses.replace(ends, answers=answers)), _ANSWERS, look
+        lambda answers: plan_verdict.observation(dataclasses.replace(ends, answers=answers)), _ANSWERS, look
     )
 
 
@@ -185,11 +185,11 @@ def _suspended(source: t.Any, uuid: str) -> bool:
 
 
 _ANSWERS: Table[_Look] = {
-    plan_observation.IsSuspendedByOwner: lambda look, _question: _suspended(look.source, look.uuid),
-    plan_observation.IsSuperseded: lambda look, _question: _superseded(look.dest, look.uuid),
-    plan_observation.HasJob: lambda look, _question: libvirt_migrate.job_active(look.source, look.uuid),
-    plan_observation.HasAllMemory: lambda look, _question: libvirt_migrate.has_all_memory(look.dest, look.uuid),
-    plan_observation.TakesDisksBack: lambda look, _question: _takes_back(look.endpoints, look.uuid),
+    plan_verdict.IsSuspendedByOwner: lambda look, _question: _suspended(look.source, look.uuid),
+    plan_verdict.IsSuperseded: lambda look, _question: _superseded(look.dest, look.uuid),
+    plan_verdict.HasJob: lambda look, _question: libvirt_migrate.job_active(look.source, look.uuid),
+    plan_verdict.HasAllMemory: lambda look, _question: libvirt_migrate.has_all_memory(look.dest, look.uuid),
+    plan_verdict.TakesDisksBack: lambda look, _question: _takes_back(look.endpoints, look.uuid),
 }
 
 

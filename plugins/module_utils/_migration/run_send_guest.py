@@ -26,8 +26,8 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     run_reconcile,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import COPY, Move
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import Action
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_watch import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import (
+    Action,
     Disks,
     Watch,
     has_lagging_clock,

@@ -10,12 +10,14 @@ import ipaddress
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core import since, version
+from ansible_collections.corral.virt.plugins.module_utils._core import version
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._host import plan_ruleset
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, OWN, NetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._network.xml_network import SHAPE, finish, host, skeleton
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Live,
@@ -26,8 +28,10 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Stop,
     Update,
 )
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
 
-__all__ = ["LIVE", "RULES"]
+__all__ = ["LIVE", "NETWORK", "RULES"]
+
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 _TAGS_ON_BRIDGES = version.number(11, 0)  # of libvirt
@@ -66,7 +70,7 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
 
 def _is_known_to_libvirt(case: Case, _plan: NounPlan) -> Findings:
     """What the host's libvirt would drop."""
-    yield from map(BadInput, since.problems(f"network {case.spec.name}", case.stored.recent, _host(case).version))
+    yield from map(BadInput, version.problems(f"network {case.spec.name}", case.stored.recent, _host(case).version))
 
 
 def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:
@@ -239,8 +243,8 @@ def _reserves_once(case: Case, plan: NounPlan) -> Findings:
         place = f"ips[{address['address']}].dhcp.hosts"
         for field in ("mac", "name"):
             owners: dict[str, list[str]] = {}
-            for host in address.get("dhcp.hosts", ()):
-                owners.setdefault(str(host.get(field) or "").lower(), []).append(str(host.get("ip")))
+            for entry in address.get("dhcp.hosts", ()):
+                owners.setdefault(str(entry.get(field) or "").lower(), []).append(str(entry.get("ip")))
             for client, ips in owners.items():
                 late = [ip for ip in ips if f"{place}[{ip}]" in added]
                 if client and late and len(ips) > 1:
@@ -414,3 +418,18 @@ LIVE: Policy = {
     "portgroups[]": Live("PORTGROUP", modify=True, when=_is_no_default),
     "interfaces[]": Live("FORWARD_INTERFACE", when=_of_a_free_pool),
 }
+
+
+# A virtual network.
+
+NETWORK = Noun(
+    schema=NETWORK_SCHEMA,
+    shape=SHAPE,
+    skeleton=skeleton,
+    rules=RULES,
+    live=LIVE,
+    finish=finish,
+    made=lambda values: f"(mode {values['mode']})",
+    shown=("mode", "bridge"),
+    host=host,
+)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_nwfilter import NetworkFilter
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
 
 __all__ = ["CALLS", "problems"]
 

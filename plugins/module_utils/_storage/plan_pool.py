@@ -11,6 +11,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
@@ -20,9 +21,13 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Stop,
     Undefine,
 )
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
+from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL as TABLE
+from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import SHAPE, host, skeleton
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost
 
-__all__ = ["RULES"]
+__all__ = ["POOL", "RULES"]
+
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 
@@ -115,4 +120,17 @@ RULES: tuple[Rule, ...] = (
     _can_be_made,
     _is_open_to_guests,
     _keeps_no_guest_off,
+)
+
+
+# A storage pool that is a directory.
+
+POOL = Noun(
+    schema=Schema(kind="pool", table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
+    shape=SHAPE,
+    skeleton=skeleton,
+    rules=RULES,
+    made=lambda values: f"in {values.get('path')}",
+    shown=("path",),
+    host=host,
 )

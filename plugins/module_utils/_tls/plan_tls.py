@@ -17,13 +17,18 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._core.units import check_name
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import (
     DAEMONS_PLACE,
+    IDENTITIES,
     FoundTls,
     FoundTlsFile,
     NewSet,
     TlsSpec,
+    TrustFaults,
+    check_names,
     usages,
 )
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import (
@@ -40,8 +45,10 @@ __all__ = [
     "TlsPlan",
     "check_set",
     "check_state",
+    "check_trust",
     "decide",
     "is_read",
+    "names",
     "plan",
     "reading",
     "refuse_foreign",
@@ -50,6 +57,50 @@ __all__ = [
     "requests",
     "unknown_crls",
 ]
+
+
+# What a call says of a host's certificates, checked before anything is looked at. Pure.
+
+_MOST_DAYS = 900  # a quarter of a CA's life
+
+
+def check_trust(faults: TrustFaults, *, what: str, now: datetime.datetime) -> None:
+    """Raise BadInput for texts of an authority (`what`: the option of its certificates) that would not serve."""
+    crl, end, problems = what.replace("certificate", "crl"), faults.crl_end, Problems()
+    if faults.no_certificate:
+        problems.found.append(f"{what}: it contains no certificate in PEM")
+    for option, unreadable in ((what, faults.unreadable), ("retired_ca_certificates", faults.unreadable_retired)):
+        if unreadable:
+            problems.found.append(f"{option}: a certificate in it cannot be read")
+    if faults.no_crl:
+        problems.found.append(f"{crl}: not a list of revoked certificates in PEM")
+    elif end is not None and end < now:
+        problems.found.append(
+            f"{crl}: it is valid until {end:%Y-%m-%d %H:%M} UTC, and libvirt refuses everybody after that; provide a "
+            "newer one"
+        )
+    problems.refuse()
+
+
+def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """The other names and addresses of the host; raises BadInput with every problem of the call."""
+    problems = Problems()
+    problems.tried(lambda: check_name(params["name"], what="name"))
+    found = problems.tried(lambda: check_names(params["names"] or [], what=f"names of {params['name']}"))
+    if not 0 <= params["renew_before"] < params["days"]:
+        problems.found.append(
+            f"renew_before ({params['renew_before']}) must be less than days ({params['days']}), or each run would "
+            "renew"
+        )
+    if params["days"] > _MOST_DAYS:
+        problems.found.append(
+            f"days ({params['days']}) must be at most {_MOST_DAYS}: a CA is replaced when certificates could outlive it"
+        )
+    if not params["identities"]:
+        problems.found.append("identities: name at least one of " + ", ".join(IDENTITIES))
+    problems.refuse()
+    return t.cast("tuple[str, ...]", found)
+
 
 _DAY = datetime.timedelta(days=1)
 _TAKE_OVER = (

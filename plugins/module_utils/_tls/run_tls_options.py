@@ -11,7 +11,7 @@ import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls, plan_tls_spec
+from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls, plan_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import trust
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import (
     AUTHORITIES,
@@ -56,7 +56,7 @@ def read_trust(
 ) -> Trust:
     """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
     found, faults = trust(text, crl, retired=retired, revoked=revoked)
-    plan_tls_spec.check_trust(faults, what=what, now=datetime.datetime.now(datetime.timezone.utc))
+    plan_tls.check_trust(faults, what=what, now=datetime.datetime.now(datetime.timezone.utc))
     return found
 
 
@@ -76,7 +76,7 @@ def wanted(
     params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
 ) -> dict[str, TlsSpec]:
     """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
-    names = plan_tls_spec.names(params)
+    names = plan_tls.names(params)
     return {
         name: TlsSpec(
             identity=IDENTITIES[name],

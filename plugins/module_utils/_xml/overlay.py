@@ -14,9 +14,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, parse
 
 __all__ = [
     "IDENTITIES",

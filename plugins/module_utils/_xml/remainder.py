@@ -10,7 +10,6 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.alias import alias_name
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
@@ -19,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     Shape,
     told_apart_first,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, make
 
 __all__ = ["path_of", "remainder", "stripped"]
 

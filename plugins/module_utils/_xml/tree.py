@@ -13,6 +13,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
+__all__ = ["alias_name"]
+
+
 try:
     from lxml import etree
 except ImportError:  # the front says how to install it
@@ -76,3 +79,13 @@ def make(parent: Element, tag: str, **attributes: str) -> Element:
 def copied(element: Element) -> Element:
     """The same element for another document."""
     return copy.deepcopy(element)
+
+
+# The name that a user gave a device of a guest.
+
+
+def alias_name(device: Element) -> str:
+    """The name of a device as its user knows it: our alias is `ua-<name>`. Empty where libvirt named it."""
+    alias = device.find("alias")
+    name = "" if alias is None else alias.get("name") or ""
+    return name[len("ua-") :] if name.startswith("ua-") else ""

@@ -13,7 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_options
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import (
     Placeholder,

@@ -11,7 +11,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._network.plan_network_noun import NETWORK
+from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments

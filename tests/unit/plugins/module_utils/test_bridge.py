@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_step
     SetSysctl,
     SwitchToBridge,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     HostStep,
     WriteFile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity, check
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check
 
 
 @pytest.mark.parametrize(

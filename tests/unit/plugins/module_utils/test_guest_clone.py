@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_clone
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -54,7 +54,7 @@ class Host:
 
 def created(host: Host, **more: t.Any) -> tuple[GuestSpec, str, FoundGuest]:
     spec = options({"name": "web3", "clone_of": "web1", **more})
-    return plan_guest_clone.created(spec, UUID, t.cast(GuestHost, host))
+    return plan_guest.created(spec, UUID, t.cast(GuestHost, host))
 
 
 def existing(kept: str, *guests: FoundGuest, **more: t.Any) -> tuple[GuestSpec, FoundGuest | None]:
@@ -63,7 +63,7 @@ def existing(kept: str, *guests: FoundGuest, **more: t.Any) -> tuple[GuestSpec, 
     recorded = fields_record.read(found.xml)
     known = Known.of(fields_disk.by_name(found.xml), recorded, running=(), active=False)
     spec = options({"name": "web3", **more})
-    return plan_guest_clone.existing(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
+    return plan_guest.existing(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
 
 
 def macs(spec: GuestSpec) -> list[str]:
@@ -138,5 +138,5 @@ def test_half_a_clone_is_completed_with_its_original() -> None:
 def test_a_clone_shares_no_file_with_its_original() -> None:
     spec = options({"name": "web3", "clone_of": "web1"})
     with pytest.raises(Refused, match="cannot create web3 as a copy of web1: devices of both would use /log"):
-        plan_guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml)
-    plan_guest_clone.check_files(spec, ORIGINAL, ORIGINAL.xml.replace("/log", "/log3"))
+        plan_guest.check_files(spec, ORIGINAL, ORIGINAL.xml)
+    plan_guest.check_files(spec, ORIGINAL, ORIGINAL.xml.replace("/log", "/log3"))

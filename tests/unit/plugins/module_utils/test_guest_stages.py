@@ -20,8 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Prerequisites,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest, plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_capacity import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,

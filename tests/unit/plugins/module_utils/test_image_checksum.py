@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, ImageSpec, Source, Sums
-from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_checksum import (
+from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_checks import (
     ChecksumFacts,
     Downloaded,
     ReadUrl,

@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     DueRestart,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon_steps import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import EnableSockets, RestartDaemons
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration, private
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_nwfilter
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_nwfilter import NetworkFilter
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_nwfilter import CALLS, problems
 from ansible_collections.corral.virt.plugins.module_utils._system.local import bridge_calls
 
@@ -91,11 +91,11 @@ def test_each_interface_has_its_own_problem_and_a_host_without_filters_says_so()
 
 
 def test_a_filter_is_read() -> None:
-    assert xml_nwfilter.read(CLEAN) == (
+    assert xml_hotplug.read(CLEAN) == (
         "clean-traffic",
         NetworkFilter(frozenset({"mac"}), ("no-mac-spoofing", "no-ip-spoofing")),
     )
-    assert xml_nwfilter.read(WEB) == ("web", NetworkFilter(frozenset({"tcp", "tcp-ipv6", "all"})))
+    assert xml_hotplug.read(WEB) == ("web", NetworkFilter(frozenset({"tcp", "tcp-ipv6", "all"})))
 
 
 def test_what_the_kernel_shows_to_packet_filters(tmp_path: Path) -> None:

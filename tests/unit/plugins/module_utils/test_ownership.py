@@ -7,7 +7,11 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_ownership import foreign, sorted_out, stopped
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import (
+    foreign,
+    sorted_out,
+    stopped,
+)
 
 PATH, SIZE, KIB = "/images/a b.qcow2", 8 * 1024**3, 1024
 SEEN = {"capacity_bytes": SIZE, "physical_bytes": 196 * KIB, "allocation_bytes": 196 * KIB, "changed": "17.5"}

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool, files_pool, run_pools
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost, PoolUser, RawPoolHost
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_noun import POOL
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
 
 XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"

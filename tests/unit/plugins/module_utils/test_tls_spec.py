@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import TrustFaults
-from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_spec import check_trust
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import check_trust
 
 NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)
 BEFORE = NOW - datetime.timedelta(seconds=1)

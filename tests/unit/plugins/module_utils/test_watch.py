@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     DiskMove,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_watch import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import (
     Watch,
     has_lagging_clock,
     progress,
