@@ -33,6 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.libvirt_prerequ
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, private
+from ansible_collections.corral.virt.tests.golden.case import options
 
 DISK = "<disk type='file'><source file='{file}'/><target dev='vda' bus='virtio'/></disk>"
 VOLUME = "<disk type='volume'><source pool='images' volume='nope'/><target dev='vdb' bus='virtio'/></disk>"
@@ -237,6 +238,46 @@ def test_a_guest_that_stays_off_may_wait_for_what_comes(host: t.Callable[[str], 
     connection = host(DISK.format(file="/nope/a.img"))
     change = functools.partial(run_guest.converge, connection, gate=Gate(check_mode=False))
     assert change(wanted=GuestSpec("web1", fields={"title": "Web"}))["changed"]
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+@pytest.mark.parametrize("running", [True, False])
+def test_files_that_the_next_start_would_not_find_are_told(
+    host: t.Callable[[str], t.Any], tmp_path: Path, check_mode: bool, running: bool
+) -> None:
+    connection = host(DISK.format(file="/nope/a.img"))
+    if running:
+        connection.lookupByName("web1").create()
+    drive = {"name": "cd", "device": "cdrom", "source": "/nope/a.iso"}
+    more = {"name": "more", "source": "/nope/b.img"}
+    fails = "the next start of web1 fails while /nope/"
+    told = (
+        f"{fails}a.iso does not exist; put it there, or take it out of the drive with playbook eject",
+        f"{fails}b.img does not exist; put it there, or take it out of the guest's definition",
+    )
+
+    def change(**fields: t.Any) -> list[str]:
+        wanted = options({"name": "web1", "apply": "next_boot", **fields})
+        return t.cast("list[str]", guests.converge(connection, wanted, Gate(check_mode=check_mode))["notes"])
+
+    assert tuple(change(disks=[drive, more])) == told
+    assert change(disks=[drive, more]) == (list(told) if check_mode else []), "only what a change adds is told"
+    assert change(title="Web") == []
+    (tmp_path / "c.iso").touch()
+    assert change(disks=[{**drive, "source": str(tmp_path / "c.iso")}]) == []
+
+
+def test_a_start_without_its_medium_names_eject(host: t.Callable[[str], t.Any]) -> None:
+    drive = "<disk type='{type}' device='cdrom'><source {source}/><target dev='{to}' bus='sata'/></disk>"
+    connection = host(
+        drive.format(type="file", source="file='/nope/a.iso'", to="sda")
+        + drive.format(type="volume", source="pool='images' volume='nope'", to="sdb")
+    )
+    with pytest.raises(
+        NotFound,
+        match=r"put it there, or take it out of the drive with playbook eject; create the .*, or take it out of the drive",
+    ):
+        guests.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

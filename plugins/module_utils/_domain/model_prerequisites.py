@@ -60,6 +60,7 @@ class Prerequisites:
     devices: frozenset[str] = frozenset()  # of the host, as `pci 0000:06:00.0`
     switches: frozenset[str] = frozenset()  # bridges of Open vSwitch
     files: frozenset[str] = frozenset()  # files, devices and directories
+    media: frozenset[str | Volume] = frozenset()  # files and volumes in drives, which eject them
     special: frozenset[str] = frozenset()  # those of them that are devices or sockets: a storage pool lists none
     contents: frozenset[str] = frozenset()  # those of them that are directories which the guest has for its own
     loaders: frozenset[str] = frozenset()  # those of them that are firmware

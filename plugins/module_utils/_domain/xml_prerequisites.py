@@ -80,6 +80,9 @@ def prerequisites(xml: str, *, restored: bool = False, disks: bool = True) -> Pr
         switches=_named(one.get("bridge") for nic, _kind, one in nics if _is_switched(nic)),
         devices=_devices(root),
         files=booted | special | _named(files),
+        media=frozenset(
+            one for drive in root.iterfind("devices/disk[@device='cdrom']") for one in _medium(drive) if disks
+        ),
         special=special,
         contents=_paths(root, [(_SHARED, "dir")]),
         loaders=_paths(root, [("os/loader", "")]),
@@ -155,6 +158,14 @@ def _layers(disk: Element) -> t.Iterator[Element]:
     while layer is not None:
         yield layer
         layer = layer.find("backingStore")
+
+
+def _medium(drive: Element) -> t.Iterator[str | tuple[str, str]]:
+    for source in drive.findall("source"):
+        if source.get("pool"):
+            yield source.get("pool", ""), source.get("volume", "")
+        elif place := source.get("file") or source.get("dev"):
+            yield place
 
 
 def _images(layer: Element) -> t.Iterator[Qcow2]:

@@ -215,7 +215,7 @@ def _check_prerequisites(
 
     A guest with a managed save image goes on with the definition in that.
 
-    Returns notes on what it would refuse when the host starts.
+    Returns notes on what it would refuse at the next start, and when the host starts.
     """
     plugged = [
         step for step in result.steps if isinstance(step, (plan_guest_steps.Attach, plan_guest_steps.UpdateDevice))
@@ -236,12 +236,26 @@ def _check_prerequisites(
     missing = host.missing(needed) if starts or needed != Prerequisites() else Missing()
     verb = "change" if found else "define"
     plan_start.check("start" if starts else verb, definition.wanted.name, needed, missing)
+    notes = () if starts else _next_start_notes(definition, result, found, made, host)
     if not any(isinstance(step, plan_guest_steps.SetAutostart) and step.on for step in result.steps):
-        return ()
+        return notes
     networks = Prerequisites(networks=prerequisites(definition.stored.xml).networks)
     if (saved or not starts) and networks != Prerequisites():
         missing = host.missing(networks)
-    return plan_start.autostart_notes(definition.wanted.name, missing)
+    return (*notes, *plan_start.autostart_notes(definition.wanted.name, missing))
+
+
+def _next_start_notes(
+    definition: _Definition, result: GuestPlan, found: FoundGuest | None, made: t.Collection[str], host: GuestHost
+) -> tuple[str, ...]:
+    """Notes on files that the definition newly names and libvirt would not find at the next start."""
+    if found is None or not any(isinstance(step, plan_guest_steps.Define) for step in result.steps):
+        return ()
+    needed = plan_start.added_files(prerequisites(definition.stored.xml), prerequisites(found.xml))
+    needed = plan_start.combined([needed], made=made)
+    if needed == Prerequisites() or (not found.active and "managed_save" in host.managed_state(found.uuid)):
+        return ()
+    return plan_start.next_start_notes(definition.wanted.name, needed, host.missing(needed))
 
 
 def _plug_prerequisites(step: plan_guest_steps.Attach | plan_guest_steps.UpdateDevice) -> Prerequisites:

@@ -21,7 +21,17 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
 )
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
 
-__all__ = ["autostart_notes", "check", "check_steps", "combined", "of_update", "problems", "without"]
+__all__ = [
+    "added_files",
+    "autostart_notes",
+    "check",
+    "check_steps",
+    "combined",
+    "next_start_notes",
+    "of_update",
+    "problems",
+    "without",
+]
 
 
 def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:
@@ -29,6 +39,18 @@ def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -
     every = functools.reduce(operator.or_, each, Prerequisites())
     images = frozenset(image for image in every.images if image.place not in made)
     return dataclasses.replace(every, files=every.files.difference(made), images=images)
+
+
+def added_files(needed: Prerequisites, before: Prerequisites) -> Prerequisites:
+    """The files and volumes that are needed now and were not before."""
+    files, volumes = needed.files - before.files, needed.volumes - before.volumes
+    images = frozenset(image for image in needed.images if image.place in files | volumes)
+    return dataclasses.replace(
+        Prerequisites(files=files, volumes=volumes, images=images),
+        media=needed.media & (files | volumes),
+        special=needed.special & files,
+        loaders=needed.loaders & files,
+    )
 
 
 def without(needed: Prerequisites, paths: t.Collection[str]) -> Prerequisites:
@@ -65,6 +87,8 @@ def check(verb: str, guest: str, needed: Prerequisites, missing: Missing) -> Non
             f"cannot start {guest}: this host is in maintenance ({missing.maintenance}) and takes no guests; end that "
             "with playbook undrain, or migrate the guest to another host"
         )
+    if verb != "start":  # the medium is not in the drive yet
+        needed = dataclasses.replace(needed, media=frozenset[str]())
     found = problems(needed, missing)
     if found:
         reasons, remedies = (dict.fromkeys(texts) for texts in zip(*found))
@@ -122,6 +146,13 @@ def _lasting(name: str, missing: Missing) -> str:
     dump = f"{shlex.join(['virsh', 'net-dumpxml', name])} > {document}"
     then = f"virsh net-define {document}`, and `{shlex.join(['virsh', 'net-autostart', name])}"
     return f"it is transient: define it with virt_network and autostart: true (or `{dump}`, `{then}`)"
+
+
+def next_start_notes(guest: str, needed: Prerequisites, missing: Missing) -> tuple[str, ...]:
+    """What of a stored change keeps a guest from its next start; nothing is refused, as it may come until then."""
+    return tuple(
+        f"the next start of {guest} fails while {reason}; {remedy}" for reason, remedy in problems(needed, missing)
+    )
 
 
 Problems = t.Iterator["tuple[str, str]"]  # reason and remedy
@@ -188,7 +219,12 @@ def _file_remedy(path: str, needed: Prerequisites, host: str) -> str:
         return "install the package that has this firmware, or copy the file from a host that has it"
     if path in needed.contents and host != HERE:
         return "create the directory and copy what it holds, or mount it from storage that both hosts have"
+    if path in needed.media:
+        return f"put it there, or {_EJECT}"
     return "put it there, or take it out of the guest's definition"
+
+
+_EJECT = "take it out of the drive with playbook eject"
 
 
 def _directories(needed: Prerequisites, missing: Missing, host: str) -> Problems:
@@ -215,12 +251,13 @@ def _secrets(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
         yield f"libvirt{_on(host)} has no secret {name}", remedy
 
 
-def _volumes(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
+def _volumes(needed: Prerequisites, missing: Missing, host: str) -> Problems:
     for (pool, name), reason in sorted(missing.volumes.items()):
         remedy = (
             f"create the volume, or start or refresh its pool (`{shlex.join(['virsh', 'pool-start', pool])}`, "
             f"`{shlex.join(['virsh', 'pool-refresh', pool])}`)"
         )
+        remedy += f", or {_EJECT}" if (pool, name) in needed.media else ""
         yield f"volume {name} of pool {pool} is not found{_on(host)} ({reason})", remedy
 
 
