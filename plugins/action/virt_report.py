@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text, tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
@@ -57,10 +58,7 @@ class ActionModule(ActionBase):
         missing = [host for host in options["group"] if host not in hosts]
         text, shown = _built(kind, form, hosts, missing, options["guest"])
         if options["guest"] and not text:
-            raise AnsibleActionFail(
-                f"cannot find guest {', '.join(options['guest'])}: none of {', '.join(sorted(hosts))} has it; "
-                "to see all: ansible-playbook corral.virt.list"
-            )
+            raise AnsibleActionFail(_unknown(options["guest"], hosts))
         result.update(changed=False, text=text, missing=missing)
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
@@ -77,6 +75,24 @@ class ActionModule(ActionBase):
             )
             result.update(failed=True, msg=printable(text))
         return result
+
+
+def _unknown(guests: t.Sequence[str], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
+    """That none of the hosts has these guests, and which similar names they have."""
+    there = [
+        hosted_guests.HostedGuest(host, name, "", "")
+        for host, found in sorted(hosts.items())
+        for name in sorted(_names(found))
+    ]
+    answered = hosted_guests.Hosts("", tuple(sorted(hosts)))
+    return str(printable("; ".join(selection.unknown(name, there, answered) for name in guests)))
+
+
+def _names(found: t.Mapping[str, t.Any]) -> set[str]:
+    """Of the guests of a host, as far as it answered."""
+    domains, similar = ([*(found.get(key) or ())] for key in ("domains", "similar"))
+    names = [*(guest.get("name") for guest in domains if isinstance(guest, dict)), *similar]
+    return {name for name in names if isinstance(name, str)}
 
 
 def _unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:

@@ -79,6 +79,11 @@ domains:
       type: str
       returned: always
     moving_from: {description: UUID of the source host of that migration., type: str, returned: always}
+similar:
+  description: Names of guests that are similar to those in O(names) that do not exist on this host.
+  returned: success
+  type: list
+  elements: str
 host:
   description: C(cpus), C(cpu_percent), C(memory_mib), and C(memory_used_mib), the memory that its running guests may
     use.

@@ -118,6 +118,7 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
     ("action", "arguments", "told"),
     [
         ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
+        ("query", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
         ("purge", {"tag": "front"}, "purge would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"),
         ("pause", {"guest": "web2"}, "cannot pause web2: it is off on h1"),
         ("start", {"tag": "none"}, "no guest has the tag none"),

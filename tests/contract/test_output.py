@@ -84,7 +84,7 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
 
 def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
     result = run(commands, "query", format="json", guest="nobody")
-    told = "cannot find guest nobody: none of h1, h2 has it"
+    told = "cannot find nobody: none of h1, h2 has it"
     assert (
         result.returncode == 2
         and result.stderr.startswith(f"h1: {told}; to see all: ")

@@ -258,7 +258,7 @@ def test_files_that_the_next_start_would_not_find_are_told(
 
     def change(**fields: t.Any) -> list[str]:
         wanted = options({"name": "web1", "apply": "next_boot", **fields})
-        return t.cast("list[str]", guests.converge(connection, wanted, Gate(check_mode=check_mode))["notes"])
+        return t.cast("list[str]", run_guest.converge(connection, wanted, Gate(check_mode=check_mode))["notes"])
 
     assert tuple(change(disks=[drive, more])) == told
     assert change(disks=[drive, more]) == (list(told) if check_mode else []), "only what a change adds is told"
@@ -277,7 +277,7 @@ def test_a_start_without_its_medium_names_eject(host: t.Callable[[str], t.Any]) 
         NotFound,
         match=r"put it there, or take it out of the drive with playbook eject; create the .*, or take it out of the drive",
     ):
-        guests.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
+        run_guest.converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=True))
 
 
 @pytest.mark.parametrize("check_mode", [True, False])

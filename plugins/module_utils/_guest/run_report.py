@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
@@ -39,4 +40,11 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
     shown = [guest for guest in found if search.names is None or guest["name"] in search.names]
     for guest in shown:
         guest["addresses"] = list(dict.fromkeys([*guest["addresses"], *seen.get(guest["uuid"], ())]))
-    return {**recorded, "domains": shown, **({"host": host} if load else {})}
+    similar = _similar(search.names or (), [guest["name"] for guest in found])
+    return {**recorded, "domains": shown, "similar": similar, **({"host": host} if load else {})}
+
+
+def _similar(names: t.Collection[str], there: t.Collection[str]) -> list[str]:
+    """Guests that may be meant by names of which there is no guest."""
+    lacking = [name for name in names if name not in there]
+    return sorted({near for name in lacking for near in difflib.get_close_matches(name, there, 3)})

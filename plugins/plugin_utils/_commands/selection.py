@@ -19,7 +19,17 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inve
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable, templated
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
 
-__all__ = ["check_expected", "check_name", "escaped", "found", "is_pattern", "literal", "missing", "namesakes"]
+__all__ = [
+    "check_expected",
+    "check_name",
+    "escaped",
+    "found",
+    "is_pattern",
+    "literal",
+    "missing",
+    "namesakes",
+    "unknown",
+]
 
 _CLOCKS_APART_S = 300
 _ESCAPE = re.compile(r"\[([*?\[])\]")
@@ -109,7 +119,7 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], ho
     patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
     may_miss = arguments.get("missing_ok") and hosts.answered and not hosts.silent and not hosts.hidden
     absent = [] if may_miss else missing(arguments, there)
-    problems = [_unknown(name, there, hosts) for name in named if name in absent]
+    problems = [unknown(name, there, hosts) for name in named if name in absent]
     problems += [f"no guest matches {one!r}: {hosts}" for one in patterns if one in absent]
     hit = [copy for copy in there if copy.name in named or any(_matches(copy, one) for one in patterns)]
     if tag := arguments.get("tag"):
@@ -170,7 +180,7 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
     )
     uuids = {copy.uuid for copy in namesakes if host in (None, copy.host)}  # of one that moves, both copies count
     here = [copy for copy in namesakes if copy.uuid in uuids]
-    problems = [] if namesakes else [_unknown(name, there, hosts)]
+    problems = [] if namesakes else [unknown(name, there, hosts)]
     if namesakes and not here:
         problems.append(f"{what}: it is on {enumerated([copy.host for copy in namesakes])}, and not on {host}")
     if others and not namesakes:
@@ -202,7 +212,7 @@ def _source(
     """
     here = [copy for copy in there if copy.name == name]
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
-    problems = [] if here else [f"cannot migrate {_unknown(name, there, hosts).removeprefix('cannot find ')}"]
+    problems = [] if here else [f"cannot migrate {unknown(name, there, hosts).removeprefix('cannot find ')}"]
     if to is None and must_be_told:
         problems.append("to: state=aborted ends the migration to one host; write -e to=HOST")
     elif to is not None and to not in every:
@@ -245,7 +255,8 @@ def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
     return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
 
 
-def _unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
+def unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
+    """That nobody has a guest of that name, and which similar names there are."""
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
     alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
     if alternatives:
