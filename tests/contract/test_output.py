@@ -60,6 +60,30 @@ def test_a_run_outlives_its_reader(commands: Commands, action: str, reader: str)
     assert (done.returncode, (commands.place / "rc").read_text()) == (0, "0\n"), (commands.place / "err").read_text()
 
 
+@pytest.mark.parametrize(
+    ("callback", "more"), [({}, ""), ({}, "-vvvv"), (ALONE, "")]
+)  # less and more than Python holds
+def test_a_run_whose_output_is_full_ends_with_an_error(
+    commands: Commands, callback: t.Mapping[str, str], more: str
+) -> None:
+    command = f"ansible-playbook -i hosts.yml corral.virt.start -e guest=web2 --check {more}"
+    log = commands.place / "full.log"
+    log.unlink(missing_ok=True)
+
+    def ended(outputs: str) -> subprocess.CompletedProcess[str]:
+        words = ["timeout", "--kill-after=5", "90", "sh", "-c", f"{command} {outputs}"]
+        more = {"PYTHONUNBUFFERED": "", "ANSIBLE_LOG_PATH": str(log), "CORRAL_VIRT_KNOWN_HOSTS": str(commands.known)}
+        env = defaults(**callback, **more)
+        return subprocess.run(words, cwd=commands.place, env=env, check=False, capture_output=True, text=True)
+
+    done = ended("> /dev/full")
+    told = "[ERROR]: standard output is incomplete: No space left on device. The run was not stopped; "
+    assert (done.returncode, done.stderr.count("\n")) == (120, 1) and done.stderr.startswith(told), done
+    assert callback or "PLAY RECAP" in log.read_text(), "it goes on to its end"
+    assert ended("> /dev/full 2>&1").returncode == 120
+    assert ended("> out.txt").returncode == 0 and "start web2" in (commands.place / "out.txt").read_text()
+
+
 def test_only_the_report_is_printed(commands: Commands) -> None:
     for action, kinds in (("list", {"guests"}), ("host_info", {"cpus", "pools"})):
         result = run(commands, action, format="json")

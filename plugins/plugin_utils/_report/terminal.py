@@ -7,9 +7,9 @@ program reads.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
-import stat
 import sys
 import typing as t
 
@@ -68,7 +68,8 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 class _Outliving:
-    """An output whose reader may end first, as `head` does: what is printed after that goes nowhere.
+    """An output whose reader may end first, as `head` does, or whose disk may be full: what is printed after that goes
+    nowhere.
 
     Ansible's thread that prints for its workers ends with the first error of an output, and the run waits for that
     thread for ever.
@@ -76,40 +77,77 @@ class _Outliving:
 
     def __init__(self, stream: t.TextIO) -> None:
         self._stream = stream
+        self.lost: OSError | None = None  # why nobody can have what was printed
+        self.has_ended = False
 
     def __getattr__(self, name: str) -> t.Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Print, if anybody reads."""
+        """Print, if it can be."""
         try:
             return self._stream.write(text)
-        except (BrokenPipeError, ConnectionResetError):
-            self._leave()
+        except OSError as error:
+            self._leave(error)
             return len(text)
 
     def flush(self) -> None:
-        """Print what is held back, if anybody reads."""
+        """Print what is held back, if it can be. After the end of the run, say that it could not: Python asks then."""
         try:
             self._stream.flush()
-        except (BrokenPipeError, ConnectionResetError):
-            self._leave()
+        except OSError as error:
+            self._leave(error)
+        if self.has_ended and self.lost:
+            raise _OutputLost
 
-    def _leave(self) -> None:
+    def _leave(self, error: OSError) -> None:
+        if not isinstance(error, (BrokenPipeError, ConnectionResetError)):  # by a reader that needs no more
+            self.lost = error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
         self._stream.flush()
 
 
-def _outlive_readers() -> None:
-    """For pipes and sockets (of sshd) of this process, which prints for all workers."""
-    for name in ("stdout", "stderr"):
+class _OutputLost(OSError):
+    """Ends Python with 120, its exit code where it cannot flush an output. Another way would skip what others clean up
+    at the end.
+    """
+
+
+def _outlive_outputs() -> None:
+    """Of this process, which prints for all workers; not a terminal, which ends the run with itself."""
+    for name in _OWN_OUTPUTS:
         stream = getattr(sys, name)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # there is none, or it has no descriptor
-            mode = os.fstat(stream.fileno()).st_mode
-            if stream is getattr(sys, f"__{name}__") and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            if stream is getattr(sys, f"__{name}__") and not os.isatty(stream.fileno()):
                 setattr(sys, name, _Outliving(stream))
+    atexit.register(_tell_lost_outputs)
 
 
-_outlive_readers()  # Ansible imports the actions before it makes workers
+_OWN_OUTPUTS = {"stdout": "standard output", "stderr": "standard error"}
+
+
+def _tell_lost_outputs() -> None:
+    """At the end of the run, which else would count as done though nobody has its report."""
+    for name, text in _OWN_OUTPUTS.items():
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Outliving):
+            continue
+        stream.flush()
+        stream.has_ended = True
+        if stream.lost:
+            sys.unraisablehook = _without_lost_outputs
+            sys.stderr.write(
+                f"[ERROR]: {text} is incomplete: {stream.lost.strerror}. The run was not stopped; make room for its "
+                "output, and look at what it did: ansible-playbook corral.virt.list\n"
+            )
+
+
+def _without_lost_outputs(problem: sys.UnraisableHookArgs) -> None:
+    """What Python prints of an error that it can raise nowhere."""
+    if not isinstance(problem.exc_value, _OutputLost):
+        sys.__unraisablehook__(problem)
+
+
+_outlive_outputs()  # Ansible imports the actions before it makes workers
