@@ -11,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, hosted_guests, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
             there = hosted_guests.copies(answers)
             if options["expected"] is not None:
                 selection.check_name(action, arguments, there)
-            hit = selection.found(action, arguments, there, hosts)
+            hit = selection.found(action, arguments, there, hosts, self._asked)
             if options["expected"] is not None:
                 selection.check_expected(action, hit, options["expected"])
         except BadInput as error:
@@ -62,6 +63,16 @@ class ActionModule(ActionBase):
             "namesakes": selection.namesakes(hit, there),
             "missing": gone,
         }
+
+    def _asked(self, question: str) -> list[str]:
+        """The refusal of what nobody has confirmed; check mode says the question, and goes on."""
+        gate = Gate(check_mode=self._task.check_mode)
+        return gate.perform(lambda: [question], otherwise=lambda: _said(question))
+
+
+def _said(question: str) -> list[str]:
+    terminal.say(printable(question))
+    return []
 
 
 def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted_guests.Hosts:

@@ -17,6 +17,7 @@ description:
     with similar names and the hosts that were not queried), a guest that is on two hosts, a pattern or tag that matches
     no guest, and a state in which the action is not possible.
   - If the action is destructive and a pattern or tag selects the guests, their number must be confirmed (C(confirm)).
+    Check mode shows the question, and does not require the answer.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:

@@ -179,7 +179,7 @@ def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     [one] = run_report.guests(connection, run_report.Search(["off"], 1), None, load=False)["domains"]
     assert (one["name"], one["state"], one["addresses"]) == ("off", "shutdown", [])
     similar = [
-        report.guests(connection, report.Search([name], 1), None, load=False)["similar"]
+        run_report.guests(connection, run_report.Search([name], 1), None, load=False)["similar"]
         for name in ("off", "web3", "x")
     ]
     assert similar[0] == similar[2] == [] and "web2" in similar[1], "of a name that is not there"

@@ -110,8 +110,16 @@ def test_a_login_is_waited_for_where_it_is_asked_for(
 def test_check_mode_tells_the_same(commands: Commands) -> None:
     assert "h1 start web2 h2 db1 is already in that state" in commands.do("start", "--check", guest="web2,db1")
     assert commands.code == 0
-    assert "to confirm: -e confirm=2" in commands.do("purge", "--check", tag="front")
-    assert commands.code == 2
+
+
+@pytest.mark.parametrize(("action", "steps"), [("purge", "undefine web1 undefine web2"), ("force_off", "destroy web1")])
+def test_check_mode_asks_for_the_number_and_goes_on(commands: Commands, action: str, steps: str) -> None:
+    told = commands.do(action, "--check", tag="front")
+    asked = f"{action} would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"
+    assert commands.code == 0 and told.count(asked) == 1 and steps in told, told
+    assert f"{action} would affect 2 guests, not 3 (" in commands.do(action, "--check", tag="front", confirm=3)
+    assert commands.code == 2, "a wrong number is refused in a real run, too"
+    assert asked in commands.do(action, tag="front") and commands.code == 2
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,16 @@ def literal(name: str) -> str:
 
 
 def found(
-    action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts
+    action: PlaybookAction,
+    arguments: t.Mapping[str, t.Any],
+    there: t.Sequence[HostedGuest],
+    hosts: Hosts,
+    ask: t.Callable[[str], list[str]] = lambda question: [question],
 ) -> list[HostedGuest]:
-    """The guests that an action is about; raises BadInput with every problem."""
+    """The guests that an action is about; raises BadInput with every problem.
+
+    `ask` returns the problems that follow from a number of guests that nobody has confirmed.
+    """
     if action.creates:
         _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
         return [copy for copy in there if copy.name == arguments["guest"]]
@@ -64,7 +71,7 @@ def found(
             _source(arguments["guest"], arguments.get(action.picks_host), there, hosts, must_be_told=state == "aborted")
         ]
     hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
-    _check_states(action, arguments, hit)
+    _check_states(action, arguments, hit, ask)
     return hit
 
 
@@ -131,7 +138,12 @@ def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], ho
     return hit
 
 
-def _check_states(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit: t.Sequence[HostedGuest]) -> None:
+def _check_states(
+    action: PlaybookAction,
+    arguments: t.Mapping[str, t.Any],
+    hit: t.Sequence[HostedGuest],
+    ask: t.Callable[[str], list[str]],
+) -> None:
     """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
     states = action.from_states
     how = (
@@ -145,7 +157,8 @@ def _check_states(action: PlaybookAction, arguments: t.Mapping[str, t.Any], hit:
         if states and copy.state not in states
     ]
     if action.destructive and _is_broad(arguments) and arguments.get("confirm") != len(hit):
-        problems.append(_unconfirmed(action, arguments, hit))
+        question = _unconfirmed(action, arguments, hit)
+        problems += ask(question) if arguments.get("confirm") is None else [question]
     if problems:
         raise BadInput(printable(problems))
 
