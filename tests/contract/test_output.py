@@ -49,6 +49,14 @@ def test_a_report_can_be_piped_into_jq(commands: Commands) -> None:
     assert json.loads(done.stdout) == {"h1": ["web1", "web2"], "h2": ["db1"]} and done.stderr == "", done
 
 
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_line_of_the_readme_for_programs(commands: Commands) -> None:
+    (line,) = re.findall(r"`([^`]*\| jq [^`]*)`", (payload.ROOT / "README.md").read_text())
+    env = defaults(ANSIBLE_INVENTORY=str(commands.place / "hosts.yml"))
+    done = subprocess.run(line, shell=True, cwd=commands.place, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ('"h1"\n"h2"\n', ""), done
+
+
 @pytest.mark.parametrize("reader", ["true", "head -1"])
 @pytest.mark.parametrize("action", ["query", "list"])
 def test_a_run_outlives_its_reader(commands: Commands, action: str, reader: str) -> None:
