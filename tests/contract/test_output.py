@@ -152,7 +152,12 @@ PROBLEMS: list[tuple[str, dict[str, t.Any], list[tuple[str | None, str, str, str
             (None, "guest", "guest: start requires a guest or a tag", "write -e guest=NAME"),
         ],
     ),
-    ("purge", {"guest": "web*"}, [(None, "run", "purge would affect 2 guests", "to confirm: -e confirm=2")]),
+    (
+        "purge",
+        {"guest": "web*", "confirm": 3},
+        [(None, "run", "purge would affect 2 guests, not 3", "to confirm: -e confirm=2")],
+    ),
+    ("purge", {"guest": "web*"}, []),
     ("pause", {"guest": "web2"}, [(None, "web2", "cannot pause web2: it is off on h1", "start it: ansible-playbook ")]),
     ("rename", {"guest": "web1", "to": "db1"}, [(None, "web1", "cannot rename web1 to db1: ", "choose another name")]),
     (
