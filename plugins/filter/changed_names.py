@@ -59,4 +59,4 @@ class FilterModule:
 
 def changed_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Options of `virt_known_hosts`."""
-    return created_guests.changed(chosen, results)
+    return created_guests.new_names(chosen, results)

@@ -63,8 +63,8 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[H
     monkeypatch.setattr(run_reconcile, "_PATIENCE_S", 0)
     monkeypatch.setattr(libvirt_migrate, "_REMOVE_S", 0, raising=False)
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
-    monkeypatch.setattr(libvirt_migrate, "facts", lambda _connection: FACTS)
-    monkeypatch.setattr(libvirt_migrate, "job", lambda _domain, _targets: "")
+    monkeypatch.setattr(libvirt_migrate, "endpoint_facts", lambda _connection: FACTS)
+    monkeypatch.setattr(libvirt_migrate, "guest_job", lambda _domain, _targets: "")
     monkeypatch.setattr(files_ports, "filtered", lambda _dest: None)
     host = run_endpoints.host
     monkeypatch.setattr(

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check_capacity
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 
@@ -68,7 +68,7 @@ def test_guests_that_stay_off_or_are_there_take_no_new_room(connection: t.Any) -
 def test_limits(memory_mib: int, vcpus: int, words: str) -> None:
     capacity = Capacity(1000, 4, memory_used_mib=800, vcpus_used=3)
     with pytest.raises(Refused, match=words) if words else contextlib.nullcontext():
-        check("web1", capacity, memory_mib=memory_mib, vcpus=vcpus)
+        check_capacity("web1", capacity, memory_mib=memory_mib, vcpus=vcpus)
 
 
 def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> None:
@@ -81,7 +81,7 @@ def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> N
         capacity = host.capacity("new")
         assert capacity
         try:
-            check("new", capacity, memory_mib=1, vcpus=1)
+            check_capacity("new", capacity, memory_mib=1, vcpus=1)
         except Refused:
             results.put(False)
             return

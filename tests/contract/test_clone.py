@@ -415,8 +415,8 @@ def test_a_disk_goes_only_when_told_and_nobody_needs_it(place: Place) -> None:
 
 KILLED = """
 import os, sys
-from ansible_collections.corral.virt.plugins.module_utils._files import disk
-with disk.new(sys.argv[1]) as making:
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
+with files_disk.new(sys.argv[1]) as making:
     open(making, "wb").write(b"half")
     print("here", flush=True)
     sys.stdin.read()

@@ -20,7 +20,7 @@ MODULE = """
 import os
 import sys
 import time
-from ansible_collections.corral.virt.plugins.module_utils._files import private
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
 private.place = lambda: sys.argv[2]
 detach("virt_long_named")

@@ -31,7 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_guest_steps,
     run_definition,
     run_guest,
-    run_guest_files,
     run_guest_options,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
@@ -69,7 +68,7 @@ def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
         elif isinstance(step, plan_guest_steps.CreateVolume):
             libvirt_domain.create_volume(connection, step)
         elif isinstance(step, plan_guest_steps.DeleteVolume):
-            run_guest.do(connection, UUID, step)
+            run_guest.do_irreversible(connection, UUID, step)
         else:
             libvirt_domain.do(connection, UUID, step)
 
@@ -305,7 +304,7 @@ def test_every_step_has_a_verb() -> None:
         for kind in vars(plan_guest_steps).values()
         if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
     }
-    fronts = {*run_guest_files._DOERS, *run_definition._DOERS, *run_guest._DOERS}
+    fronts = {*run_guest._DOERS, *run_definition._DOERS, *run_guest._MAKERS}
     assert kinds - {plan_guest_steps.GuestStep, *fronts} == set({**libvirt_domain._ON_HOST, **libvirt_domain._ON_GUEST})
 
 

@@ -278,8 +278,8 @@ exec sleep 300
 """
 CUSTOMIZE = """
 import sys
-from ansible_collections.corral.virt.plugins.module_utils._files import seed
-seed.customize(sys.argv[1], [("hostname", "box1")], to=sys.argv[2])
+from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
+files_seed.customize(sys.argv[1], [("hostname", "box1")], to=sys.argv[2])
 """
 
 

@@ -664,8 +664,8 @@ def test_module_utils_are_private_python() -> None:
 # documentation only.
 DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
-    "virt_domain": 297,  # with all that is looked at before a disk or a definition goes, and the check of seeds
-    "virt_domains": 297,  # and all that a definition may need of its host
+    "virt_domain": 294,  # with all that is looked at before a disk or a definition goes, and the check of seeds
+    "virt_domains": 294,  # and all that a definition may need of its host
     "virt_domain_info": 150,
     "virt_host_info": 51,  # with the notes on disks that are being removed
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
@@ -678,7 +678,7 @@ BUDGETS_KIB |= {
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them.
-BUDGETS_KIB |= {"virt_migrate": 247, "virt_migrations": 247, "virt_tls": 50}
+BUDGETS_KIB |= {"virt_migrate": 246, "virt_migrations": 246, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 17,  # who copies a definition copies its record: it tells whose it is

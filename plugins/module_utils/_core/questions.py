@@ -10,7 +10,8 @@ import dataclasses
 import functools
 import typing as t
 
-__all__ = ["Answers", "OpenQuestion", "asks"]
+__all__ = ["Answers", "OpenQuestion", "Table", "answered", "asks"]
+
 
 A = t.TypeVar("A")
 F = t.TypeVar("F")
@@ -52,4 +53,20 @@ def asks(decide: t.Callable[[F], R]) -> t.Callable[[F], R | OpenQuestion[t.Any]]
         except _UnansweredError as unanswered:
             return t.cast("OpenQuestion[t.Any]", unanswered.args[0])
 
+    return decided
+
+
+# Answer the questions of a plan until it has none.
+
+W = t.TypeVar("W")
+
+# How each question is answered, by the one who looks.
+Table = t.Mapping[type[OpenQuestion[t.Any]], t.Callable[[W, t.Any], t.Any]]
+
+
+def answered(plan: t.Callable[[Answers], R | OpenQuestion[t.Any]], table: Table[W], who: W) -> R:
+    """What the plan decides once it knows enough."""
+    answers = Answers()
+    while isinstance(decided := plan(answers), OpenQuestion):
+        answers = answers.plus(decided, table[type(decided)](who, decided))
     return decided

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["number", "problems", "text"]
+__all__ = ["number", "text", "too_old"]
 
 
 def number(major: int, minor: int) -> int:
@@ -24,7 +24,7 @@ def text(version: int) -> str:
 # Fields that the host's libvirt is too old for: it drops them without a word, and each run would write them again.
 
 
-def problems(what: str, recent: t.Iterable[tuple[str, tuple[int, int]]], libvirt: int) -> list[str]:
+def too_old(what: str, recent: t.Iterable[tuple[str, tuple[int, int]]], libvirt: int) -> list[str]:
     """A problem for each place of `what` that this libvirt (9000000 is 9.0.0) is too old for."""
     return [
         f"{place} of {what}: it requires libvirt {major}.{minor}, and this host has {text(libvirt)}; upgrade "

@@ -133,7 +133,7 @@ def document(root: Element, tag: str = "corral:guest") -> str:
 def fingerprint(xml: str) -> str:
     """What a definition is known by: the SHA-256 of it without what we record in it, which changes while it moves.
 
-    `xml` is the inactive document with its secrets, as `_libvirt.query.found` reads it.
+    `xml` is the inactive document with its secrets, as `_domain.libvirt_query.found` reads it.
     """
     return hashlib.sha256(canonical(_without_ours(xml))).hexdigest()
 

@@ -10,9 +10,34 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host_devices
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer, Prerequisites, Qcow2
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import (
+    Offer,
+    Prerequisites,
+    Qcow2,
+    Uplink,
+)
 
-__all__ = ["prerequisites"]
+__all__ = ["prerequisites", "uplink"]
+
+
+# What guests of a network are plugged into. With the standard library alone, as little travels to start guests.
+
+_LIBVIRTS = ("", "nat", "route", "open")  # modes of networks whose bridge libvirt makes
+
+
+def uplink(network: str) -> Uplink:
+    """Of an active network. Nothing where Open vSwitch connects guests, or libvirt gives them devices of their own."""
+    root = ElementTree.fromstring(network)  # noqa: S314 (libvirt wrote it)
+    forward, bridge = root.find("forward"), root.find("bridge")
+    mode = "" if forward is None else forward.get("mode", "nat")
+    switched = any(one.get("type") == "openvswitch" for one in root.iter("virtualport"))
+    if switched or mode == "hostdev" or root.find("forward/pf") is not None:
+        return Uplink()
+    if bridge is not None:
+        return Uplink(bridge.get("name", ""), is_own=mode in _LIBVIRTS)
+    interfaces = tuple(one.get("dev", "") for one in root.iterfind("forward/interface"))
+    return Uplink() if mode in _LIBVIRTS else Uplink(interfaces=interfaces)
+
 
 Element = ElementTree.Element
 

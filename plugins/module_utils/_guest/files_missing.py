@@ -14,7 +14,11 @@ import typing as t
 import uuid
 from pathlib import Path
 
-__all__ = ["has_hook", "missing", "missing_links", "missing_paths", "names_in"]
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_header
+
+__all__ = ["has_hook", "missing_devices", "missing_links", "missing_named", "missing_paths", "names_in"]
 
 
 _HOOKS = "/etc/libvirt/hooks"
@@ -68,7 +72,7 @@ def _is_missing(path: str) -> bool:
 _BUSES = "/sys/bus"
 
 
-def missing(names: t.Iterable[str]) -> frozenset[str]:
+def missing_devices(names: t.Iterable[str]) -> frozenset[str]:
     """Those of these devices that there are not; `usb 0x1d6b:0x0002` is any of a kind, `usb 1.2` that in a place."""
     if not os.path.isdir(_BUSES):
         return frozenset()
@@ -100,3 +104,31 @@ def _usb(place: str) -> tuple[str, int, int]:
     mark = ":" if ":" in place else "."
     first, second = (int(number, 0) for number in place.split(mark))
     return mark, first, second
+
+
+# Which files that disk images name are not there, as their first bytes tell: no image is opened with QEMU.
+
+
+def missing_named(images: t.Mapping[str, bool]) -> dict[str, NamedBy]:
+    """Each with the qcow2 image that names it. `images` are paths, with whether what they stand on is looked for.
+
+    Of images that may not be read nobody knows.
+    """
+    found: dict[str, NamedBy] = {}
+    seen: set[str] = set()
+    for path, stands in images.items():
+        below: str | None = path
+        while below and os.path.isabs(below) and below not in seen:
+            seen.add(below)
+            image, below = below, None
+            with contextlib.suppress(VirtError):
+                found.update({name: NamedBy(image, True) for name in missing_paths(files_header.data_files(image))})
+                below = _below(image, found) if stands or image != path else None
+    return found
+
+
+def _below(image: str, found: dict[str, NamedBy]) -> str | None:
+    """What an image stands on, where that may name files itself; libvirt takes the image at its word what it is."""
+    names = files_header.bases(image)
+    found.update({name: NamedBy(image, False) for name in missing_paths(names)})
+    return names[0] if len(names) == 1 and files_header.backing_format(image) == "qcow2" else None

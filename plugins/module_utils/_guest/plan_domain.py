@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_step
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off, state_change, state_steps
 
-__all__ = ["DefinitionSight", "GuestPlan", "awaited", "changes", "check", "plan", "rename", "saved"]
+__all__ = ["DefinitionSight", "GuestPlan", "awaited", "changes", "check_unchanged", "plan", "rename", "saved"]
 
 
 # Decide whether a guest may have another name. Pure.
@@ -88,7 +88,7 @@ class DefinitionSight:
     differs: t.Sequence[str] = ()  # parts of its definition that the plan did not see like this
 
 
-def check(verb: str, guest: str, sight: DefinitionSight, *, must_be_off: bool = False) -> None:
+def check_unchanged(verb: str, guest: str, sight: DefinitionSight, *, must_be_off: bool = False) -> None:
     """Raises Refused where somebody has changed it since: that change is not overwritten, and not lost."""
     reason = _reason(sight, must_be_off=must_be_off)
     if reason:

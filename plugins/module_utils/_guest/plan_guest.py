@@ -56,13 +56,13 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["check_files", "created", "existing", "plan", "takes_disks"]
+__all__ = ["check_files", "created_clone", "existing_clone", "plan", "takes_disks"]
 
 
 # A guest that is a clone: the stages that a clone has beside those of every guest.
 
 
-def created(wanted: GuestSpec, uuid: str, host: GuestHost) -> tuple[GuestSpec, str, FoundGuest]:
+def created_clone(wanted: GuestSpec, uuid: str, host: GuestHost) -> tuple[GuestSpec, str, FoundGuest]:
     """The options of a new clone with their defaults, the document to edit, and the original."""
     original = _original(wanted, host)
     base = xml_cloned.document(original.xml, name=wanted.name, uuid=uuid)
@@ -74,7 +74,7 @@ def created(wanted: GuestSpec, uuid: str, host: GuestHost) -> tuple[GuestSpec, s
     return _with_seed(plan_guest_options.with_macs(wanted, uuid), base, uuid, original), base, original
 
 
-def existing(
+def existing_clone(
     wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], known: Known, host: GuestHost
 ) -> tuple[GuestSpec, FoundGuest | None]:
     """The options of a clone that exists with their defaults; the original where disks are still to be copied."""
@@ -205,7 +205,9 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
     if left is not None:
         sizes = fields_domain.sizes(definition.stored.xml)
         memory_mib = sizes["memory.maximum_kib"] // 1024
-        plan_host_questions.check(subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"])
+        plan_host_questions.check_capacity(
+            subject.wanted.name, left, memory_mib=memory_mib, vcpus=sizes["vcpus.current"]
+        )
 
 
 def _check_prerequisites(
@@ -292,7 +294,7 @@ def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[st
     )
     original = None
     if recorded.get("copy_of"):
-        wanted, original = existing(wanted, found, recorded, known, host)
+        wanted, original = existing_clone(wanted, found, recorded, known, host)
     else:
         wanted = plan_guest_options.with_macs(
             plan_guest_options.completed(wanted, fields_domain.sizes(found.xml)), found.uuid
@@ -330,7 +332,7 @@ def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
     """A new clone: the definition of its original, with an identity and disks of its own."""
 
     uuid = wanted.uuid or host.new_uuid()
-    wanted, base, original = created(wanted, uuid, host)
+    wanted, base, original = created_clone(wanted, uuid, host)
     known = Known(owner=Owner(wanted.name, uuid, host.host_uuid()))
     return _Subject(wanted, None, uuid, base, known=known, original=original, remember={"copy_of": original.uuid})
 
@@ -392,7 +394,7 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     wanted, found, stored = definition.wanted, subject.found, definition.stored
     recent = xml_validate.recent(wanted, stored)
     if recent:
-        Problems(version.problems(wanted.name, recent, host.libvirt_version())).refuse()
+        Problems(version.too_old(wanted.name, recent, host.libvirt_version())).refuse()
     before, after = parse(subject.base), parse(stored.xml)
     connected = plan_guest_options.newly_connected(wanted, stored.changes) if found else []
     if connected:

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["Capacity", "GuestHost", "check"]
+__all__ = ["Capacity", "GuestHost", "check_capacity"]
 
 
 # Whether a host still has the capacity that a placement saw: another controller may have placed guests there since.
@@ -39,7 +39,7 @@ class Capacity:
     vcpus_used: int = 0
 
 
-def check(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None:
+def check_capacity(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None:
     """Raises Refused where the guest does not fit."""
     lacks = [
         f"{what}: {used} of {limit} are allocated, and it needs {needed}"

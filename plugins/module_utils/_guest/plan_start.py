@@ -102,6 +102,8 @@ HERE = "this host"
 
 def problems(needed: Prerequisites, missing: Missing, host: str = HERE) -> list[tuple[str, str]]:
     """Each thing that a host lacks of what a guest needs, with what mends it."""
+    if missing == Missing():
+        return []
     parts = (
         _networks,
         _uplinks,

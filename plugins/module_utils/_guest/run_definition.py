@@ -31,7 +31,7 @@ class Definition:
 
     def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
         """Raises Refused where somebody has changed it."""
-        plan_domain.check(verb, guest, self._sight(), must_be_off=must_be_off)
+        plan_domain.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
 
     def _sight(self) -> plan_domain.DefinitionSight:
         seen = libvirt_query.stored(self.connection, self.uuid)

@@ -10,11 +10,12 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import os
 import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
@@ -29,8 +30,10 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -43,13 +46,83 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal 
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["converge", "do", "waited"]
+__all__ = ["converge", "do_irreversible", "make_file", "waited"]
+
+
+# Files that are made for a guest: its record names each before, and tells it apart from others afterwards.
+#
+# What an interrupted run left is replaced, but not what somebody has come to use under its name.
+
+Step = t.Union[plan_guest_steps.CreateVolume, plan_guest_steps.WriteSeed, plan_guest_steps.Customize]
+
+
+def make_file(stored: Definition, step: Step) -> None:
+    """Make the file of that step, and record which it is."""
+    claim = step.claim
+    with contextlib.ExitStack() as stack:
+        if claim:
+            texts = {"with_file": claim.with_file, "without_file": claim.without_file}
+            stack.enter_context(metadata.claimed(stored.connection, stored.uuid, step.guest, **texts))
+        _MAKERS[type(step)](_Making(stored, step))
+    stored.stamp(step.path)
+
+
+@dataclasses.dataclass
+class _Making:
+    stored: Definition
+    step: t.Any
+
+    @property
+    def connection(self) -> t.Any:
+        return self.stored.connection
+
+    @contextlib.contextmanager
+    def replace(self) -> t.Iterator[None]:
+        """Delete what has the name, unless somebody uses it."""
+        step = self.step
+        if step.replace and os.path.lexists(step.path) and is_here(self.connection.getURI()):
+            from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
+
+            run_disposal.dispose(
+                run_disposal.Disposal(self.connection, step.path, step.guest, self.stored.uuid, verb="replace")
+            )
+            self.step = dataclasses.replace(step, replace=False)
+        yield
+
+    def rewrite(self) -> None:
+        """A guest that runs has its own seed open: others must not use it."""
+        step = self.step
+        if step.replace:
+            from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
+
+            users = run_file_users.users(self.connection, but=self.stored.uuid)
+            sight = plan_disposal.DiskSight(users.of(step.path))
+            plan_disposal.check_sight(step.path, step.guest, sight, uri=self.connection.getURI(), verb="replace")
+
+    def create(self) -> None:
+        """By libvirt."""
+        from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain
+
+        libvirt_domain.create_volume(self.connection, self.step)
+
+    def seed(self) -> None:
+        """With the libraries of a seed."""
+        from ansible_collections.corral.virt.plugins.module_utils._seed import run_seeds
+
+        run_seeds.do(self.connection, self.step)
+
+
+_MAKERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
+    plan_guest_steps.CreateVolume: Looked(_Making.replace, _Making.create),
+    plan_guest_steps.Customize: Looked(_Making.replace, _Making.seed),
+    plan_guest_steps.WriteSeed: Looked(_Making.rewrite, _Making.seed),
+}
 
 
 # Steps on a guest that cannot be undone: each looks again, by identity, right before it acts.
 
 
-def do(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object:
+def do_irreversible(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object:
     """Do one step on the guest with that UUID."""
     return _DOERS[type(step)](_subject(connection, uuid, step))
 
@@ -261,14 +334,12 @@ def _do(stored: Definition, step: plan_guest_steps.GuestStep, *, removes: bool =
     """Pass a step to its doer; `removes`: the guest is not to be there afterwards."""
     connection, uuid = stored.connection, stored.uuid
     if isinstance(step, plan_guest_steps.MAKING):
-        from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_files
-
-        run_guest_files.make(stored, step)
+        make_file(stored, step)
         return None
     if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
         return run_definition.do(stored, step)
     if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
-        return do(connection, uuid, step)
+        return do_irreversible(connection, uuid, step)
     from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain
 
     before_force = functools.partial(stored.check, step.verb, step.guest) if removes else None

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Prerequisites,
     Uplink,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_uplink import uplink
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import uplink
 from ansible_collections.corral.virt.plugins.module_utils._guest.libvirt_prerequisites import (
     active_networks,
     inactive_networks,

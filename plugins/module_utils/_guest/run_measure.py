@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, model_load
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, model_load
 
 __all__ = ["measured"]
 
@@ -22,10 +22,10 @@ def measured(
     connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]
 ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """All guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
-    before, begun = figures.read(connection), time.monotonic()
+    before, begun = clocks.read(connection), time.monotonic()
     guests, node = read(), libvirt_query.node(connection)
     time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))
-    after = figures.read(connection)
+    after = clocks.read(connection)
     for guest in guests:
         guest["cpu_percent"] = model_load.guest_percent(before, after, guest["uuid"], guest["vcpus"]["current"])
     return guests, {

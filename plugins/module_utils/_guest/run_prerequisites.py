@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     NamedBy,
     Prerequisites,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, files_named, run_host_look
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, run_host_look
 from ansible_collections.corral.virt.plugins.module_utils._guest.files_missing import (
     has_hook,
     missing_links,
@@ -46,7 +46,7 @@ class _ThisHost:
         self._connection = connection
 
     has_hook = staticmethod(has_hook)
-    missing_devices = staticmethod(files_missing.missing)
+    missing_devices = staticmethod(files_missing.missing_devices)
     names_in = staticmethod(names_in)
 
     @staticmethod
@@ -67,4 +67,4 @@ def _named(connection: t.Any, needed: Prerequisites) -> dict[str, NamedBy]:
     paths = {
         image: places.get(image.place) if isinstance(image.place, tuple) else image.place for image in needed.images
     }
-    return files_named.missing({path: not image.is_alone for image, path in paths.items() if path})
+    return files_missing.missing_named({path: not image.is_alone for image, path in paths.items() if path})

@@ -45,7 +45,7 @@ __all__ = [
     "refuse_other_copy",
     "refuse_other_format",
     "refuse_unsent",
-    "requested",
+    "requested_checksum",
 ]
 
 
@@ -240,7 +240,7 @@ class ChecksumFacts:
 
 
 @asks
-def requested(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
+def requested_checksum(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
     """The requested checksum, and why nobody can rely on it (empty: one can); of a list, only what is signed counts."""
     spec, sums, answers = facts.spec, facts.spec.checksum, facts.answers
     if not isinstance(sums, Sums):

@@ -13,9 +13,9 @@ import hashlib
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
 from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_fetch,
@@ -58,7 +58,7 @@ class World:
 def published(opener: files_fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
     """The requested checksum, and why nobody can rely on it (empty: one can)."""
     return answered(
-        lambda answers: plan_image_checks.requested(plan_image_checks.ChecksumFacts(spec, answers)),
+        lambda answers: plan_image_checks.requested_checksum(plan_image_checks.ChecksumFacts(spec, answers)),
         _ANSWERS,
         (opener, spec),
     )

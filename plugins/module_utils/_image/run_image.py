@@ -12,11 +12,10 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion, Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_image,
     plan_image,

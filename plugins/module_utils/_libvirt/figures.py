@@ -7,12 +7,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_load import Clocks
 
 __all__ = [
     "baseline",
@@ -20,31 +18,10 @@ __all__ = [
     "devices",
     "domain_capabilities",
     "networks",
-    "read",
     "stats",
     "stats_of_disks",
     "volumes",
 ]
-
-
-# Read the clocks of processors.
-
-
-def read(connection: Connection) -> Clocks:
-    """What processors have spent so far; nothing of what the driver does not count."""
-    host: dict[str, int] = {}
-    with contextlib.suppress(libvirt.libvirtError):
-        host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
-    with explained("read the guests of", connection.getURI()):
-        found = connection.getAllDomainStats(
-            libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
-        )
-    guests = {}
-    for domain, statistics in found:
-        with contextlib.suppress(libvirt.libvirtError):  # it has gone meanwhile
-            # Where the host has no cgroup controller for it, libvirt counts only when it is asked for one guest.
-            guests[domain.UUIDString()] = statistics["cpu.time"] if "cpu.time" in statistics else domain.info()[4]
-    return Clocks(time.monotonic_ns(), host, guests)
 
 
 def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:

@@ -22,9 +22,9 @@ __all__ = [
     "cpu_incompatibility",
     "dirty_mib_s",
     "discard",
-    "facts",
+    "endpoint_facts",
+    "guest_job",
     "has_all_memory",
-    "job",
     "job_active",
     "measure_dirtying",
     "paused_by_owner",
@@ -39,7 +39,7 @@ __all__ = [
 # What is asked of both ends of a migration before it begins: read-only, in plain values.
 
 
-def facts(connection: Connection) -> dict[str, t.Any]:
+def endpoint_facts(connection: Connection) -> dict[str, t.Any]:
     """Versions (9000000 is 9.0.0), free memory and network interfaces (None where nobody knows) of a host."""
     with explained("read", connection.getURI()):
         memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
@@ -59,7 +59,7 @@ def _links(connection: Connection) -> frozenset[str] | None:
     return None
 
 
-def job(domain: t.Any, targets: t.Iterable[str]) -> str:
+def guest_job(domain: t.Any, targets: t.Iterable[str]) -> str:
     """What libvirt is at work on with a running guest and its disks, for people; empty when on nothing."""
     with explained("read the jobs of", domain.name()):
         if domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE:

@@ -114,7 +114,7 @@ def check_seen(unseen: t.Mapping[str, str]) -> None:
         raise Failed(f"cannot look on the destination for files that the migration created there: {reasons}")
 
 
-Volume = t.Mapping[str, t.Any]  # as `_xml.host_xml` reads it
+Volume = t.Mapping[str, t.Any]  # as `_domain.xml_host` reads it
 
 
 def another_run(name: str) -> str:

@@ -12,8 +12,8 @@ import functools
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,

@@ -81,7 +81,7 @@ def host(connection: t.Any) -> MigrationHost:
         emulators=tuple(known["emulators"]),
         guests=dict(libvirt_query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
-        **libvirt_migrate.facts(connection),
+        **libvirt_migrate.endpoint_facts(connection),
     )
 
 
@@ -98,7 +98,11 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
     """The guest that is to move."""
     xml = found.live_xml or found.xml
-    job = libvirt_migrate.job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml)) if found.active else ""
+    job = (
+        libvirt_migrate.guest_job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml))
+        if found.active
+        else ""
+    )
     return MigratingGuest(
         name=found.name,
         uuid=found.uuid,

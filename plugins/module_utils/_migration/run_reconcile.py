@@ -15,9 +15,9 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,

@@ -70,7 +70,7 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
 
 def _is_known_to_libvirt(case: Case, _plan: NounPlan) -> Findings:
     """What the host's libvirt would drop."""
-    yield from map(BadInput, version.problems(f"network {case.spec.name}", case.stored.recent, _host(case).version))
+    yield from map(BadInput, version.too_old(f"network {case.spec.name}", case.stored.recent, _host(case).version))
 
 
 def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:

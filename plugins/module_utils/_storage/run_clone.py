@@ -13,8 +13,8 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.answering import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_chain, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import (

@@ -43,12 +43,12 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps im
 __all__ = [
     "Reading",
     "TlsPlan",
+    "certificate_names",
     "check_set",
     "check_state",
     "check_trust",
     "decide",
     "is_read",
-    "names",
     "plan",
     "reading",
     "refuse_foreign",
@@ -82,7 +82,7 @@ def check_trust(faults: TrustFaults, *, what: str, now: datetime.datetime) -> No
     problems.refuse()
 
 
-def names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+def certificate_names(params: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     """The other names and addresses of the host; raises BadInput with every problem of the call."""
     problems = Problems()
     problems.tried(lambda: check_name(params["name"], what="name"))

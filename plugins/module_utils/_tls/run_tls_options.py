@@ -76,7 +76,7 @@ def wanted(
     params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
 ) -> dict[str, TlsSpec]:
     """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
-    names = plan_tls.names(params)
+    names = plan_tls.certificate_names(params)
     return {
         name: TlsSpec(
             identity=IDENTITIES[name],

@@ -257,7 +257,7 @@ def _hides(spec: t.Mapping[str, t.Any]) -> bool:
 def role_variables() -> frozenset[str]:
     """Variables of the collection's roles."""
     found: set[str] = set()
-    for path in glob.glob(os.path.join(_HERE, "../../roles/*/meta/argument_specs.yml")):
+    for path in glob.glob(os.path.join(_HERE, "../../../roles/*/meta/argument_specs.yml")):
         with open(path, encoding="utf-8") as stream:
             entries = yaml_load(stream)["argument_specs"].values()
         found |= {name for entry in entries for name in entry.get("options") or ()}

@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system import durable
 __all__ = ["kept"]
 
 _NAMESPACE = "corral.virt."
-_COLLECTION = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_COLLECTION = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 _CORE = os.path.dirname(ansible.__file__)
 _VERSIONS = 3  # of each module: of two checkouts, and one to change
 

@@ -10,13 +10,13 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 
-__all__ = ["changed", "created", "missing", "reached"]
+__all__ = ["created", "missing", "new_names", "reached"]
 
 
 # Which guests are gone, and which have new names, after hosts did what they were told. Pure.
 
 
-def changed(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def new_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Names that are `absent`, and those `renamed` (old -> new), from the guests that `virt_find` has chosen and what
     `virt_domains` returned, by host.
 

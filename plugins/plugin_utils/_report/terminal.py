@@ -139,8 +139,8 @@ def _tell_lost_outputs() -> None:
         if stream.lost:
             sys.unraisablehook = _without_lost_outputs
             sys.stderr.write(
-                f"[ERROR]: {text} is incomplete: {stream.lost.strerror}. The run was not stopped; make room for its "
-                "output, and look at what it did: ansible-playbook corral.virt.list\n"
+                f"[ERROR]: {text} is incomplete: {stream.lost.strerror}. The run was not stopped; look at what it did "
+                "(ansible-playbook corral.virt.list), and write its output elsewhere\n"
             )
 
 

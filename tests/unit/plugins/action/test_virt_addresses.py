@@ -9,8 +9,8 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.action.virt_addresses import ActionModule
-from ansible_collections.corral.virt.plugins.plugin_utils import _terminal, _waiting
-from ansible_collections.corral.virt.plugins.plugin_utils._untrusted import UntrustedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal, waiting
+from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 
 LINE = "h1: waiting for web1, web2 to have an address, at most {} s of CPU; 0 s so far"
 
@@ -46,7 +46,7 @@ def test_guests_that_boot_are_named_while_they_are_waited_for(
         return {"changed": False}
 
     monkeypatch.setattr(UntrustedAction, "run", module)
-    monkeypatch.setattr(_waiting, "_EVERY_S", 0.02)
-    monkeypatch.setattr(_terminal, "say", shown.append)
+    monkeypatch.setattr(waiting, "_EVERY_S", 0.02)
+    monkeypatch.setattr(terminal, "say", shown.append)
     assert Action(args).run(None, {"inventory_hostname": "h1"}) == {"changed": False}
     assert (shown[:1] == [first] and len(shown) >= 2) if first else shown == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check_capacity
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_quest
 def test_a_guest_starts_only_where_it_fits(host: dict[str, int], lacks: str) -> None:
     capacity = Capacity(**{"memory_mib": 4096, "vcpus": 4, **host})
     try:
-        check("web1", capacity, memory_mib=2048, vcpus=2)
+        check_capacity("web1", capacity, memory_mib=2048, vcpus=2)
     except Refused as error:
         assert lacks and f"cannot start web1: this host no longer has room for it ({lacks}" in str(error)
     else:

@@ -54,7 +54,7 @@ class Host:
 
 def created(host: Host, **more: t.Any) -> tuple[GuestSpec, str, FoundGuest]:
     spec = options({"name": "web3", "clone_of": "web1", **more})
-    return plan_guest.created(spec, UUID, t.cast(GuestHost, host))
+    return plan_guest.created_clone(spec, UUID, t.cast(GuestHost, host))
 
 
 def existing(kept: str, *guests: FoundGuest, **more: t.Any) -> tuple[GuestSpec, FoundGuest | None]:
@@ -63,7 +63,7 @@ def existing(kept: str, *guests: FoundGuest, **more: t.Any) -> tuple[GuestSpec, 
     recorded = fields_record.read(found.xml)
     known = Known.of(fields_disk.by_name(found.xml), recorded, running=(), active=False)
     spec = options({"name": "web3", **more})
-    return plan_guest.existing(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
+    return plan_guest.existing_clone(spec, found, recorded, known, t.cast(GuestHost, Host(*guests)))
 
 
 def macs(spec: GuestSpec) -> list[str]:

@@ -9,8 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import import withhold
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import_minimal import minimal
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import import minimal, withhold
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 

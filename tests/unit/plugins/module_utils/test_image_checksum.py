@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_chec
     Downloaded,
     ReadUrl,
     VerifySignature,
-    requested,
+    requested_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
@@ -94,7 +94,7 @@ def test_which_checksum_counts(
     dialogue: Dialogue,
     expected: tuple[Checksum | None, str],
 ) -> None:
-    assert requested(told(requested, facts(wanted, **more), dialogue)) == expected
+    assert requested_checksum(told(requested_checksum, facts(wanted, **more), dialogue)) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_which_checksum_counts(
     ],
 )
 def test_a_list_without_the_file_is_refused(more: dict[str, t.Any], dialogue: Dialogue) -> None:
-    asked = told(requested, facts(Sums(None, LIST), **more), dialogue)
+    asked = told(requested_checksum, facts(Sums(None, LIST), **more), dialogue)
     with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of debian\.qcow2"):
-        requested(asked)
+        requested_checksum(asked)

@@ -50,17 +50,17 @@ DISK: dict[str, t.Any] = {
 )
 def test_a_hosts_certificates(said: dict[str, t.Any], problems: list[str]) -> None:
     if not problems:
-        assert plan_tls.names({**HOST, **said}) == ("192.0.2.1",)
+        assert plan_tls.certificate_names({**HOST, **said}) == ("192.0.2.1",)
         return
     with pytest.raises(BadInput, match=problems[0].partition(" ")[0]) as caught:
-        plan_tls.names({**HOST, **said})
+        plan_tls.certificate_names({**HOST, **said})
     assert len(caught.value.problems) == len(problems)
     assert all(found.startswith(begin) for found, begin in zip(caught.value.problems, problems)), caught.value.problems
 
 
 def test_a_certificate_without_names_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^names of hyper1: a certificate needs at least one name or address"):
-        plan_tls.names({**HOST, "names": None})
+        plan_tls.certificate_names({**HOST, "names": None})
 
 
 @pytest.mark.parametrize(

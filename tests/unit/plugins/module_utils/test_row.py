@@ -54,7 +54,7 @@ FORMS: dict[str, tuple[t.Any, t.Any]] = {
 
 def document(one: Row) -> t.Any:
     """An element with nothing in it but what the row looks at besides its own place."""
-    if type(one).__module__.endswith(".remote"):
+    if type(one).__module__.endswith(".fields_remote"):
         remote = etree.Element("x", {"type": "network"})
         if "nvme.address" in one.valid_with or one.path == "source/address":
             return etree.Element("x", {"type": "nvme"})

@@ -16,8 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Qcow2,
     Uplink,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_uplink import uplink
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites, uplink
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, plan_start
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
 from ansible_collections.corral.virt.plugins.module_utils._system import command, interfaces
@@ -456,9 +455,9 @@ def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
     names += ["usb 1.2", "usb 1.3", "usb a:b", "mdev a"]
     monkeypatch.setattr(files_missing, "_BUSES", str(tmp_path / "bus"))
-    assert files_missing.missing(names) == set(), "nobody sees any"
+    assert files_missing.missing_devices(names) == set(), "nobody sees any"
     for place in ("pci/devices/0000:06:00.0", f"mdev/devices/{UUID}", "usb/devices/usb1", "usb/devices/1-0:1.0"):
         (tmp_path / "bus" / place).mkdir(parents=True)
     for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
         (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
-    assert files_missing.missing(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
+    assert files_missing.missing_devices(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
