@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
-from ansible_collections.corral.virt.plugins.module_utils._power.plan_patience import Patience
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Patience
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import remote_modules
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import play_of
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal

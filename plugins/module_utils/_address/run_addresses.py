@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import metada
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours
-from ansible_collections.corral.virt.plugins.module_utils._power.plan_patience import Patience
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Patience
 
 __all__ = ["changes", "do", "find", "leased", "refresh"]
 

@@ -8,7 +8,25 @@ from __future__ import annotations
 
 import typing as t
 
-__all__ = ["BRIDGE", "POOL", "RESERVED_MIB", "machine", "virt_type"]
+__all__ = [
+    "BRIDGE",
+    "FIRST_MIGRATION",
+    "LAST_MIGRATION",
+    "LIBVIRT_TLS",
+    "MIGRATIONS",
+    "POOL",
+    "RESERVED_MIB",
+    "machine",
+    "virt_type",
+]
+
+
+# TCP ports of libvirt and of QEMU's migrations, as libvirt has them where nobody changes its settings.
+
+LIBVIRT_TLS = 16514
+FIRST_MIGRATION, LAST_MIGRATION = 49152, 49215  # migration_port_min and _max of qemu.conf
+MIGRATIONS = f"{FIRST_MIGRATION}-{LAST_MIGRATION}"
+
 
 BRIDGE = "br0"
 POOL = "default"

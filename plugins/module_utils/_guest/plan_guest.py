@@ -30,19 +30,23 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_validate,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import (
+    UNFINISHED_SUFFIX,
+    Missing,
+    Prerequisites,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_cloning,
     plan_disk,
-    plan_display,
     plan_domain,
-    plan_guest_disks,
+    plan_guest,
     plan_guest_options,
     plan_guest_steps,
     plan_host_questions,
     plan_live,
+    plan_removal,
     plan_seeding,
     plan_start,
 )
@@ -52,11 +56,104 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding im
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Start
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["check_files", "created_clone", "existing_clone", "plan", "takes_disks"]
+__all__ = [
+    "adopted",
+    "check_files",
+    "created_clone",
+    "existing_clone",
+    "owner_of",
+    "plan",
+    "planned_removal",
+    "takes_disks",
+    "with_paths",
+]
+
+
+# A guest that is removed: what it owns, what of that others use, and the plan.
+
+
+def planned_removal(
+    wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[str, t.Any], host: GuestHost
+) -> GuestPlan:
+    """The plan that removes the guest, and its disks if wanted; raises a refusal."""
+    unfinished = host.unfinished_removals() if wanted.remove_storage else ()
+    if found is None:
+        left_over = _left_over_images(wanted.name, host) if wanted.remove_storage else ()
+        return plan_removal.gone(wanted.name, left_over, unfinished, uri=host.uri)
+    owner = plan_guest.owner_of(found, recorded, host)
+    entries: tuple[OwnedVolume, ...] = tuple(recorded.get("volumes") or ())
+    unseeded = [path + plan_seeding.UNSEEDED for path in recorded.get("making") or ()]
+    told = [one.path for one in entries] if wanted.remove_storage else []
+    disks = host.owned_disks((*told, *unseeded))
+    left = [path for path in unseeded if not disks[path].gone]
+    owner = dataclasses.replace(owner, disks=frozenset((*owner.disks, *left)))
+    owned = (*entries, *map(owner.made, left))
+    chains = host.own_chains(found) if wanted.remove_storage else ()
+    others = plan_removal.unrecorded(chains, [one.path for one in owned])
+    paths = [one.path for one in owned]
+    in_use = {**host.users(paths, but=found.uuid), **plan_removal.shared(plan_guest.with_paths(found, host))}
+    in_use = {**(host.users(others, but=found.uuid) if others else {}), **in_use}
+    managed_state = (*host.managed_state(found.uuid), *fields_domain.managed_state(found.xml))
+    return plan_removal.absent(
+        wanted,
+        found,
+        managed_state=managed_state,
+        owned=owned,
+        in_use=in_use,
+        disks=disks,
+        owner=owner,
+        others=others,
+        unfinished=unfinished,
+        uri=host.uri,
+    )
+
+
+def _left_over_images(guest: str, host: GuestHost) -> list[str]:
+    """Images that are named like the guest's and that nothing uses."""
+    paths = plan_removal.named_after(guest, host.volumes())
+    users = host.users(paths)
+    return [path for path in paths if path not in users]
+
+
+# The disks that a guest has, and whose they are by its record.
+
+
+def owner_of(found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost) -> Owner:
+    """The guest with its disks; of one that has no record the host is not asked."""
+    if not recorded:
+        return Owner(found.name, found.uuid, "")
+    disks = [str(item.get("source") or "").removesuffix(UNFINISHED_SUFFIX) for item in with_paths(found, host)]
+    return Owner(found.name, found.uuid, host.host_uuid(), frozenset(filter(None, disks)))
+
+
+def with_paths(found: FoundGuest, host: GuestHost) -> list[dict[str, t.Any]]:
+    """The guest's disks; those that its definition names by pool and volume with their path."""
+    return [
+        {**item, "source": host.located(item["pool"], item["volume"])} if item.get("pool") else item
+        for item in fields_disk.read_all(parse(found.xml))
+    ]
+
+
+def adopted(
+    found: FoundGuest, recorded: t.Mapping[str, t.Any], owner: Owner, host: GuestHost
+) -> tuple[OwnedVolume, ...] | None:
+    """Entries of its record, with those completed that an older version or another host wrote, where the guest alone
+    uses their disks; None where there is nothing to complete.
+    """
+    entries = tuple(recorded.get("volumes") or ())
+    paths = plan_disk_record.incomplete(entries, owner, making=recorded.get("making") or ())
+    files = host.identities(paths) if paths and not recorded.get("moving") else {}
+    telling = [path for path in files if plan_disk_record.tells(entries, path, files[path])]
+    if not telling:
+        return None
+    in_use = {**host.users(telling, but=found.uuid), **plan_removal.shared(with_paths(found, host))}
+    return plan_disk_record.adopted(entries, owner, {path: files[path] for path in telling}, in_use)
 
 
 # A guest that is a clone: the stages that a clone has beside those of every guest.
@@ -130,10 +227,7 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
     recorded = fields_record.read(found.xml) if found else {}
     plan_power.check_state(wanted, found, moving=bool(recorded.get("moving")))
     if wanted.state == "absent":
-        # compiled only where it is needed
-        from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_removal
-
-        result = plan_guest_removal.plan(wanted, found, recorded, host)
+        result = planned_removal(wanted, found, recorded, host)
     else:
         result = _plan_present(wanted, found, recorded, host)
     result = dataclasses.replace(result, found_xml=found.xml if found else None)
@@ -287,8 +381,8 @@ def _subject(wanted: GuestSpec, found: FoundGuest | None, recorded: t.Mapping[st
 
 def _existing_guest(wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost) -> _Subject:
     running = sources(found.live_xml, host.located) if found.live_xml else ()
-    owner = plan_guest_disks.owner(found, recorded, host)
-    owned = None if wanted.apply == "live" else plan_guest_disks.adopted(found, recorded, owner, host)
+    owner = owner_of(found, recorded, host)
+    owned = None if wanted.apply == "live" else adopted(found, recorded, owner, host)
     known = Known.of(
         fields_disk.by_name(found.xml), recorded, running=running, active=found.active, owner=owner, owned=owned
     )
@@ -403,7 +497,9 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     if subject.original:
         check_files(wanted, subject.original, stored.xml)
     _check_filters(wanted, fields_interface.filters(before), fields_interface.filters(after), host)
-    notes = plan_display.check(wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays)
+    notes = plan_guest_options.check_display(
+        wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays
+    )
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
         notes.append(plan_domain.saved(wanted.name))
     return notes

@@ -27,8 +27,11 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_display import beyond_loopback
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed, suited
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import (
+    beyond_loopback,
+    completed,
+    suited,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay, row
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import signature_of

@@ -16,21 +16,20 @@ import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     files_qemu,
+    plan_domain,
     plan_guest,
     plan_guest_steps,
-    run_definition,
     run_many,
     run_prerequisites,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disposal
@@ -43,10 +42,74 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
-from ansible_collections.corral.virt.plugins.module_utils._system import interfaces, local
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, interfaces, local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["converge", "do_irreversible", "make_file", "waited"]
+__all__ = ["Definition", "converge", "do_irreversible", "do_on_definition", "make_file", "waited"]
+
+
+# A guest's definition from the plan to the steps: replaced and removed only where it is the one that the plan saw.
+
+
+@dataclasses.dataclass
+class Definition:
+    """What is stored of a guest (its UUID), as the plan or the last step of this run left it; None: no such guest."""
+
+    connection: t.Any
+    uuid: str
+    xml: str | None
+    made: dict[str, FileIdentity] = dataclasses.field(default_factory=dict)  # files that this run has made, by path
+
+    def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
+        """Raises Refused where somebody has changed it."""
+        plan_domain.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
+
+    def _sight(self) -> plan_domain.DefinitionSight:
+        seen = libvirt_query.stored(self.connection, self.uuid)
+        if seen is None or self.xml is None:
+            return plan_domain.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
+        same = fields_record.fingerprint(seen.xml) == fields_record.fingerprint(self.xml)
+        differs = () if same else fields_record.differing(self.xml, seen.xml) or ("the order of its elements",)
+        return plan_domain.DefinitionSight(True, True, seen.active, seen.persistent, differs)
+
+    def look(self, step: plan_guest_steps.GuestStep) -> None:
+        """Before it is replaced."""
+        self.check(step.verb, step.guest)
+
+    def look_off(self, step: plan_guest_steps.GuestStep) -> None:
+        """Before it is removed."""
+        self.check(step.verb, step.guest, must_be_off=True)
+
+    def define(self, step: plan_guest_steps.Define) -> None:
+        """Replace it; from then on it is expected as libvirt has it."""
+        definition.define(self.connection, step.guest, fields_record.identified(step.xml, self.made))
+        self.follow()
+
+    def stamp(self, path: str) -> None:
+        """After a file was made for the guest: mark it, and let the record tell which it is."""
+        found = identity.stamped(path) if is_here(self.connection.getURI()) else None
+        if found and found.is_known:
+            self.made[path] = found
+
+    def undefine(self, step: plan_guest_steps.Undefine) -> None:
+        """Remove it."""
+        definition.undefine_by(self.connection, self.uuid, step.guest, step.managed_state)
+
+    def follow(self) -> None:
+        """After a step of this run has changed it."""
+        seen = libvirt_query.stored(self.connection, self.uuid)
+        self.xml = seen.xml if seen else None
+
+
+_ON_DEFINITION: dict[type[plan_guest_steps.GuestStep], Looked] = {
+    plan_guest_steps.Define: Looked(Definition.look, Definition.define),
+    plan_guest_steps.Undefine: Looked(Definition.look_off, Definition.undefine),
+}
+
+
+def do_on_definition(found: Definition, step: plan_guest_steps.GuestStep) -> object:
+    """Do one step on it."""
+    return _ON_DEFINITION[type(step)](found, step)
 
 
 # Files that are made for a guest: its record names each before, and tells it apart from others afterwards.
@@ -337,7 +400,7 @@ def _do(stored: Definition, step: plan_guest_steps.GuestStep, *, removes: bool =
         make_file(stored, step)
         return None
     if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
-        return run_definition.do(stored, step)
+        return do_on_definition(stored, step)
     if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
         return do_irreversible(connection, uuid, step)
     from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain

@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS, MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS, MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._host import files_firewall, plan_firewall
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     AddFirewalldRule,

@@ -12,7 +12,7 @@ import re
 import socket
 import subprocess
 
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import (
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import (
     FIRST_MIGRATION,
     LAST_MIGRATION,
     MIGRATIONS,

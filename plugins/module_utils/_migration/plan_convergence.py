@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import MIGRATIONS
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import COPIED, DiskMove, Tuning
 
 __all__ = [

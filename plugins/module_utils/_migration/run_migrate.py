@@ -50,8 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     dest_uri,
     tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_move_record import starts_with_host
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, starts_with_host
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_destination import lacking
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold

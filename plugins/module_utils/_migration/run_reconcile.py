@@ -36,7 +36,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     run_migration_files,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made, Move, Observation
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_move_record import record_of_move
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
     DONE_BY,
     Verdict,
@@ -44,6 +43,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdic
     following,
     judge,
     outcome,
+    record_of_move,
     superseded,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints

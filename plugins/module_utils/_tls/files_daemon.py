@@ -19,8 +19,8 @@ import subprocess
 import typing as t
 from pathlib import Path
 
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, active
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, Trust

@@ -21,8 +21,8 @@ import threading
 import typing as t
 import urllib.parse
 
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
     CAN_READ,

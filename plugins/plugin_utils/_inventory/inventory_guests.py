@@ -15,8 +15,8 @@ import socket
 import typing as t
 import urllib.parse
 
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._core.ports import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.host_keys import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 

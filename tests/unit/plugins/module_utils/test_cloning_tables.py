@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     OriginalDisk,
     Seed,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_cloning, plan_new_disk
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_cloning, plan_disk
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import DiskOrigin, Site, SiteOf
@@ -231,9 +231,9 @@ def test_what_is_said_of_a_disk_holds_for_its_copy() -> None:
         output = Disk(name, fields={"format": "raw", "cache": "none"}, size_bytes=9 * GIB, pool="fast")
         first, last = plan_cloning.described(COPY.with_fields(disks=(more, output)), [SYSTEM]).disks or ()
         assert last == more and first == dataclasses.replace(output, copy_of=Original("web1", SYSTEM.path, "qcow2"))
-        assert plan_new_disk.site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
+        assert plan_disk.new_site("web3", first) == SiteOf("fast", f"web3-{name}.img", copy_of=SYSTEM.path)
     [silent] = plan_cloning.described(COPY, [SYSTEM]).disks or ()
-    assert plan_new_disk.site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
+    assert plan_disk.new_site("web3", silent) == SiteOf(None, "web3-system.qcow2", copy_of=SYSTEM.path)
 
 
 HALF = {"copy_of": "u1", "copying": ("/p/web3-data.qcow2",)}
@@ -286,7 +286,7 @@ ORIGIN = DiskOrigin(
 @pytest.mark.parametrize(("size", "wanted"), [(None, 8 * GIB), (8 * GIB, 8 * GIB), (9 * GIB, 9 * GIB)])
 def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, wanted: int) -> None:
     item = Disk("system", fields={"format": "qcow2"}, size_bytes=size, copy_of=Original("web1", ORIGIN.path, "qcow2"))
-    volume = plan_new_disk.volume("web3", item, Site(POOL, origin=ORIGIN))
+    volume = plan_disk.new_volume_of("web3", item, Site(POOL, origin=ORIGIN))
     assert (volume.path, volume.capacity_bytes, volume.copy_of, volume.backing_path) == (
         "/p/web3-system.qcow2",
         wanted,
@@ -322,13 +322,13 @@ def test_a_copied_disk_backing_file_nothing_and_may_be_larger(size: int | None, 
 def test_disks_that_are_not_copied(item: dict[str, t.Any], origin: DiskOrigin | None, said: str) -> None:
     wanted = Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", ORIGIN.path, "qcow2"), **item)
     with pytest.raises(VirtError, match=said):
-        plan_new_disk.volume("web3", wanted, Site(POOL, origin=origin))
+        plan_disk.new_volume_of("web3", wanted, Site(POOL, origin=origin))
 
 
 def test_what_a_guest_wrote_into_a_raw_disk_is_not_believed() -> None:
     wanted = Disk("system", fields={"format": "raw"}, copy_of=Original("web1", ORIGIN.path, "raw"))
     with pytest.raises(Refused, match="web1 uses it as raw, and its first bytes say qcow2"):
-        plan_new_disk.volume("web3", wanted, Site(POOL, origin=ORIGIN))
+        plan_disk.new_volume_of("web3", wanted, Site(POOL, origin=ORIGIN))
 
 
 def seed_of(

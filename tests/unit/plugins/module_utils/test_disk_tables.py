@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Volume
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_disk, plan_guest_steps, plan_new_disk
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_disk, plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool_files
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
@@ -450,16 +450,16 @@ def test_what_a_disk_is_made_from(item: dict[str, t.Any], origin: dict[str, t.An
 
 def test_an_overlay_names_the_format_of_what_it_backing_file() -> None:
     site = Site(IMAGES, origin=dataclasses.replace(ORIGIN, content="/images/b.img", format="raw", header=Header("raw")))
-    volume = plan_new_disk.volume("web1", Disk("system", image="b.img"), site)
+    volume = plan_disk.new_volume_of("web1", Disk("system", image="b.img"), site)
     assert (volume.backing_path, volume.backing_format, volume.copy_of) == ("/images/b.img", "raw", None)
-    copy = plan_new_disk.volume("web1", Disk("system", image="b.img", clone="copy"), site)
+    copy = plan_disk.new_volume_of("web1", Disk("system", image="b.img", clone="copy"), site)
     assert (copy.backing_path, copy.backing_format, copy.copy_of) == (None, None, ORIGIN.path)
 
 
 def test_a_file_is_named_only_after_a_guest_whose_name_is_one() -> None:
     named = "a new file for disk system is named after its guest: 'a/b' is not a valid name"
     with pytest.raises(BadInput, match=named):
-        plan_new_disk.file_name("a/b", Disk("system"))
+        plan_disk.file_name("a/b", Disk("system"))
 
 
 def test_steps_hold_all_that_their_doers_need() -> None:

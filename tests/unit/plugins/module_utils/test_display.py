@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_display import check
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import check_display
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -44,12 +44,12 @@ def test_an_unprotected_display_is_not_opened_by_a_task(
     with pytest.raises(
         Refused, match=r"of web1 on .* has neither password nor TLS.*127\.0\.0\.1.*password.*allow_unprotected"
     ):
-        check(GuestSpec("web1", graphics=said), before, after, lambda: host)
-    assert check(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, lambda: host) == []
+        check_display(GuestSpec("web1", graphics=said), before, after, lambda: host)
+    assert check_display(GuestSpec("web1", graphics=said, allow_unprotected=True), before, after, lambda: host) == []
 
 
 def test_a_host_is_not_asked_about_displays_that_nobody_else_reaches() -> None:
-    assert check(GuestSpec("web1"), [], [LOCAL], lambda: pytest.fail("asked")) == []
+    assert check_display(GuestSpec("web1"), [], [LOCAL], lambda: pytest.fail("asked")) == []
 
 
 QUIET = [
@@ -69,13 +69,13 @@ QUIET = [
 def test_a_protected_display_is_nobodys_business(
     said: dict[str, str], before: list[Display], after: list[Display], host: DisplayDefaults
 ) -> None:
-    assert check(GuestSpec("web1", graphics=said), before, after, lambda: host) == []
+    assert check_display(GuestSpec("web1", graphics=said), before, after, lambda: host) == []
 
 
 @pytest.mark.parametrize("said", [None, {"type": "spice"}])
 def test_a_display_that_the_task_does_not_mention_is_only_warned_about(said: dict[str, str] | None) -> None:
     spice = Display("spice", ("127.0.0.1",), password=False, tls=False)
-    (note,) = check(GuestSpec("web1", graphics=said), [OPEN, spice], [OPEN, spice], lambda: NOWHERE)
+    (note,) = check_display(GuestSpec("web1", graphics=said), [OPEN, spice], [OPEN, spice], lambda: NOWHERE)
     assert note.startswith("vnc of web1 on 0.0.0.0 has neither password nor TLS: whoever reaches its port")
 
 

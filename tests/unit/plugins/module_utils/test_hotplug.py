@@ -11,12 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug
-from ansible_collections.corral.virt.plugins.module_utils._guest import (
-    plan_domain,
-    plan_guest_steps,
-    plan_hotplug,
-    plan_live,
-)
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_domain, plan_guest_steps, plan_live
 
 GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"
 ROOT = "<controller type='pci' index='0' model='{}'/>"
@@ -138,7 +133,7 @@ FULL_PC = Buses({(0, 2): PCI}, {(0, 2): 1}, scsi=True)
 )
 def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: str, pc: str) -> None:
     for buses, reason in ((FULL, q35), (WITH_BRIDGE, with_bridge), (FULL_PC, pc), (None, "")):
-        assert plan_hotplug.obstacles([("one", True)], {"one": plug}, buses).get("one", "") == reason
+        assert plan_live.hotplug_obstacles([("one", True)], {"one": plug}, buses).get("one", "") == reason
 
 
 @pytest.mark.parametrize(
@@ -161,7 +156,7 @@ def test_a_device_needs_a_slot_of_its_kind(plug: Plug, q35: str, with_bridge: st
 def test_what_comes_and_goes_only_with_a_boot(plug: Plug, plugged: str, unplugged: str) -> None:
     for comes, what in ((True, plugged), (False, unplugged)):
         reason = f"{what} cannot be {'attached to' if comes else 'detached from'} a running guest" if what else ""
-        assert plan_hotplug.obstacles([("one", comes)], {"one": plug}, None).get("one", "") == reason
+        assert plan_live.hotplug_obstacles([("one", comes)], {"one": plug}, None).get("one", "") == reason
 
 
 def test_each_device_takes_a_slot_and_leaves_it() -> None:
@@ -169,8 +164,8 @@ def test_each_device_takes_a_slot_and_leaves_it() -> None:
     there = Plug("interface", "bridge", "virtio", slot=(1, 0))
     plugs = {"a": card, "b": card, "c": card, "there": there}
     buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
-    assert plan_hotplug.obstacles([("a", True), ("b", True)], plugs, buses) == {"b": NO_EXPRESS}
-    assert plan_hotplug.obstacles([("there", False), ("a", True), ("b", True), ("c", True)], plugs, buses) == {
+    assert plan_live.hotplug_obstacles([("a", True), ("b", True)], plugs, buses) == {"b": NO_EXPRESS}
+    assert plan_live.hotplug_obstacles([("there", False), ("a", True), ("b", True), ("c", True)], plugs, buses) == {
         "c": NO_EXPRESS
     }
 
@@ -187,18 +182,18 @@ def test_each_device_takes_a_slot_and_leaves_it() -> None:
 def test_a_slot_that_is_named(slot: tuple[int, int], reason: str) -> None:
     buses = Buses({(1, 0): EXPRESS, (2, 0): EXPRESS}, {(1, 0): 1}, express=True)
     card = Plug("interface", "bridge", "virtio", slot=slot)
-    assert plan_hotplug.obstacles([("one", True)], {"one": card}, buses).get("one", "") == reason
-    assert plan_hotplug.obstacles([("one", True)], {"one": card}, None) == {}
+    assert plan_live.hotplug_obstacles([("one", True)], {"one": card}, buses).get("one", "") == reason
+    assert plan_live.hotplug_obstacles([("one", True)], {"one": card}, None) == {}
 
 
 def test_a_scsi_disk_needs_its_controller() -> None:
     wanted, none = [("scsi", True), ("disk", True)], {"disk": "the running guest has no SCSI controller"}
     plugs = {"scsi": Plug("controller", "scsi", "virtio-scsi"), "disk": Plug("disk", "scsi", drive="disk")}
     one = Buses({(1, 0): EXPRESS}, {}, express=True)
-    assert plan_hotplug.obstacles(wanted, plugs, one) == {}
-    assert plan_hotplug.obstacles(wanted[1:], plugs, one) == none
+    assert plan_live.hotplug_obstacles(wanted, plugs, one) == {}
+    assert plan_live.hotplug_obstacles(wanted[1:], plugs, one) == none
     full = Buses({(1, 0): EXPRESS}, {(1, 0): 1}, express=True)
-    assert plan_hotplug.obstacles(wanted, plugs, full) == {"scsi": NO_EXPRESS, "disk": NO_EXPRESS}
+    assert plan_live.hotplug_obstacles(wanted, plugs, full) == {"scsi": NO_EXPRESS, "disk": NO_EXPRESS}
 
 
 def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
@@ -284,7 +279,7 @@ def test_the_ports_of_usb(devices: str, free: int | None, *, none: bool) -> None
 def test_a_usb_device_needs_a_port(plug: Plug) -> None:
     def reasons(buses: Buses, *wanted: bool) -> list[tuple[str, str]]:
         names = [(f"{number}", plugged) for number, plugged in enumerate(wanted)]
-        return list(plan_hotplug.obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
+        return list(plan_live.hotplug_obstacles(names, dict.fromkeys(dict(names), plug), buses).items())
 
     two, full, unknown = (Buses({}, {}, usb=free) for free in (2, 0, None))
     none = Buses({}, {}, usb=0, no_usb=True)
@@ -292,7 +287,7 @@ def test_a_usb_device_needs_a_port(plug: Plug) -> None:
     assert reasons(two, True, True, True) == [("2", "the running guest has no free USB port")]
     assert not reasons(full, False, True)
     assert reasons(none, True) == [("0", "the running guest has no USB controller")]
-    assert not plan_hotplug.obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)
+    assert not plan_live.hotplug_obstacles([("c", False)], {"c": Plug("interface", "usb")}, none)
 
 
 SCSI, CARD_OF_USB = Plug("controller", "scsi", "virtio-scsi"), Plug("interface", "usb", "usb-net")
@@ -326,5 +321,5 @@ def test_what_each_device_leaves_to_the_next(buses: Buses, wanted: list[str], re
         "usb card": CARD_OF_USB,
         "another": Plug("hostdev", "scsi"),
     }
-    found = plan_hotplug.obstacles([(name[1:], name[0] == "+") for name in wanted], plugs, buses)
+    found = plan_live.hotplug_obstacles([(name[1:], name[0] == "+") for name in wanted], plugs, buses)
     assert found == reasons

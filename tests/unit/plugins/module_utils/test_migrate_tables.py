@@ -34,11 +34,12 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     remedy,
     steps,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_move_record import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
+    Verdict,
     record_of_move,
     starts_with_host,
+    superseded,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, superseded
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
-from ansible_collections.corral.virt.plugins.module_utils._power.plan_patience import Patience, has_no_system
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Patience, has_no_system
 
 TIMEOUT_S = 300
 
