@@ -84,7 +84,7 @@ class GuestHost(t.Protocol):
         """What is at these paths of volumes: None where nobody can tell which file; no entry where there is none."""
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
-        """What guests it can run, as `host_xml.host` reads it."""
+        """What guests it can run, as `xml_host.host` reads it."""
 
     def libvirt_version(self) -> int:
         """Of its libvirt; 9000000 is 9.0.0."""

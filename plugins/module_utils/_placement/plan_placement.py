@@ -6,7 +6,7 @@
 
 Big guests first (by their dominant share of the biggest host), each to the host where it costs least. Guests that exist
 stay where they are, except on hosts to be left. Where a guest remains without a host, the batch is packed again by
-other rules (`packing`), and the packing that leaves fewest is taken.
+other rules (`plan_packing`), and the packing that leaves fewest is taken.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _boolean(yes: str, no: str) -> Kind:
 
 
 def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
-    """A kind that `_units` reads; its message already names what it must be."""
+    """A kind that `_core.units` reads; its message already names what it must be."""
 
     def check(value: t.Any) -> t.Any:
         try:

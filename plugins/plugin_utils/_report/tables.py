@@ -29,7 +29,7 @@ class _Cell(t.NamedTuple):
 
 
 def text(report: Report, paint: Paint | None = None) -> str:
-    """The table of a report as `_report_data` makes it."""
+    """The table of a report as `report_data` makes it."""
     return "\n".join(_KINDS[report["kind"]](report["hosts"], paint or _unpainted))
 
 
