@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement import (
     plan_balance,
     plan_imbalance,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, hosted_guests, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable

@@ -15,10 +15,14 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import missing_arguments, needs, preparation
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
+    host_requirements,
+    missing_arguments,
+    preparation,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
@@ -128,7 +132,7 @@ def _capacity(host: model_placement.Host, policy: model_placement.Policy) -> dic
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
     """Problems of each guest that its host would find, after images were imported for it."""
     return [
-        preparation.problems({key: value for key, value in one.items() if key not in needs.OWN}, profiles)
+        preparation.problems({key: value for key, value in one.items() if key not in host_requirements.OWN}, profiles)
         for one in guests
     ]
 
@@ -318,13 +322,13 @@ def _guests(
         if known:
             continue
         try:
-            guest = needs.of(item, exists=item.get("name") in there)
+            guest = host_requirements.of(item, exists=item.get("name") in there)
             copied = item.get("clone_of") and not missing_arguments.having(guest.name, usable)
             guest = _like(guest, missing_arguments.having(str(item["clone_of"]), usable)) if copied else guest
             found.append(dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib))
         except BadInput as error:
             problems += error.problems
-    problems += needs.given_twice((str(item.get("name")) for item in items), "guests")
+    problems += host_requirements.given_twice((str(item.get("name")) for item in items), "guests")
     if problems:
         raise BadInput(problems)
     return found

@@ -16,9 +16,9 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Vi
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests, selection
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text, tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 

@@ -15,8 +15,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_simulation
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import cluster_file, reported_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
@@ -101,7 +101,7 @@ def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib:
     for item in items:
         count = item.get("count", 1)
         try:
-            guest = needs.of({key: value for key, value in item.items() if key != "count"})
+            guest = host_requirements.of({key: value for key, value in item.items() if key != "count"})
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise BadInput(f"{option}: count of {guest.name} must be a number above zero")
             if not guest.vcpus or not guest.memory_mib:
@@ -112,7 +112,7 @@ def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib:
         guest = dataclasses.replace(guest, memory_mib=guest.memory_mib + overhead_mib)
         names = [f"{guest.name}-{number}" for number in range(1, count + 1)] if "count" in item else [guest.name]
         found += [dataclasses.replace(guest, name=name) for name in names]
-    problems += needs.given_twice((guest.name for guest in found), option)
+    problems += host_requirements.given_twice((guest.name for guest in found), option)
     if problems:
         raise BadInput(problems)
     return found

@@ -16,11 +16,11 @@ from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER, explained
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER, explained
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import check_names
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.certifier import Certifier
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.held_lists import HeldLists
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import HeldLists
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction

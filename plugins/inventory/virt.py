@@ -298,7 +298,7 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials
 from ansible_collections.corral.virt.plugins.plugin_utils._authority import credential_files
 from ansible_collections.corral.virt.plugins.plugin_utils._controller.ansible_core import (

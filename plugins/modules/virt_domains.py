@@ -88,7 +88,7 @@ pending:
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, failures
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options, run_many
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options, run_guests
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -114,11 +114,11 @@ def main() -> None:
         wanted = run_guest_options.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            made = run_many.each(
+            made = run_guests.each(
                 wanted, lambda one: run_guest.converge(connection, one, gate, capacity), at_once=at_once
             )
             results = run_guest.waited(connection, made)
-    summary = run_many.summary(results)
+    summary = run_guests.summary(results)
     for note in summary.pop("notes"):
         module.warn(note)
     if "msg" in summary:

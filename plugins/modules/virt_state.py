@@ -100,7 +100,7 @@ steps:
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_many, run_power
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests, run_power
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
@@ -118,8 +118,8 @@ def main() -> None:
         wanted = run_power.all_wanted(module.params["domains"], at_once)
         gate = Gate(check_mode=module.check_mode)
         with opened(module.params["uri"], events=True) as connection:
-            results = run_many.each(wanted, lambda one: run_power.converge(connection, one, gate), at_once=at_once)
-    summary = run_many.summary(results)
+            results = run_guests.each(wanted, lambda one: run_power.converge(connection, one, gate), at_once=at_once)
+    summary = run_guests.summary(results)
     if "msg" in summary:
         module.fail_json(**summary)
     module.exit_json(**summary)

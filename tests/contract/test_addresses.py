@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest,
     run_guest_options,
-    run_many,
+    run_guests,
     run_report,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -37,7 +37,7 @@ def converged(connection: t.Any, *guests: dict[str, t.Any], check_mode: bool = F
         [{**options, "wait": True, "apply": "both", "virt_type": "auto", **common, **one} for one in guests]
     )
     gate = Gate(check_mode=check_mode)
-    return run_guest.waited(connection, run_many.each(wanted, lambda one: run_guest.converge(connection, one, gate)))
+    return run_guest.waited(connection, run_guests.each(wanted, lambda one: run_guest.converge(connection, one, gate)))
 
 
 def test_address_is_found_recorded_and_known_then(connection: t.Any) -> None:

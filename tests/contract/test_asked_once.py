@@ -15,7 +15,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_host_look
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_host_prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
@@ -53,8 +53,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     for name in QUESTIONS:
         counted(libvirt_query, name)
     counted(libvirt_storage, "path_in")
-    counted(run_host_look, "inactive_networks")
-    counted(run_host_look, "networks_without_autostart")
+    counted(run_host_prerequisites, "inactive_networks")
+    counted(run_host_prerequisites, "networks_without_autostart")
     monkeypatch.setattr(files_seed, "host_key", lambda: HOST_KEY)
     return seen
 

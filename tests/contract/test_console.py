@@ -13,7 +13,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import events
 from ansible_collections.corral.virt.roles.console.files.corral_console.history import History
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
 from ansible_collections.corral.virt.roles.console.files.corral_console.watch import Watcher
@@ -99,7 +99,7 @@ def test_a_migration_is_a_part_of_its_guest_while_it_lasts(monkeypatch: pytest.M
         asked.append(targets)
         return found[0]
 
-    monkeypatch.setattr(follow, "job", job)
+    monkeypatch.setattr(events, "job", job)
     store = Store()
     watcher = Watcher("hyper1", "test:///default", store, poll_s=0.02)
     watcher.start()
@@ -117,7 +117,7 @@ def test_what_guests_use_goes_into_the_history(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(samples, "SAMPLE_S", 0.1)
     numbers = itertools.count()
     monkeypatch.setattr(
-        follow, "counters", lambda _connection: [follow.Counters("a", None, 1, 0, 1000 * next(numbers), 0, 0)]
+        events, "counters", lambda _connection: [events.Counters("a", None, 1, 0, 1000 * next(numbers), 0, 0)]
     )
     history = History(tmp_path / "db")
     watcher = Watcher("hyper1", "test:///default", Store(), history=history, poll_s=0.02)
@@ -158,7 +158,7 @@ def test_an_unreachable_host_keeps_what_was_seen_and_comes_back(
     until(lambda: store.below("guest/hyper1/"))
     until(lambda: (store.get("host/hyper1") or {})["state"] == "connected")
     kept = store.below("guest/hyper1/")
-    monkeypatch.setattr(follow, "figures", faulty)
+    monkeypatch.setattr(events, "figures", faulty)
     until(lambda: "internal error: ValueError" in (store.get("host/hyper1") or {})["reason"], 10)
     assert store.below("guest/hyper1/") == kept
     watcher.stop()

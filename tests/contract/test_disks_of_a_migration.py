@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_storage,
     libvirt_transfer,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
 
 IMAGES = "/var/lib/libvirt/images"
@@ -334,7 +334,7 @@ def test_a_disk_stays_on_storage_that_both_hosts_have(
     tmp_path: Path,
 ) -> None:
     configured(monkeypatch, tmp_path, f"shared_filesystems = [ {directories} ]\n" if directories else "")
-    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: filesystem}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {SYSTEM: filesystem}.get)
     world.guest(disks=disk(SYSTEM))
     if expected[0] == "shared":
         assert world.disks(storage="full")["vda"].how == "full"
@@ -411,7 +411,7 @@ def test_a_disk_that_the_end_of_a_copy_takes_from_the_destination(
     models = "".join(f"<secmodel><model>{driver}</model></secmodel>" for driver in drivers)
     capabilities = f"<capabilities><host><cpu><arch>x86_64</arch></cpu>{models}</host></capabilities>"
     monkeypatch.setattr(libvirt_query, "capabilities", {world.source: capabilities}.__getitem__)
-    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", SEED: "nfs4"}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {SYSTEM: "nfs4", SEED: "nfs4"}.get)
     data = disk(DATA, "vdb") + disk(SEED, "sda", "<readonly/>", "cdrom")
     for system, more in ((SYSTEM, ""), (DATA, ""), (SYSTEM, "<shareable/>"), (SYSTEM, "<readonly/>")):
         world.guest(active=False, disks=disk(system, more=more) + (data if system != DATA else ""))
@@ -486,7 +486,7 @@ def test_a_disk_that_is_named_by_its_volume_travels_as_its_file(world: World, mo
         "vda": ("full", False),
         "vdb": ("full", True),
     }
-    monkeypatch.setattr(local, "shared_filesystem", {SYSTEM: "nfs4", DATA: "nfs4"}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {SYSTEM: "nfs4", DATA: "nfs4"}.get)
     with pytest.raises(
         Refused, match=f"disk vdb: {DATA} is on nfs4, and pool default of the destination does not have"
     ):
@@ -526,7 +526,7 @@ def test_a_pool_of_the_destination_that_is_not_active_is_told_with_all_the_rest(
 def test_disks_that_only_the_definition_has_are_pending_however_it_names_them(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "shared_filesystem", {DATA: "nfs4"}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {DATA: "nfs4"}.get)
     volume(world.dest, DATA)
     world.guest(disks=disk(SYSTEM) + named("default", "box-data.qcow2", "vdb"))
     assert set(world.disks()) == {"vda", "vdb"}
@@ -576,7 +576,7 @@ def test_what_a_guest_keeps_beside_its_disks_counts_where_only_this_host_has_it(
     xml = guest.XMLDesc().replace("<devices>", "<devices>" + memory.format("/own/m") + memory.format("/nfs/m"))
     found = libvirt_query.find(world.source, "box")
     assert found is not None
-    monkeypatch.setattr(local, "shared_filesystem", {"/nfs/m": "nfs4"}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {"/nfs/m": "nfs4"}.get)
     assert run_endpoints.guest(world.source, dataclasses.replace(found, xml=xml)).local_state == (
         ("/own/m", None),
         ("/nfs/m", "nfs4"),
@@ -589,7 +589,7 @@ def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
     world: World, storage_of: dict[str, str], active: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guest would get whatever has the path of its disk there, or nothing."""
-    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    monkeypatch.setattr(locks, "shared_filesystem", lambda _path: "nfs4")
     world.guest(disks=disk(SYSTEM), active=active)
     with pytest.raises(Refused, match=f"{SYSTEM} is on nfs4, and pool default of the destination does not have it"):
         world.disks(**storage_of)
@@ -602,7 +602,7 @@ def test_shared_storage_that_is_not_mounted_on_the_destination_is_refused(
 
 
 def test_a_shared_file_grows_only_while_its_guest_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    monkeypatch.setattr(locks, "shared_filesystem", lambda _path: "nfs4")
     volume_at = libvirt_storage.volume_at
 
     def told(connection: t.Any, path: str) -> str | None:
@@ -622,7 +622,7 @@ def test_a_shared_file_that_is_listed_on_the_destination_and_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its libvirt has not looked since the filesystem was unmounted."""
-    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    monkeypatch.setattr(locks, "shared_filesystem", lambda _path: "nfs4")
     volume_at = libvirt_storage.volume_at
     refreshed: list[object] = []
 
@@ -646,7 +646,7 @@ def test_a_file_that_two_drives_have_is_refused_where_it_would_be_copied(
     world.guest(disks=disk(SYSTEM) + drives)
     with pytest.raises(Refused, match=rf"disks sda and sdb are one file, {SEED}, and would be copied twice"):
         world.disks()
-    monkeypatch.setattr(local, "shared_filesystem", {SEED: "nfs4"}.get)
+    monkeypatch.setattr(locks, "shared_filesystem", {SEED: "nfs4"}.get)
     world.share(SEED)
     assert world.disks()["sdb"].how == "shared"
 
@@ -770,7 +770,7 @@ def test_the_images_that_save_a_copy_are_those_with_a_manifest(world: World, mon
 def test_the_destination_does_not_read_its_pool_for_a_disk_that_stays_and_that_it_knows(
     world: World, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "shared_filesystem", lambda _path: "nfs4")
+    monkeypatch.setattr(locks, "shared_filesystem", lambda _path: "nfs4")
 
     def refresh(connection: t.Any, _pool: str) -> None:
         assert connection is world.source, "its filesystem is that of the source"

@@ -20,13 +20,13 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import run_desc
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_removal_notes,
-    files_removed,
+    files_removed_disks,
     libvirt_storage,
     run_disposal,
     run_file_users,
     run_removed_disks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import local, private
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, private
 
 BOX: dict[str, t.Any] = {"vcpus": 1, "memory": 256, "interfaces": [], "state": "present"}
 GONE: dict[str, t.Any] = {"state": "absent", "remove_storage": True}
@@ -176,7 +176,7 @@ def test_a_file_that_takes_the_name_while_the_disk_is_aside_is_not_overwritten(
 def killed(connection: t.Any, disk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the disk is after a run that was killed right before it deleted it."""
     with monkeypatch.context() as patched:
-        patched.setattr(files_removed.Quarantine, "delete", lambda _self: None)
+        patched.setattr(files_removed_disks.Quarantine, "delete", lambda _self: None)
         converge(connection, **GONE)
     [kept] = [name for name in aside(disk.parent) if name.endswith(".disk")]
     assert not disk.exists()
@@ -270,7 +270,7 @@ def test_a_run_that_takes_a_disk_and_one_that_deletes_it_do_not_meet(
     taken = threading.Event()
 
     def take() -> None:
-        with local.flocked(local.DISKS, fcntl.LOCK_SH):
+        with locks.flocked(locks.DISKS, fcntl.LOCK_SH):
             taken.set()
             time.sleep(0.5)
             connection.defineXML(OTHER.format(disk))

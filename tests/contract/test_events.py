@@ -8,7 +8,7 @@ import typing as t
 import libvirt
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import connection, follow
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import connection, events
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 
@@ -16,7 +16,7 @@ GUEST = "test"
 
 
 def follows(host: Connection) -> t.ContextManager[object]:
-    return follow.subscribed(host, lambda _uuid: None)
+    return events.subscribed(host, lambda _uuid: None)
 
 
 def waits(host: Connection) -> t.ContextManager[object]:

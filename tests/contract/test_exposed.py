@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu, run_guest
-from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import options
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.test_nwfilter import CLEAN, OFF, ON, WEB
@@ -43,7 +43,7 @@ def here(connection: t.Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     """One with bridge br0, the filters above, and a packet filter that sees nothing bridged."""
     monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, {"lan"}))
     monkeypatch.setattr(libvirt_query, "filters", lambda _connection: [CLEAN, WEB])
-    monkeypatch.setattr(local, "bridge_calls", lambda _names: OFF)
+    monkeypatch.setattr(locks, "bridge_calls", lambda _names: OFF)
     monkeypatch.setattr(files_qemu, "_CONF", str(tmp_path / "qemu.conf"))
     return Here(connection)
 
@@ -75,9 +75,9 @@ def test_a_filter_whose_rules_no_packet_meets_is_refused(here: Here, monkeypatch
     refused(here, BadInput, idle, interfaces=nic("web"))
     refused(here, BadInput, idle, xml="<domain><devices><interface type='bridge'><mac address='52:54:00:00:00:07'/>"
             "<source bridge='br0'/><filterref filter='web'/></interface></devices></domain>")  # fmt: skip
-    monkeypatch.setattr(local, "bridge_calls", lambda _names: ON)
+    monkeypatch.setattr(locks, "bridge_calls", lambda _names: ON)
     assert done(here, interfaces=nic("web"))["changed"]
-    monkeypatch.setattr(local, "bridge_calls", lambda _names: OFF)
+    monkeypatch.setattr(locks, "bridge_calls", lambda _names: OFF)
     refused(here, BadInput, idle, interfaces=nic("web"))
     assert not done(here)["changed"], "it is not mentioned"
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_describe,
     run_describe_host,
     run_guest,
-    run_overview,
+    run_summary,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
@@ -121,7 +121,7 @@ def test_a_stranger_is_described_without_secrets(connection: t.Any) -> None:
 
 def test_an_overview_says_a_part_of_the_description(connection: t.Any) -> None:
     prepare(connection, next(case for case in CASES if case.name == "stranger_nothing_said"))
-    [full], [part] = run_describe.describe_guests(connection), run_overview.guests(connection)
+    [full], [part] = run_describe.describe_guests(connection), run_summary.guests(connection)
     for name in ("disks", "interfaces", "graphics"):
         full[name] = [
             {key: item[key] for key in own if key in item} for own, item in zip(part[name], full[name], strict=True)

@@ -12,8 +12,8 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_overview import block_sizes
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_summary import block_sizes
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, statistics
 from ansible_collections.corral.virt.roles.console.files.corral_console import watch
 from ansible_collections.corral.virt.roles.console.files.corral_console.store import Store
 from ansible_collections.corral.virt.roles.console.files.corral_console.watch import Watcher
@@ -41,7 +41,7 @@ def test_numbers_that_nobody_can_count_to_are_not_counted_to() -> None:
     host = liar(
         state_state=1, vcpu_current=2, vcpu_0_time=3, vcpu_7_time=4, block_3_rd_bytes=5, net_9_tx_bytes=6, **counts
     )
-    (one,), (used,) = follow.figures(host), follow.counters(host)
+    (one,), (used,) = events.figures(host), events.counters(host)
     assert (one.cpu_ns, used.cpu_ns, used.read, used.sent) == (7, 7, 5, 6)
     told: dict[str, t.Any] = {"block.count": MANY, "block.3.name": "vda", "block.3.capacity": 8}
     assert block_sizes(told) == {"vda": {"capacity_bytes": 8}}
@@ -85,7 +85,7 @@ def test_a_text_of_megabytes_goes_to_no_page(host: t.Any, store: Store, watcher:
 def test_of_a_host_that_hangs_only_one_question_waits_on(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
     monkeypatch.setattr(watch, "_TURN_S", 0.1)
-    monkeypatch.setattr(figures, "networks", lambda _connection: goes_on.wait(20) and [])
+    monkeypatch.setattr(statistics, "networks", lambda _connection: goes_on.wait(20) and [])
     first = threading.Thread(target=watcher.host)
     first.start()
     until(watcher._calls.locked)
@@ -100,9 +100,9 @@ def test_of_a_host_that_hangs_only_one_question_waits_on(watcher: Watcher, monke
 def test_a_host_that_keeps_the_connection_and_answers_nothing_is_shown_as_such(
     store: Store, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goes_on, real = threading.Event(), follow.figures
+    goes_on, real = threading.Event(), events.figures
 
-    def hangs(connection: t.Any) -> list[follow.Figures]:
+    def hangs(connection: t.Any) -> list[events.Figures]:
         goes_on.wait(20)
         return real(connection)
 
@@ -113,7 +113,7 @@ def test_a_host_that_keeps_the_connection_and_answers_nothing_is_shown_as_such(
 
     assert state() == ("connected", "")
     monkeypatch.setattr(watch, "_SILENT_S", 0.5)
-    monkeypatch.setattr(follow, "figures", hangs)
+    monkeypatch.setattr(events, "figures", hangs)
     until(lambda: state()[0] == "unreachable")
     assert "has not answered" in state()[1]
     goes_on.set()

@@ -28,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_header,
-    plan_inspect,
+    plan_image_trust,
     run_clone,
     run_file_users,
     run_owned_disks,
@@ -550,7 +550,7 @@ def test_the_first_bytes_tell_what_qemu_would_find(tmp_path: Path, form: str) ->
 @pytest.mark.parametrize("form", ["qcow2", "vmdk", "vdi", "vhdx", "vpc", "qed", "parallels"])
 def test_a_raw_file_with_another_header_becomes_no_base(name: str, form: str) -> None:
     with pytest.raises(Refused, match=f"its name says raw, but its first bytes, .*, say {form}"):
-        plan_inspect.base("make a disk from", name, Header(form))
+        plan_image_trust.base("make a disk from", name, Header(form))
 
 
 @pytest.mark.parametrize("kind", ["leaning", "another format"])

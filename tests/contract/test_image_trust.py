@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Vi
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
 from ansible_collections.corral.virt.tests.contract.signing import signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -128,7 +128,7 @@ def test_only_what_nobody_on_the_way_can_write_is_called_verified(
     ],
 )
 def test_what_a_list_proves(sums: str, origin: str, signed: bool, certified: bool, doubt: str) -> None:
-    output = plan_inspect.doubt(sums, origin, signed=signed, certified=certified)
+    output = plan_image_trust.doubt(sums, origin, signed=signed, certified=certified)
     assert bool(output) == bool(doubt) and doubt in output
 
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.action.virt_image import ActionModu
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_content
-from ansible_collections.corral.virt.plugins.module_utils._system import local, private, work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 from ansible_collections.corral.virt.tests.contract import two_hosts
 
@@ -63,10 +63,10 @@ def test_a_pipe_or_link_as_lock_neither_stops_a_run_nor_empties_a_file(
     place.mkdir(mode=0o700)
     (place / "victim").write_text("root's")
     bait(place / "web1.lock")
-    with pytest.raises(Refused, match=r"web1\.lock: it is not a regular file"), local.locked("web1", "another run"):
+    with pytest.raises(Refused, match=r"web1\.lock: it is not a regular file"), locks.locked("web1", "another run"):
         pass
     with pytest.raises(Refused, match=r"web1\.lock: it is not a regular file"):
-        local.held("web1")
+        locks.held("web1")
     assert (place / "victim").read_text() == "root's"
 
 
@@ -122,7 +122,7 @@ def test_a_folder_that_others_prepared_is_refused(
     prepared(place)
     with (
         pytest.raises(Refused, match=f"cannot keep work files in {place}: .*remove it"),
-        local.locked("web1", "another run"),
+        locks.locked("web1", "another run"),
     ):
         pass
     prepared(tmp_path / ".corral") if prepared is not elsewhere else (tmp_path / ".corral").symlink_to(
@@ -136,7 +136,7 @@ def test_a_folder_that_others_prepared_is_refused(
 
 
 def test_the_folder_is_private_from_the_beginning(place: Path) -> None:
-    with local.locked("web1", "another run"):
+    with locks.locked("web1", "another run"):
         assert place.stat().st_mode & 0o777 == 0o700
         assert (place / "web1.lock").stat().st_mode & 0o777 == 0o600
 
@@ -178,7 +178,7 @@ def test_a_refused_or_checked_run_leaves_the_notes_of_the_run_at_work(
     begun, over = threading.Event(), threading.Event()
 
     def at_work() -> None:
-        with local.locked("web1", "another run"):
+        with locks.locked("web1", "another run"):
             begun.set()
             over.wait(10)
 

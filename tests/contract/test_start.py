@@ -14,12 +14,12 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
-    files_missing,
+    files_prerequisites,
     run_guest,
     run_power,
     run_prerequisites,
@@ -44,7 +44,7 @@ POOL = "<pool type='dir'><name>images</name><target><path>/images</path></target
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[t.Callable[[str], t.Any]]:
     """Makes a host with a guest that is off; files are looked for as they are on a system's libvirt."""
     monkeypatch.setattr(run_prerequisites, "has_files_here", lambda _uri: True)
-    monkeypatch.setattr(files_missing, "_HOOKS", str(tmp_path / "hooks"))
+    monkeypatch.setattr(files_prerequisites, "_HOOKS", str(tmp_path / "hooks"))
     with contextlib.ExitStack() as connections:
         yield functools.partial(_host, connections, tmp_path)
 
@@ -348,18 +348,20 @@ def test_what_images_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     low = image(tmp_path / "low", "-b", "gone.img", "-F", "raw")
     image(tmp_path / "middle", "-b", low, "-F", "qcow2")
     tops = [image(tmp_path / f"top{number}", "-b", "middle", "-F", "qcow2") for number in range(3)]
-    assert files_missing.missing_named(dict.fromkeys(tops, True)) == {gone: NamedBy(low, is_data=False)}
+    assert files_prerequisites.missing_named(dict.fromkeys(tops, True)) == {gone: NamedBy(low, is_data=False)}
     assert (
-        files_missing.missing_named({tops[0]: False, f"{tmp_path}/none": True, str(tmp_path): True, "relative": True})
+        files_prerequisites.missing_named(
+            {tops[0]: False, f"{tmp_path}/none": True, str(tmp_path): True, "relative": True}
+        )
         == {}
     )
     (tmp_path / "raw-below").write_bytes(Path(low).read_bytes())
-    assert files_missing.missing_named({image(tmp_path / "c", "-b", "raw-below", "-F", "raw"): True}) == {}, (
+    assert files_prerequisites.missing_named({image(tmp_path / "c", "-b", "raw-below", "-F", "raw"): True}) == {}, (
         "a guest wrote it"
     )
     assert files_header.backing_format(tops[0]) == "qcow2" and files_header.backing_format(gone) is None
     monkeypatch.setattr(private, "opened", lambda *_given: pytest.fail("read"))
-    assert files_missing.missing_named({}) == {}
+    assert files_prerequisites.missing_named({}) == {}
 
 
 def test_images_that_many_stand_on_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,13 +374,13 @@ def test_images_that_many_stand_on_are_read_once(tmp_path: Path, monkeypatch: py
         return bases(path)
 
     monkeypatch.setattr(files_header, "bases", counted)
-    assert files_missing.missing_named(dict.fromkeys(tops, True)) == {}
+    assert files_prerequisites.missing_named(dict.fromkeys(tops, True)) == {}
     assert sorted(asked) == sorted([low, *tops])
 
 
 def test_images_that_stand_on_themselves(tmp_path: Path) -> None:
     one, other = (image(tmp_path / name, "-b", base, "-F", "qcow2") for name, base in (("a", "b"), ("b", "a")))
-    assert files_missing.missing_named({one: True, other: True}) == {}
+    assert files_prerequisites.missing_named({one: True, other: True}) == {}
 
 
 def test_where_the_content_of_an_image_is(tmp_path: Path) -> None:
@@ -386,18 +388,22 @@ def test_where_the_content_of_an_image_is(tmp_path: Path) -> None:
         ["qemu-img", "create", "-q", "-f", "qcow2", "-o", "data_file=d.raw", "a", "1M"], cwd=tmp_path, check=True
     )
     top = image(tmp_path / "top", "-b", "a", "-F", "qcow2")
-    assert files_missing.missing_named({top: True}) == {}
+    assert files_prerequisites.missing_named({top: True}) == {}
     (tmp_path / "d.raw").unlink()
     lost = {f"{tmp_path}/d.raw": NamedBy(f"{tmp_path}/a", is_data=True)}
-    assert files_missing.missing_named({top: True}) == lost == files_missing.missing_named({f"{tmp_path}/a": False})
+    assert (
+        files_prerequisites.missing_named({top: True})
+        == lost
+        == files_prerequisites.missing_named({f"{tmp_path}/a": False})
+    )
 
 
 def test_images_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = image(tmp_path / "top", "-b", "gone", "-F", "qcow2")
-    assert files_missing.missing_named({top: True})
+    assert files_prerequisites.missing_named({top: True})
 
     def opened(*_given: object) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(private, "opened", opened)
-    assert files_missing.missing_named({top: True}) == {}
+    assert files_prerequisites.missing_named({top: True}) == {}

@@ -33,7 +33,7 @@ CODE = "/root/held/ansible_collections/corral/virt/plugins/module_utils"
 # A run as it holds a guest: by the code that modules use, and nothing else.
 HOLDER = """
 import sys, time
-from ansible_collections.corral.virt.plugins.module_utils._host.files_held import held, hooked
+from ansible_collections.corral.virt.plugins.module_utils._host.files_start_block import held, hooked
 with held(sys.argv[1], "it is being migrated to hyper2"):
     print("holds" if hooked() else "holds, and nobody heeds it", flush=True)
     time.sleep(300)
@@ -93,9 +93,9 @@ def mark(lab: Hypervisors, host: str) -> None:
 def hold(lab: Hypervisors, host: str, uuid: str) -> subprocess.Popen[str]:
     """A run that holds a guest there."""
     utils = ROOT / "plugins/module_utils"
-    files = [str(path.relative_to(utils)) for path in payload.closure(utils / "_host/files_held.py")]
+    files = [str(path.relative_to(utils)) for path in payload.closure(utils / "_host/files_start_block.py")]
     ssh = f"ssh -F {lab.folder}/ssh_config -- {host}"
-    pack = f"tar -C {utils} -c {' '.join(files)} _host/files_held.py"
+    pack = f"tar -C {utils} -c {' '.join(files)} _host/files_start_block.py"
     lab.run("sh", "-c", f"{pack} | {ssh} 'mkdir -p {CODE} && tar -C {CODE} -x'")
     lab.on(host, "cat >/root/held/holder.py", given=HOLDER)
     held = lab.start("ssh", "-F", lab.folder / "ssh_config", "--", host, f"python3 /root/held/holder.py {uuid}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.reach import Reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import option_reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.option_reach import Reach
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
@@ -15,9 +15,9 @@ ACTIONS = ("create", "change", "migrate", "drain")  # of the console, with optio
 
 def rows() -> list[tuple[str, ...]]:
     """A kind a row, with the options that reach it."""
-    known = {place: reach for action in ACTIONS for place, reach in _reach.table(action).items()}
+    known = {place: reach for action in ACTIONS for place, reach in option_reach.table(action).items()}
     found: list[tuple[str, ...]] = []
-    for kind in _reach.kinds().values():
+    for kind in option_reach.kinds().values():
         places = list(_shortest(known, kind))
         if places and kind.within not in ("guest", "amount"):
             found.append((kind.text, ", ".join(map(_option, places))))
@@ -30,7 +30,7 @@ def _shortest(known: dict[str, Reach | None], kind: Reach) -> Iterator[str]:
     for place in (one for one, reach in known.items() if reach == kind):
         holders = [
             holder
-            for holder in _reach.above(place)
+            for holder in option_reach.above(place)
             if {reach for one, reach in known.items() if one.startswith(f"{holder}.") and reach} == {kind}
             and not known.get(holder)
         ]
@@ -43,7 +43,7 @@ def _shortest(known: dict[str, Reach | None], kind: Reach) -> Iterator[str]:
 def _option(name: str) -> str:
     if name.endswith("."):
         return f"all of ``{name[:-1]}``"
-    values = _reach.harmless(name)
+    values = option_reach.harmless(name)
     more = f" (not {', '.join(map(_value, values))})" if values else ""
     return f"``{name}``{more}"
 

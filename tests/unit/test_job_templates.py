@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, option_reach
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.surveys import JobTemplate
 from ansible_collections.corral.virt.tests.contract.awx_server import survey_problem
@@ -40,7 +40,7 @@ def test_awx_takes_the_survey(name: str) -> None:
 @pytest.mark.parametrize("template", job_templates.TEMPLATES, ids=lambda template: template.name)
 def test_no_answer_reaches_a_hypervisor_but_that_of_an_admin(template: JobTemplate) -> None:
     """Free YAML could hold any option, such as the file of the host that is a disk."""
-    far = {name for name in template.asks if reach.reaches_host(template.action, name)}
+    far = {name for name in template.asks if option_reach.reaches_host(template.action, name)}
     assert bool(far) == template.admin
     assert template.admin or "textarea" not in {question["type"] for question in SURVEYS[template.name]}
     assert template.admin == ("for admins" in job_templates.description(template))

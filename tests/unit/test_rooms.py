@@ -246,7 +246,7 @@ REMEDY_ELSEWHERE = {
 # Doers: what they pass on has its remedy already, or it is the program's own text.
 REMEDY_PASSED_ON = {
     "module_utils/_system/command.py:run": "what the program itself says",
-    "module_utils/_system/local.py:locked": "the text is the caller's, a plan",
+    "module_utils/_system/locks.py:locked": "the text is the caller's, a plan",
     "module_utils/_host/files_systemd.py:_start": "the error of `systemctl`, with the end of the unit's log",
     "module_utils/_power/libvirt_power.py:_obeys": "`Shutdown.timeout_message` says it",
     "module_utils/_power/libvirt_power.py:_resume": "`Resume.io_error_message` says it",

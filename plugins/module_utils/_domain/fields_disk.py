@@ -12,7 +12,7 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_remote
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES

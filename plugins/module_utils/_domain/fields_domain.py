@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_device,
     fields_disk,

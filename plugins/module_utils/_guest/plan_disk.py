@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect, plan_pool_files
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust, plan_pool_files
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     SEED,
     Answer,
@@ -149,7 +149,7 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
             f"cannot create {guest} on image {image}: it is a disk of guest {origin.guest}; use an image from "
             "virt_image"
         )
-    form = plan_inspect.base(f"create {guest} from image", origin.content, origin.header, managed=origin.managed)
+    form = plan_image_trust.base(f"create {guest} from image", origin.content, origin.header, managed=origin.managed)
     if form != origin.format:
         raise Refused(
             f"cannot create {guest} from image {origin.content}: libvirt detects it as {origin.format}; refresh pool "

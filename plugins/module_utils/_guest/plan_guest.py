@@ -38,9 +38,9 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_changes,
     plan_cloning,
     plan_disk,
-    plan_domain,
     plan_guest,
     plan_guest_options,
     plan_guest_steps,
@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_seeding,
     plan_start,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import GuestHost
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
@@ -244,7 +244,7 @@ def _renamed(
     """The step that renames the guest, and the guest as it will be then."""
     former = host.find(t.cast(str, wanted.renamed_from))
     managed_state = host.managed_state(former.uuid) if former else ()
-    step = plan_domain.rename(
+    step = plan_changes.rename(
         wanted, found, former, managed_state=managed_state, recorded=fields_record.read(former.xml) if former else {}
     )
     if former is None:
@@ -265,7 +265,7 @@ def _plan_present(
     definition = _edited_definition(subject, seed_plan)
     notes = _check_host(subject, definition, host)
     now = _running_definition(subject, definition)
-    result = plan_domain.plan(
+    result = plan_changes.plan(
         definition.wanted,
         found,
         definition.stored,
@@ -282,11 +282,11 @@ def _plan_present(
     return dataclasses.replace(
         result,
         uuid=subject.uuid,
-        changes=plan_domain.changes(
+        changes=plan_changes.changes(
             definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
         ),
         notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes),
-        wait=plan_domain.awaited(wanted, result, assigned=assigned, seen=recorded.get("seen", ())),
+        wait=plan_changes.awaited(wanted, result, assigned=assigned, seen=recorded.get("seen", ())),
         ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
     )
 
@@ -501,7 +501,7 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
         wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays
     )
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
-        notes.append(plan_domain.saved(wanted.name))
+        notes.append(plan_changes.saved(wanted.name))
     return notes
 
 

@@ -16,7 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import defaults, units
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change, option_of, shown
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = ["Capacity", "GuestHost", "check_capacity"]

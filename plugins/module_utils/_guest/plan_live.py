@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug, Slot
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps

@@ -15,12 +15,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 __all__ = ["absent", "gone", "named_after", "shared", "unrecorded"]

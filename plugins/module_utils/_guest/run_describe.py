@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,
     xml_summary,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -30,7 +30,7 @@ def describe_guests(
     connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
 ) -> list[dict[str, t.Any]]:
     """Guests by name: all, or those of these `names`."""
-    return run_overview.each(connection, functools.partial(describe_guest, addresses=addresses), names)
+    return run_summary.each(connection, functools.partial(describe_guest, addresses=addresses), names)
 
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
@@ -47,7 +47,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "autostart": bool(item.isPersistent() and item.autostart()),
         }
     sighted = xml_summary.sighted(root, recorded.get("seen", ())) if state == "running" else []
-    report.update(_hardware(root, fields, run_overview.block_sizes(statistics)))
+    report.update(_hardware(root, fields, run_summary.block_sizes(statistics)))
     report.update(
         {
             "addresses": [*recorded.get("addresses", ()), *sighted],

@@ -11,8 +11,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import defaults
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_devices
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks
 
 __all__ = ["describe_host", "with_cpu_use"]
@@ -20,9 +20,9 @@ __all__ = ["describe_host", "with_cpu_use"]
 
 def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
     """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
-    before, began = figures.cpu_seconds(connection), time.monotonic()
+    before, began = statistics.cpu_seconds(connection), time.monotonic()
     time.sleep(seconds)
-    after, took = figures.cpu_seconds(connection), time.monotonic() - began
+    after, took = statistics.cpu_seconds(connection), time.monotonic() - began
     uses = {uuid: max(0.0, after[uuid] - before[uuid]) / took for uuid in before.keys() & after.keys()}
     guests = [
         {**guest, "cpu_use": uses.get(guest["uuid"], None if guest["state"] == "running" else 0.0)}
@@ -38,8 +38,8 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     """
     node = libvirt_query.node(connection)
     capabilities = xml_host.host(libvirt_query.capabilities(connection))
-    found = run_overview.guests(connection, xml_host_devices.bound)
-    used_mib = run_overview.memory_used_mib(found)
+    found = run_summary.guests(connection, xml_host_devices.bound)
+    used_mib = run_summary.memory_used_mib(found)
     bridges, networks = libvirt_query.links(connection)
     pools = [_without_xml(item, xml_host.pool(item["xml"])) for item in libvirt_query.pools(connection)]
     aside = run_removed_disks.directories(pools)
@@ -48,7 +48,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     machines = capabilities["machines"].get(capabilities["arch"]) or []
     capable = _capable(connection, virt_type, machines)
     own = [capable["host_model_xml"]] if capable.get("host_model_xml") else []
-    baseline = figures.baseline(connection, virt_type, capabilities["arch"], [*own, *cpus]) if cpus else None
+    baseline = statistics.baseline(connection, virt_type, capabilities["arch"], [*own, *cpus]) if cpus else None
     return {
         **({"cpu_baseline": xml_host.cpu_model(baseline)} if baseline else {}),
         **node,
@@ -63,9 +63,9 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "memory_reserved_mib": defaults.RESERVED_MIB,
         "memory_used_mib": used_mib,
         "memory_free_mib": max(0, node["memory_mib"] - defaults.RESERVED_MIB - used_mib),
-        "vcpus_used": sum(guest["vcpus"]["current"] for guest in run_overview.active(found)),
+        "vcpus_used": sum(guest["vcpus"]["current"] for guest in run_summary.active(found)),
         "bridges": None if bridges is None else sorted(bridges),
-        "devices": xml_host_devices.offered(figures.devices(connection)),
+        "devices": xml_host_devices.offered(statistics.devices(connection)),
         "networks": _networks(connection) if networks else [],
         "pools": pools,
         "removed_disks": run_removed_disks.describe(node["uri"], aside, capabilities["uuid"]),
@@ -75,12 +75,12 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
 
 def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> dict[str, t.Any]:
     """What new guests may have; nothing where libvirt cannot say."""
-    details = figures.domain_capabilities(connection, virt_type, defaults.machine(machines) or None)
+    details = statistics.domain_capabilities(connection, virt_type, defaults.machine(machines) or None)
     return xml_host.domain_capabilities(details) if details else {}
 
 
 def _networks(connection: t.Any) -> list[dict[str, t.Any]]:
-    return [_without_xml(item, xml_host.network(item["xml"])) for item in figures.networks(connection)]
+    return [_without_xml(item, xml_host.network(item["xml"])) for item in statistics.networks(connection)]
 
 
 def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

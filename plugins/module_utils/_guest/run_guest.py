@@ -22,10 +22,10 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     files_qemu,
-    plan_domain,
+    plan_changes,
     plan_guest,
     plan_guest_steps,
-    run_many,
+    run_guests,
     run_prerequisites,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
@@ -40,9 +40,10 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, interfaces, local
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, interfaces
+from ansible_collections.corral.virt.plugins.module_utils._system import locks as local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = ["Definition", "converge", "do_irreversible", "do_on_definition", "make_file", "waited"]
@@ -62,15 +63,15 @@ class Definition:
 
     def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
         """Raises Refused where somebody has changed it."""
-        plan_domain.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
+        plan_changes.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
 
-    def _sight(self) -> plan_domain.DefinitionSight:
+    def _sight(self) -> plan_changes.DefinitionSight:
         seen = libvirt_query.stored(self.connection, self.uuid)
         if seen is None or self.xml is None:
-            return plan_domain.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
+            return plan_changes.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
         same = fields_record.fingerprint(seen.xml) == fields_record.fingerprint(self.xml)
         differs = () if same else fields_record.differing(self.xml, seen.xml) or ("the order of its elements",)
-        return plan_domain.DefinitionSight(True, True, seen.active, seen.persistent, differs)
+        return plan_changes.DefinitionSight(True, True, seen.active, seen.persistent, differs)
 
     def look(self, step: plan_guest_steps.GuestStep) -> None:
         """Before it is replaced."""
@@ -228,7 +229,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
         stored = Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
     return {
-        **run_many.result(wanted.name, plan, told),
+        **run_guests.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
     }

@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_overview
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, model_load
 
 __all__ = ["measured"]
@@ -32,5 +32,5 @@ def measured(
         "cpus": node["cpus"],
         "cpu_percent": model_load.host_percent(before, after),
         "memory_mib": node["memory_mib"],
-        "memory_used_mib": run_overview.memory_used_mib(guests),
+        "memory_used_mib": run_summary.memory_used_mib(guests),
     }

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import che
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec, Power
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_many
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_guests
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_prerequisites import missing
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power
 
@@ -59,7 +59,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
     plan = plan_power.plan(wanted, found)
     plan_start.check_steps(wanted.name, plan.steps, lambda: _prerequisites(connection, found))
     told = gate.run(plan.steps, lambda step: libvirt_power.do(connection, found.uuid if found else "", step))
-    return run_many.result(wanted.name, plan, told)
+    return run_guests.result(wanted.name, plan, told)
 
 
 def _prerequisites(connection: t.Any, found: Power | None) -> tuple[Prerequisites, Missing]:

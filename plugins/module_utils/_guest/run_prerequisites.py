@@ -15,8 +15,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     NamedBy,
     Prerequisites,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, run_host_look
-from ansible_collections.corral.virt.plugins.module_utils._guest.files_missing import (
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_prerequisites, run_host_prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._guest.files_prerequisites import (
     has_hook,
     missing_links,
     missing_paths,
@@ -35,7 +35,7 @@ def missing(connection: t.Any, needed: Prerequisites) -> Missing:
     reason = str(mark["reason"]) if mark else None
     if needed.restored and has_hook():
         return Missing(maintenance=reason)
-    found = run_host_look.missing(connection, needed, _ThisHost(connection) if local else None)
+    found = run_host_prerequisites.missing(connection, needed, _ThisHost(connection) if local else None)
     return dataclasses.replace(found, maintenance=reason)
 
 
@@ -46,7 +46,7 @@ class _ThisHost:
         self._connection = connection
 
     has_hook = staticmethod(has_hook)
-    missing_devices = staticmethod(files_missing.missing_devices)
+    missing_devices = staticmethod(files_prerequisites.missing_devices)
     names_in = staticmethod(names_in)
 
     @staticmethod
@@ -67,4 +67,4 @@ def _named(connection: t.Any, needed: Prerequisites) -> dict[str, NamedBy]:
     paths = {
         image: places.get(image.place) if isinstance(image.place, tuple) else image.place for image in needed.images
     }
-    return files_missing.missing_named({path: not image.is_alone for image, path in paths.items() if path})
+    return files_prerequisites.missing_named({path: not image.is_alone for image, path in paths.items() if path})

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_overview
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_summary
 
 __all__ = ["Search", "guests"]
 
@@ -33,7 +33,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
             if gate is None
             else run_addresses.refresh(connection, search.names, search.timeout_s, gate)
         )
-        return run_overview.guests(connection)
+        return run_summary.guests(connection)
 
     found, host = run_measure.measured(connection, read) if load else (read(), None)
     seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}

@@ -13,7 +13,8 @@ import resource
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._system import local, private
+from ansible_collections.corral.virt.plugins.module_utils._system import locks as local
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 
 __all__ = ["held_by_others"]
 

@@ -13,8 +13,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import (
-    files_held,
     files_other_runs,
+    files_start_block,
     files_systemd,
     libvirt_daemon,
     plan_daemon,
@@ -66,7 +66,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
         "jobs": gate.perform(lambda: host.busy, otherwise=lambda: jobs),
         "installed": installed,
         "server": there.server,
-        "hook": files_held.hooked(),
+        "hook": files_start_block.hooked(),
         # of a daemon that has read its files
         "security_drivers": gate.perform(
             lambda: libvirt_daemon.security_drivers() if installed and not host.busy else None,

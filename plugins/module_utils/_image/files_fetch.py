@@ -25,8 +25,8 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import wi
 from ansible_collections.corral.virt.plugins.module_utils._image.files_image import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
 
 __all__ = ["Opener", "check", "copy", "download", "read_bytes"]
 

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._system import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import explained, remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
 
 __all__ = [
     "CHUNK",

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.files_image imp
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["Part"]
 

@@ -27,8 +27,8 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
     Source,
     Sums,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import STANDALONE
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import STANDALONE
 
 __all__ = [
     "ChecksumFacts",
@@ -252,4 +252,4 @@ def requested_checksum(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
         detached = None if spec.signature == "inline" else answers.of(ReadUrl(spec.signature)).content
         content = answers.of(VerifySignature(content, detached))
     found = listed(decoded(content), sums, spec.source)
-    return found, plan_inspect.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)
+    return found, plan_image_trust.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)

@@ -38,7 +38,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_header,
     files_qemu_img,
     libvirt_storage,
-    plan_inspect,
+    plan_image_trust,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
@@ -236,11 +236,11 @@ class Fetching:
 
         Raises Refused.
         """
-        form = plan_inspect.fetched(self.image.name, name, files_header.read(path))
+        form = plan_image_trust.fetched(self.image.name, name, files_header.read(path))
         info = files_qemu_img.info(path, form)
         plan_image_checks.refuse_more_files(
             self.image,
-            [file for file in plan_inspect.files_read(info) if os.path.realpath(file) != os.path.realpath(path)],
+            [file for file in plan_image_trust.files_read(info) if os.path.realpath(file) != os.path.realpath(path)],
         )
         self.bounds.check(info["virtual-size"])
         if form == "qcow2":
@@ -250,10 +250,10 @@ class Fetching:
     def _unpacked(self, path: str, tell: Tell) -> tuple[str, str]:
         """The source out of its packing, and its name there; raises Refused."""
         source = self.source
-        packing = plan_inspect.archive_compression(files_header.read(path)) if source.is_archive else None
+        packing = plan_image_trust.archive_compression(files_header.read(path)) if source.is_archive else None
         if packing is not None:
-            path, members = files_unpack.extract(path, packing, tell, self.bounds, plan_inspect.is_disk)
-            return path, plan_inspect.only_disk(self.image.name, source.file, members)
+            path, members = files_unpack.extract(path, packing, tell, self.bounds, plan_image_trust.is_disk)
+            return path, plan_image_trust.only_disk(self.image.name, source.file, members)
         if source.compression:
             path = files_unpack.decompress(path, source.compression, tell, self.bounds)
             return path, source.file.rpartition(".")[0]

@@ -33,8 +33,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import MAX_SIZE
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import explained
 
 __all__ = ["OPTIONS", "World", "converge"]
 

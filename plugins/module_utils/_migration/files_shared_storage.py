@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
-from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 
 __all__ = ["holder"]
 
@@ -20,7 +20,7 @@ def holder(path: str) -> str | None:
     """
     _owns, listed = files_qemu.settings()
     declared = next((f"{its}, declared shared in qemu.conf" for its in listed if _inside(path, its)), None)
-    return local.shared_filesystem(path) or declared
+    return locks.shared_filesystem(path) or declared
 
 
 def _inside(path: str, directory: str) -> bool:

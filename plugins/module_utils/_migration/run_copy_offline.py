@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_transfer,
     run_directories,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
 
 __all__ = [
@@ -98,7 +98,7 @@ def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
         volume = t.cast(Volume, disk.volume)
         there = libvirt_storage.volume_at(endpoints.dest, disk.path)
         size = 0 if there is None else xml_host.volume(there)["physical_bytes"]
-        mine = local.digest(disk.path, size)
+        mine = locks.digest(disk.path, size)
         if not (mine and libvirt_transfer.digest(endpoints.dest, volume.pool, volume.name) == mine):
             found.append(disk.path)
     return found

@@ -22,8 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy, Prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_host_look
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_host_prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, plan_firmware
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import MigrationHost
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_firmware import Build, Descriptor
@@ -56,7 +56,7 @@ def lacking(
     )
     needed = plan_start.without(needed, [template for template, made in needed.templates.items() if made in copied])
     look = _Look(dest, its.links, its.emulators)
-    missing, renamed = run_host_look.missing(dest, needed, look), dict[str, str]()
+    missing, renamed = run_host_prerequisites.missing(dest, needed, look), dict[str, str]()
     if missing.paths & {*needed.loaders, *needed.templates}:
         renamed = _renamed(_Look(source), look, found.live_xml or found.xml)
     return Lacking(
@@ -87,7 +87,7 @@ class _Look:
 
     def missing_devices(self, names: t.Collection[str]) -> frozenset[str]:
         """Of a host whose devices libvirt cannot list, nothing is known."""
-        offered = xml_host_devices.offered(figures.devices(self._connection)) if names else None
+        offered = xml_host_devices.offered(statistics.devices(self._connection)) if names else None
         return frozenset() if offered is None else frozenset(names).difference(offered)
 
     def missing_paths(self, needed: Prerequisites) -> frozenset[str]:

@@ -12,7 +12,7 @@ import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
-from ansible_collections.corral.virt.plugins.module_utils._host import files_held
+from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
 from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
 
@@ -37,14 +37,14 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
         """Raises Failed where a process writes to one of the files now."""
         with contextlib.ExitStack() as stack:
             if self._is_system:
-                stack.enter_context(files_held.held(self._uuid, self._reason))
+                stack.enter_context(files_start_block.held(self._uuid, self._reason))
             files = [path for path in self._paths if self._here and _is_file(path)]
             self._locks = {path: stack.enter_context(contextlib.ExitStack()) for path in files}
             locks = {path: files_disk.locked_against_writers(path, self._locks[path]) for path in files}
             plan_concurrent_changes.check_not_written(
                 self._guest, [path for path, lock in locks.items() if lock == "taken"]
             )
-            hooked = self._is_system and files_held.hooked()
+            hooked = self._is_system and files_start_block.hooked()
             self.complete = hooked or (bool(files) and "none" not in locks.values())
             self._stack = stack.pop_all()
         return self

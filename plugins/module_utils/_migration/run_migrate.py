@@ -55,7 +55,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.run_destina
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal, run_owned_disks
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, local
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
@@ -75,7 +75,7 @@ def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     if params["state"] == "aborted":  # while the run that is to end has the lock
         return _aborted(endpoints, params, gate, watch)
     with contextlib.ExitStack() as stack:
-        gate.hold(stack, lambda: local.locked(name, plan_concurrent_changes.another_run(name)))
+        gate.hold(stack, lambda: locks.locked(name, plan_concurrent_changes.another_run(name)))
         gate.hold(stack, lambda: watch)
         return _Run(endpoints, params, gate, watch, stack).converge()
 
@@ -105,11 +105,11 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     gate.run(steps, lambda _step: run_send_guest.abort(endpoints, move))
     with contextlib.ExitStack() as stack:
         # The run that moved it clears away what it made; where there is none any more, we do.
-        gate.hold(stack, lambda: local.locked(move.guest))
+        gate.hold(stack, lambda: locks.locked(move.guest))
         gate.hold(stack, lambda: watch)
         found = libvirt_query.find_by_uuid(endpoints.source, move.uuid)
         recorded = fields_record.of(found)
-        held = gate.assumes(lambda: local.held(move.guest))
+        held = gate.assumes(lambda: locks.held(move.guest))
         left = plan_migrate.clearing(move, recorded.get("moving"), held=held)
         if left:
             gate.rehearse(lambda: run_migration_files.check_visible(endpoints.or_none("dest"), recorded))

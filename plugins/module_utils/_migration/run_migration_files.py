@@ -42,7 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_transfer,
     run_directories,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import local
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = [
@@ -176,7 +176,7 @@ def _changed_there(dest: t.Any, path: str) -> str:
 def _begun(dest: t.Any, path: str, size: int) -> bool:
     """Whether a file there holds the bytes that the file of that name here begins with."""
     directory, name = os.path.split(path)
-    pool, mine = run_directories.pool_at(dest, directory), local.digest(path, size)
+    pool, mine = run_directories.pool_at(dest, directory), locks.digest(path, size)
     return bool(pool and mine) and libvirt_transfer.digest(dest, t.cast(str, pool), name) == mine
 
 

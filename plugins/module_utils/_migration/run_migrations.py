@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_many
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import check_all
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_migration_options import (
     OPTIONS as OPTIONS_OF_ONE,
@@ -40,7 +40,7 @@ def each(
     wanted: t.Sequence[MigrateParams], at_once: int, move: t.Callable[[MigrateParams], dict[str, t.Any]]
 ) -> list[dict[str, t.Any]]:
     """A result for each guest, begun in the order given; one that fails does not stop the others."""
-    return run_many.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
+    return run_guests.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -50,6 +50,6 @@ def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
         "changed": any(one["changed"] for one in results),
         "results": list(results),
         "steps": [step for one in results for step in one["steps"]],
-        "diff": run_many.diffs(results),
+        "diff": run_guests.diffs(results),
         **({"failed": True, "msg": "; ".join(str(one["msg"]) for one in failed)} if failed else {}),
     }

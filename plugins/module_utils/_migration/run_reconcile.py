@@ -48,7 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdic
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
-from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity, local
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity, locks
 
 __all__ = ["begin", "clean_up", "disable_autostart", "forget", "observe", "reconcile", "resume_guest", "try_clean_up"]
 
@@ -173,7 +173,7 @@ def resume_guest(dest: t.Any, uuid: str) -> None:
 def _superseded(dest: t.Any, uuid: str) -> bool:
     recorded = fields_record.of(libvirt_query.find_by_uuid(dest, uuid))
     paths = [Made.parse(text).path for text in recorded.get("moving_made") or ()]
-    return superseded(float(recorded.get("moving_let_run") or 0), map(local.written_s, paths))
+    return superseded(float(recorded.get("moving_let_run") or 0), map(locks.written_s, paths))
 
 
 def _suspended(source: t.Any, uuid: str) -> bool:

@@ -10,11 +10,16 @@ import dataclasses
 import ipaddress
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, OWN
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.link import BANDWIDTH, VLAN, normalise_vlan, same_mac
+from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows import (
+    BANDWIDTH,
+    VLAN,
+    normalise_vlan,
+    same_mac,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
 

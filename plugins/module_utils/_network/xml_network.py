@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._network.model_network
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.link import normalise_vlan
+from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows import normalise_vlan
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 

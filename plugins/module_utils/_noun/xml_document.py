@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index

@@ -14,7 +14,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
 
 __all__ = ["BY", "Candidate", "Cluster", "Resident", "counted", "imbalance"]

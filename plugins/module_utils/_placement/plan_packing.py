@@ -14,15 +14,15 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._placement import plan_fleet
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_host_costs
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     Guest,
     Host,
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_fleet import Choices, Cost, Fleet
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_costs import Choices, Cost, Fleet
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import refusal
 
 __all__ = ["packed"]
@@ -39,17 +39,17 @@ def _smallest(shares: t.Iterable[float]) -> float:
 # host alike pack most where both are scarce, none of them always; where the hosts are too small for all, the smallest
 # first leave fewest, and nothing else is tried. Then some rules are repeated, for large batches less often, with guests
 # that were left further ahead each time.
-_EVENLY: tuple[Size, Cost] = (max, plan_fleet.evenly)
-_SMALLEST: tuple[tuple[Size, Cost], ...] = ((_smallest, plan_fleet.skewed), (_smallest, plan_fleet.first))
+_EVENLY: tuple[Size, Cost] = (max, plan_host_costs.evenly)
+_SMALLEST: tuple[tuple[Size, Cost], ...] = ((_smallest, plan_host_costs.skewed), (_smallest, plan_host_costs.first))
 _RULES: tuple[tuple[Size, Cost], ...] = (
     _EVENLY,
-    (sum, plan_fleet.skewed),
-    (max, plan_fleet.skewed),
-    (sum, plan_fleet.skew_after),
-    (max, plan_fleet.skew),
-    (sum, plan_fleet.skew),
-    (max, plan_fleet.skew_after),
-    (max, plan_fleet.first),
+    (sum, plan_host_costs.skewed),
+    (max, plan_host_costs.skewed),
+    (sum, plan_host_costs.skew_after),
+    (max, plan_host_costs.skew),
+    (sum, plan_host_costs.skew),
+    (max, plan_host_costs.skew_after),
+    (max, plan_host_costs.first),
     *_SMALLEST,
 )
 _AGAIN = _RULES[1:6]

@@ -15,7 +15,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing, plan_survival
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_host_loss, plan_packing
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     Guest,
     GuestCopy,
@@ -76,13 +76,13 @@ def _placed(
     while policy.losses:
         going = [(guest, host) for guest in open_guests if (host := placed[guest.name].host)]
         going.sort(key=lambda item: (-item[0].memory_mib, -item[0].vcpus, item[0].name))
-        refused = plan_survival.refusals(hosts, going, policy, policy.losses)
+        refused = plan_host_loss.refusals(hosts, going, policy, policy.losses)
         for name, against in refused.items():
             placed[name] = Placement(name, None, f"require_n_plus is {policy.losses}, and with it {against}")
         open_guests = [one for one in open_guests if placed[one.name].host is None and one.name not in refused]
         if not refused or not open_guests:
             break
-        hosts = plan_survival.with_guests(hosts, [item for item in going if item[0].name not in refused])
+        hosts = plan_host_loss.with_guests(hosts, [item for item in going if item[0].name not in refused])
         placed.update(plan_packing.packed(open_guests, hosts, policy, apart=apart, last=last))
     return placed
 

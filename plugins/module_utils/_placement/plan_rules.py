@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Bundle, Load, Loads
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Bundle, Load, Loads
 
 __all__ = [
     "FIXED",

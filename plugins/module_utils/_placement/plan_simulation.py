@@ -18,8 +18,8 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Placement,
     Policy,
 )
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import with_guests
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_survival import with_guests
 
 __all__ = ["SimulationOutcome", "filled", "simulate"]
 

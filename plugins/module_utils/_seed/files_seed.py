@@ -21,7 +21,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotMade, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, private
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 try:
     import pycdlib

@@ -18,7 +18,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = [
     "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new", "publish",

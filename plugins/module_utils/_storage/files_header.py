@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["backing_format", "bases", "chain", "data_files", "mark", "marked", "other_files", "read"]
 

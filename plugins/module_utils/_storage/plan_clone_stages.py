@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
     BaseImage,
     CloneSpec,
@@ -145,7 +145,7 @@ def base(facts: BaseFacts) -> BaseImage:
     managed = bool(chain[1:]) and _strange(answers, chain) is None
     header = answers.of(ReadHeader(path))
     raw = path in answers.of(RawDisks())
-    form = plan_inspect.base("create a disk from", path, header, managed=managed, raw=raw)
+    form = plan_image_trust.base("create a disk from", path, header, managed=managed, raw=raw)
     uses = () if fixed else answers.of(UsesOf(path))
     size_bytes = answers.of(ReadInfo(path, form)).size_bytes
     return BaseImage(facts.name, path, form, size_bytes, chain, uses, locked=not fixed and answers.of(IsOpen(path)))

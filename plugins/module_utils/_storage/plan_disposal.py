@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal
     GIVE_BACK,
     FinishRemoval,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside, kept
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside, kept
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [

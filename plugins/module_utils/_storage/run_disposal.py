@@ -16,23 +16,23 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_removal_notes,
-    files_removed,
+    files_removed_disks,
     libvirt_storage,
     plan_disposal,
-    plan_removed,
+    plan_removed_disks,
     run_file_users,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed import DiskAside
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_removed_disks import (
     host_uuid,
     moved_aside,
     now,
     pools,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import local
-from ansible_collections.corral.virt.plugins.module_utils._system.local import DISKS
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
+from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = ["Disposal", "Finishing", "dispose", "finish", "unfinished"]
@@ -53,7 +53,7 @@ class Disposal:
     key: str | None = None  # of the volume, where it is no file of this machine; None: nobody asked
     verb: str = "delete"  # or replace, where another one is made then
     pooled: bool = True  # whether it is in a pool; UEFI variables are in none
-    quarantine: files_removed.Quarantine | None = None
+    quarantine: files_removed_disks.Quarantine | None = None
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
@@ -69,7 +69,7 @@ class Disposal:
                 self._check(plan_disposal.DiskSight(self._user(), same=self._same_volume()))
                 yield
                 return
-            self.quarantine = files_removed.begin(stack, self.path, self._described)
+            self.quarantine = files_removed_disks.begin(stack, self.path, self._described)
             if pool is not None:
                 stack.callback(libvirt_storage.refresh, self.connection, pool)
             with _given_back(self.quarantine):
@@ -122,7 +122,7 @@ class Disposal:
             **dataclasses.asdict(found),
         )
 
-    def _check(self, sight: plan_disposal.DiskSight, quarantine: files_removed.Quarantine | None = None) -> None:
+    def _check(self, sight: plan_disposal.DiskSight, quarantine: files_removed_disks.Quarantine | None = None) -> None:
         uri = self.connection.getURI()
         plan_disposal.check_sight(
             self.path,
@@ -144,11 +144,11 @@ def dispose(disposal: Disposal) -> None:
 def _alone(connection: t.Any, stack: contextlib.ExitStack) -> None:
     """No other run of ours on this host takes a disk that exists into use until the stack is closed."""
     if is_system(connection.getURI()):
-        stack.enter_context(local.flocked(DISKS, fcntl.LOCK_EX))
+        stack.enter_context(locks.flocked(DISKS, fcntl.LOCK_EX))
 
 
 @contextlib.contextmanager
-def _given_back(quarantine: files_removed.Quarantine) -> t.Iterator[None]:
+def _given_back(quarantine: files_removed_disks.Quarantine) -> t.Iterator[None]:
     """Whatever ends the look: the disk is not left aside by a run that lives."""
     try:
         yield
@@ -159,7 +159,7 @@ def _given_back(quarantine: files_removed.Quarantine) -> t.Iterator[None]:
 
 
 def _sight(
-    connection: t.Any, quarantine: files_removed.Quarantine, without: t.Collection[str]
+    connection: t.Any, quarantine: files_removed_disks.Quarantine, without: t.Collection[str]
 ) -> plan_disposal.DiskSight:
     """By the name that it had, and by what it is: another name of the same file counts as well."""
     users = run_file_users.users(connection, without=without)
@@ -175,7 +175,7 @@ def unfinished(connection: t.Any, paths: t.Iterable[str] = ()) -> list[DiskAside
     """Those that this host finishes now, each with who uses it: of its pools, and of the directories of `paths`."""
     beside = [PoolDirectory("", "dir", os.path.dirname(path)) for path in paths]
     aside = moved_aside(connection.getURI(), [*pools(connection), *beside])
-    found = plan_removed.unfinished(aside, host_uuid(connection), now()) if aside else []
+    found = plan_removed_disks.unfinished(aside, host_uuid(connection), now()) if aside else []
     if not found:
         return []
     users = run_file_users.users(connection)
@@ -188,7 +188,7 @@ class Finishing:
 
     connection: t.Any
     place: str
-    quarantine: files_removed.Quarantine | None = None
+    quarantine: files_removed_disks.Quarantine | None = None
     needed: bool = False
 
     @contextlib.contextmanager
@@ -197,12 +197,12 @@ class Finishing:
         directory, key = files_removal_notes.located(self.place)
         with contextlib.ExitStack() as stack:
             _alone(self.connection, stack)
-            self.quarantine = found = files_removed.resume(stack, directory, key)
+            self.quarantine = found = files_removed_disks.resume(stack, directory, key)
             if found and found.is_moved:
                 sight = _sight(self.connection, found, ())
                 self.needed = plan_disposal.is_given_back(sight, returned=found.returned)
             yield
-            files_removed.tidy(directory)
+            files_removed_disks.tidy(directory)
 
     def act(self) -> None:
         """Delete it, or give it back."""

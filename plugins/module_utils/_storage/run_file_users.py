@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
     sources,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import DefinedFiles, trust
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
 
 __all__ = ["Users", "own_chains", "users"]

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, local
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = ["identities", "look"]
@@ -49,7 +49,7 @@ def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, her
         key=libvirt_storage.volume_key(connection, path),
         pool=pool.name if pool else None,
         active=pool is not None and pool.active,
-        exists=local.exists(path) if here else None,
+        exists=locks.exists(path) if here else None,
         opened=here and files_disk.is_opened(path),
         identity=identity.of_path(path) if here else None,
     )

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
@@ -49,7 +49,7 @@ def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]
     ]
 
 
-def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed.DiskAside]:
+def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed_disks.DiskAside]:
     """What is aside in these pools of this machine."""
     if not is_here(uri):
         return []
@@ -57,10 +57,10 @@ def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed
     return [_aside(note) for directory in places.values() for note in files_removal_notes.entries(directory)]
 
 
-def _aside(found: files_removal_notes.RemovalNote) -> plan_removed.DiskAside:
+def _aside(found: files_removal_notes.RemovalNote) -> plan_removed_disks.DiskAside:
     name = os.path.basename(found.note.path) if found.note else ""
     taken = bool(name) and os.path.lexists(os.path.join(found.directory, name))
-    return plan_removed.DiskAside(found.path, found.note, found.alive, found.moved, taken)
+    return plan_removed_disks.DiskAside(found.path, found.note, found.alive, found.moved, taken)
 
 
 def describe(uri: str, found: t.Iterable[PoolDirectory], host: str | None) -> list[dict[str, t.Any]]:
@@ -74,7 +74,7 @@ def describe(uri: str, found: t.Iterable[PoolDirectory], host: str | None) -> li
             "file": one.place,
             **{field: getattr(one.note, field, None) for field in shown},
             "removing": one.alive,
-            "note": plan_removed.kept(one, host or "", moment),
+            "note": plan_removed_disks.kept(one, host or "", moment),
         }
         for one in aside
     ]

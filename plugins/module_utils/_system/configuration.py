@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import BECOME, remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import BECOME, remedy
 
 __all__ = ["read", "write"]
 

@@ -15,7 +15,7 @@ import pwd
 import stat
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["IN_SHELL", "check", "folder", "make", "opened", "place"]
 

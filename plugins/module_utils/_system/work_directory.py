@@ -15,9 +15,9 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._system import local, private
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["Named", "check", "locked", "path", "tidy", "wait"]
 
@@ -70,7 +70,7 @@ def _directories(named: Named) -> tuple[str, str]:
 
 
 def _shared(named: Named) -> bool:
-    return local.shared_filesystem(named.directory) is not None
+    return locks.shared_filesystem(named.directory) is not None
 
 
 def _lock(named: Named) -> t.IO[str]:

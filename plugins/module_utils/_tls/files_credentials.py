@@ -13,7 +13,7 @@ import ssl
 import typing as t
 import urllib.parse
 
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import OWNER, remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER, remedy
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
     CAN_READ,
     authority_key,

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import explained
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_daemon, files_tls, plan_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import FoundTls, TlsSpec
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import (

@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change, option_of, shown
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind

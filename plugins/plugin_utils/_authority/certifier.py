@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options i
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities, TakeOver, now
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import subtrees
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import given
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.held_lists import (
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import (
     Survey,
     forgotten,
     strange,

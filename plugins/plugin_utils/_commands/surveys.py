@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import option_reach
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
 
 __all__ = ["JobTemplate", "Question", "job_templates", "survey"]
@@ -35,7 +35,7 @@ class JobTemplate:
 
 def job_templates(action: PlaybookAction) -> list[JobTemplate]:
     """One template, or two: for everybody, and for admins."""
-    far = [name for name in action.survey if reach.reaches_host(action, name)]
+    far = [name for name in action.survey if option_reach.reaches_host(action, name)]
     whole = JobTemplate(f"{action.name}_admin", action, action.survey, admin=True)
     if any(action.arguments[name].required for name in far):
         return [dataclasses.replace(whole, name=action.name)]

@@ -12,7 +12,7 @@ from ansible.module_utils.common.validation import check_type_list
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import model_group_tags
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 
@@ -55,7 +55,7 @@ def seeded(guest: Options, known: Options | None, site: RoleSettings) -> dict[st
     options.update(_tags(options, known))
     if _is_awaited(options):
         options["wait_for_ip"] = site.wait_for_ip
-    return {key: value for key, value in options.items() if key not in needs.OWN}
+    return {key: value for key, value in options.items() if key not in host_requirements.OWN}
 
 
 def _takes_user_data(options: Options, known: Options | None) -> bool:

@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_host_devices import pci_address
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import Placeholder, word
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
 
 __all__ = [
     "PLUGS",

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
 
 __all__ = ["guest"]
 

@@ -23,13 +23,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_guest, salt_hosts, salt_pillar
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import (
-    Placed,
-    SaltNote,
-    SaltPart,
-    merged,
-    overlaid,
-)
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import (
     Call,
     States,
@@ -38,6 +31,13 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states impo
     requisites,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import (
+    Placed,
+    SaltNote,
+    SaltPart,
+    merged,
+    overlaid,
+)
 
 __all__ = ["REPORT", "Converted", "SaltSource", "convert"]
 

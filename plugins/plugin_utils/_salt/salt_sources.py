@@ -13,9 +13,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_tree, salt_yaml
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_inventory import SaltSource
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import SaltNote, is_about
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import after
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts, Top, sls_name
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, is_about
 
 __all__ = ["Trees"]
 

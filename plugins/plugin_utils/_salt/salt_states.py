@@ -10,8 +10,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import SaltNote, SaltPart, is_about, merged
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import Hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import (
+    SaltNote,
+    SaltPart,
+    is_about,
+    merged,
+)
 
 __all__ = ["Call", "States", "after", "elsewhere", "instances", "requisites"]
 

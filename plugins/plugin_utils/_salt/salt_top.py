@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_part import SaltNote, merged
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, merged
 
 __all__ = ["EVERYWHERE", "Hosts", "Top", "sls_name"]
 

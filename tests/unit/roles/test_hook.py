@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._host import (
-    files_held,
     files_maintenance,
+    files_start_block,
     files_systemd,
     plan_daemon,
 )
@@ -110,7 +110,7 @@ def boot() -> str:
 
 def test_a_held_guest_does_not_start_and_all_others_do(host: Host) -> None:
     assert not host.refuses()
-    with files_held.held(WEB1, "it is being migrated to hyper2"):
+    with files_start_block.held(WEB1, "it is being migrated to hyper2"):
         told = host.refuses()
         assert not host.refuses(WEB2)
         assert stat.S_IMODE(host.held.stat().st_mode) == 0o700
@@ -122,14 +122,14 @@ def test_a_held_guest_does_not_start_and_all_others_do(host: Host) -> None:
 
 
 def test_two_runs_do_not_hold_one_guest_and_the_second_says_why(host: Host) -> None:
-    with files_held.held(WEB1, "it is being migrated to hyper2"):
+    with files_start_block.held(WEB1, "it is being migrated to hyper2"):
         with pytest.raises(Refused, match=r"another run .* it is being migrated to hyper2 \(process \d+\); wait"):
-            files_held.held(WEB1, "other").__enter__()
+            files_start_block.held(WEB1, "other").__enter__()
         assert host.refuses(), "the second took nothing from the first"
 
 
 def test_a_run_that_fails_holds_nothing_after_it(host: Host) -> None:
-    with pytest.raises(ZeroDivisionError), files_held.held(WEB1, "it is being migrated"):
+    with pytest.raises(ZeroDivisionError), files_start_block.held(WEB1, "it is being migrated"):
         raise ZeroDivisionError
     assert not host.refuses() and not any(host.held.iterdir())
 
@@ -139,20 +139,20 @@ def test_many_starts_at_once_do_not_keep_a_run_from_holding_the_guest(host: Host
         fcntl.flock(stream, fcntl.LOCK_SH)  # a hook that looks
         child = subprocess.Popen(["sleep", "0.2"], pass_fds=[stream.fileno()])
         stream.close()
-        with files_held.held(WEB1, "it is being migrated"):
+        with files_start_block.held(WEB1, "it is being migrated"):
             assert host.refuses()
         child.wait()
 
 
 def test_a_reason_is_one_line_whatever_is_in_it(host: Host) -> None:
-    with files_held.held(WEB1, "it goes to a\nboot=x\x1b[31m = b"):
+    with files_start_block.held(WEB1, "it goes to a\nboot=x\x1b[31m = b"):
         assert "it goes to a boot=x [31m = b (process" in host.refuses()
 
 
 @pytest.mark.parametrize("operation", ["start", "started", "stopped", "release", "migrate", "reconnect", "attach", ""])
 def test_running_guests_and_what_else_libvirt_does_are_left_alone(host: Host, operation: str) -> None:
     host.mark.write_text("{}")
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         assert not host.refuses(operation=operation)
 
 
@@ -168,19 +168,19 @@ def _forged(uuid: str) -> list[str]:
 
 @pytest.mark.parametrize("more", _forged(WEB1))
 def test_what_users_write_in_a_definition_gets_no_guest_refused(host: Host, more: str) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         assert not host.refuses(WEB2, more=more)
 
 
 @pytest.mark.parametrize("more", _forged(WEB2))
 def test_what_users_write_in_a_definition_gets_no_guest_started(host: Host, more: str) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         assert host.refuses(WEB1, more=more)
 
 
 @pytest.mark.parametrize("name", ["a b", "$(touch x)", "-n", "\x1b[31mred", "ä", "x;y", "*", "'", "%s"])
 def test_a_name_is_shown_only_where_it_is_plain(host: Host, name: str) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         told = host.refuses(name=name)
     assert ("guest -n here" if name == "-n" else "this guest here") in told
 
@@ -202,7 +202,7 @@ def test_a_name_is_shown_only_where_it_is_plain(host: Host, name: str) -> None:
     ],
 )
 def test_a_document_that_it_does_not_understand_lets_the_guest_pass(host: Host, document: str) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         assert not host.given(document)
 
 
@@ -240,7 +240,7 @@ def test_entries_that_are_no_files_let_the_guest_pass(host: Host) -> None:
 
 
 def test_without_flock_or_a_boot_id_the_guest_passes(host: Host) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         assert host.refuses()
         host.boot.unlink()
         assert not host.refuses()
@@ -252,7 +252,7 @@ def test_without_flock_or_a_boot_id_the_guest_passes(host: Host) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="drops its rights")
 def test_a_list_that_it_may_not_read_lets_the_guest_pass(host: Host) -> None:
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         for each in (host.root, *host.root.parents):
             if each.owner() == "root" and str(each).startswith("/tmp/"):
                 each.chmod(0o755)
@@ -306,7 +306,7 @@ def test_a_reason_cannot_forge_another_member(host: Host) -> None:
 
 def test_a_guest_that_passes_waits_a_few_milliseconds_at_most(host: Host) -> None:
     """Of starts of a process, which are what it costs."""
-    with files_held.held(WEB1, "it is being migrated"):
+    with files_start_block.held(WEB1, "it is being migrated"):
         mine, others = (_median_s(lambda: host.refuses(WEB2)), _median_s(lambda: subprocess.run(["true"], check=True)))
     assert mine < others * 4 + 0.02
 
@@ -329,11 +329,11 @@ def test_all_parts_speak_of_the_same_files() -> None:
 
 def test_our_hook_does_not_switch_off_what_a_start_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "qemu.d").mkdir()
-    monkeypatch.setattr(files_missing, "_HOOKS", str(tmp_path))
-    monkeypatch.setattr(files_missing, "_OURS", HOOK.replace("/etc/libvirt/hooks", str(tmp_path)))
+    monkeypatch.setattr(files_prerequisites, "_HOOKS", str(tmp_path))
+    monkeypatch.setattr(files_prerequisites, "_OURS", HOOK.replace("/etc/libvirt/hooks", str(tmp_path)))
     for name, counts in {"50-corral": False, "60-devices": True}.items():
         (tmp_path / "qemu.d" / name).touch(0o755)
-        assert files_missing.has_hook() is counts
+        assert files_prerequisites.has_hook() is counts
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_daemon_that_started_before_the_hook_does_not_run_it(
     monkeypatch.setattr(files_systemd, "changed", lambda _path: installed)
     monkeypatch.setattr(files_systemd, "units", lambda names: dict(zip(names, (libvirtd, virtqemud), strict=True)))
     monkeypatch.setattr(os, "access", lambda *_: True)
-    assert files_held.hooked() is expected
+    assert files_start_block.hooked() is expected
 
 
 @pytest.mark.parametrize(

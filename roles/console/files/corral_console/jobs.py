@@ -27,7 +27,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 from . import policy, room, strict
 from .config import PolicyConfig

@@ -14,8 +14,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.reach import GivenOption
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import option_reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.option_reach import GivenOption
 
 from .policy import EVERYTHING, Request, Rule, is_pattern, is_texts, listed, matches
 
@@ -28,7 +28,7 @@ _MOST_ENTRIES = 16  # of a list of disks, interfaces, … for which a rule has n
 def problems(rule: t.Mapping[str, t.Any], actions: t.Collection[str]) -> t.Iterator[str]:
     """What is wrong with `at_most` and `arguments` of a rule for some of these actions."""
     for name, value in rule.get("at_most", {}).items():
-        if _amount(value, _reach.bare_unit(str(name))) is None:
+        if _amount(value, option_reach.bare_unit(str(name))) is None:
             yield f"at_most: {name} must be a number or a size, such as 4 or 8GiB"
     for name, value in rule.get("arguments", {}).items():
         if not is_texts(value):
@@ -39,12 +39,12 @@ def problems(rule: t.Mapping[str, t.Any], actions: t.Collection[str]) -> t.Itera
 def _problems_of_places(rule: t.Mapping[str, t.Any], actions: t.Collection[str]) -> t.Iterator[str]:
     """Options that no action of the rule has, that are named twice, or that are sizes without a limit."""
     may = listed(rule["may"]) if is_texts(rule.get("may")) else (EVERYTHING,)
-    tables = [_reach.table(name) for name in actions if EVERYTHING in may or name in may]
+    tables = [option_reach.table(name) for name in actions if EVERYTHING in may or name in may]
     known = {place: reach for table in tables for place, reach in table.items()}
     for key in ("at_most", "arguments"):
         places: dict[str, str] = {}
         for name in map(str, rule.get(key, {})):
-            place = _reach.canonical(name)
+            place = option_reach.canonical(name)
             if place not in known and (place, key) != (EVERYTHING, "arguments"):
                 yield f"{key}: no action of the rule has an option {name:.60}"
             elif place in places:
@@ -52,26 +52,26 @@ def _problems_of_places(rule: t.Mapping[str, t.Any], actions: t.Collection[str])
             places[place] = name
     limited = set(map(str, rule.get("at_most", {})))
     for name, patterns in {} if EVERYTHING in may else rule.get("arguments", {}).items():
-        reach = known.get(_reach.canonical(str(name)))
+        reach = known.get(option_reach.canonical(str(name)))
         free = is_texts(patterns) and any(map(is_pattern, listed(patterns)))
-        if reach and reach.within == "amount" and free and not limited & {name, *_reach.above(name)}:
+        if reach and reach.within == "amount" and free and not limited & {name, *option_reach.above(name)}:
             yield f"arguments: {name} is an amount without a limit; write at_most: {{{name}: NUMBER}}"
 
 
 def _limits(rule: Rule) -> dict[str, t.Any]:
     """Of `at_most`, by the places at which a request is judged."""
-    return {_reach.canonical(place): most for place, most in rule.at_most.items()}
+    return {option_reach.canonical(place): most for place, most in rule.at_most.items()}
 
 
 def _grants(rule: Rule) -> dict[str, tuple[str, ...]]:
     """Patterns by the places at which a request is judged; what has a limit may be given."""
     given = {**dict.fromkeys(rule.at_most, (EVERYTHING,)), **rule.arguments}
-    return {_reach.canonical(place): patterns for place, patterns in given.items()}
+    return {option_reach.canonical(place): patterns for place, patterns in given.items()}
 
 
 def beyond(rule: Rule, request: Request) -> str:
     """Limits of arguments, at any depth. A rule does not allow options of modules that it does not name."""
-    parts = _reach.parts(request.action, request.arguments)
+    parts = option_reach.parts(request.action, request.arguments)
     for place, most in _limits(rule).items():
         if reason := _too_much(request, parts, place, most):
             return reason
@@ -81,15 +81,15 @@ def beyond(rule: Rule, request: Request) -> str:
 
 def _too_much(request: Request, parts: t.Sequence[GivenOption], place: str, most: t.Any) -> str:
     """Why the request is beyond a limit. An argument with a limit must be given, unless it is a list or in another."""
-    hits, unit = [part.value for part in parts if part.place == place], _reach.bare_unit(place)
-    listed = place in _reach.lists(request.action)
+    hits, unit = [part.value for part in parts if part.place == place], option_reach.bare_unit(place)
+    listed = place in option_reach.lists(request.action)
     if not hits and (request.partial or listed or "." in place):
         amounts: list[int | None] = []
     elif listed:
         amounts = [len(hit) if isinstance(hit, list) else None for hit in hits]
     else:
         amounts = [_amount(hit, unit) for hit in hits or [None]]
-    amounts += [_amount(each, unit) for each in _reach.unsaid(parts, place)]
+    amounts += [_amount(each, unit) for each in option_reach.unsaid(parts, place)]
     if None in amounts:
         return f"give {place}, at most {most}"
     total = f"{place} at most {most}{' in total' if len(amounts) > 1 else ''}"
@@ -98,7 +98,7 @@ def _too_much(request: Request, parts: t.Sequence[GivenOption], place: str, most
 
 def _too_many(rule: Rule, request: Request, part: GivenOption) -> str:
     """Why a list is too long, for which the rule has no limit."""
-    if part.place in _limits(rule) or EVERYTHING in rule.may or part.place not in _reach.lists(request.action):
+    if part.place in _limits(rule) or EVERYTHING in rule.may or part.place not in option_reach.lists(request.action):
         return ""
     most = f"at most {_MOST_ENTRIES} {part.place}; a rule with at_most: {{{part.place}: NUMBER}} would allow more"
     return most if isinstance(part.value, list) and len(part.value) > _MOST_ENTRIES else ""
@@ -107,11 +107,11 @@ def _too_many(rule: Rule, request: Request, part: GivenOption) -> str:
 def _ungranted(rule: Rule, request: Request, part: GivenOption) -> str:
     """Why the rule does not grant an option; empty if it does."""
     place, admin, grants = part.place, EVERYTHING in rule.may, _grants(rule)
-    named = next((one for one in (place, *_reach.above(place), EVERYTHING) if one in grants), None)
+    named = next((one for one in (place, *option_reach.above(place), EVERYTHING) if one in grants), None)
     if named is None:
         inside = (*grants, *rule.arguments)
         holds = part.holds and any(one.startswith(f"{place}.") for one in inside)
-        own = _reach.is_own(request.action, place) and place not in map(_reach.canonical, request.bound)
+        own = option_reach.is_own(request.action, place) and place not in map(option_reach.canonical, request.bound)
         return "" if admin or holds or (own and _reaches_little(rule, request, part)) else _not_with(part)
     patterns = grants[named]
     if EVERYTHING not in patterns and (named not in (place, EVERYTHING) or not _all_match(part, patterns)):
@@ -125,10 +125,10 @@ def _reaches_little(rule: Rule, request: Request, part: GivenOption) -> bool:
     if part.holds or part.reach is None:
         return part.holds
     if part.reach.within == "amount":
-        known = _reach.table(request.action)
-        holders = [known.get(place) for place in _reach.above(part.place) if place in _limits(rule)]
+        known = option_reach.table(request.action)
+        holders = [known.get(place) for place in option_reach.above(part.place) if place in _limits(rule)]
         return part.place in _limits(rule) or any(reach and reach.within == "amount" for reach in holders)
-    return part.reach.within == "guest" or _reach.is_harmless(part.place, part.value)
+    return part.reach.within == "guest" or option_reach.is_harmless(part.place, part.value)
 
 
 def _not_with(part: GivenOption) -> str:
@@ -207,4 +207,4 @@ def _contains(wide: Rule, narrow: Rule) -> bool:
 
 
 def _most(place: str, limit: t.Any) -> int | None:
-    return _amount(limit, _reach.bare_unit(place))
+    return _amount(limit, option_reach.bare_unit(place))

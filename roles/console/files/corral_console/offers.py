@@ -11,8 +11,7 @@ import typing as t
 
 import yaml
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import reach as _reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, option_reach
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction
 
 __all__ = ["arguments", "described", "names"]
@@ -67,12 +66,12 @@ def _argument(action: PlaybookAction, argument: Argument) -> dict[str, t.Any]:
 
 def _reaches(action: PlaybookAction, argument: Argument) -> dict[str, str]:
     """What an argument, and the options in it, reach beyond the guest: a rule must name these, or limit them."""
-    among = {*_reach.places_of(action, argument.name)}
-    known = {} if argument.options_of else _reach.table(action.name)
+    among = {*option_reach.places_of(action, argument.name)}
+    known = {} if argument.options_of else option_reach.table(action.name)
     return {
         other: reach.text
         for other, reach in known.items()
-        if reach and reach.within != "guest" and {other, *_reach.above(other)} & among
+        if reach and reach.within != "guest" and {other, *option_reach.above(other)} & among
     }
 
 

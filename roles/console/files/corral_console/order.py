@@ -18,7 +18,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions, reach, selection
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import (
+    action_arguments,
+    actions,
+    option_reach,
+    selection,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
 
 from . import offers, policy
@@ -215,9 +220,9 @@ def _errors_of_size(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> t.
     for name, value in values.items():
         argument, many = action.arguments[name], 0
         if argument.options_of and isinstance(value, dict):
-            many = reach.entries(argument.options_of, value)
+            many = option_reach.entries(argument.options_of, value)
         elif argument.option:
-            many = reach.entries(action.options_of["module"], {name: value})
+            many = option_reach.entries(action.options_of["module"], {name: value})
         if many > _MOST_ENTRIES:
             yield name, f"has {many} entries in lists; a request can have {_MOST_ENTRIES}"
 
@@ -229,10 +234,10 @@ def _read(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> tuple[dict[s
     for name, value in values.items():
         argument = action.arguments[name]
         if argument.options_of and isinstance(value, dict):
-            found[name], wrong = reach.read(argument.options_of, value)
+            found[name], wrong = option_reach.read(argument.options_of, value)
             problems |= {name: "; ".join(f"{option}: {text}" for option, text in wrong.items())} if wrong else {}
         elif argument.option and module:
-            read, wrong = reach.read(module, {name: value})
+            read, wrong = option_reach.read(module, {name: value})
             found[name] = read.get(name)
             problems |= wrong
     return {name: value for name, value in found.items() if value is not None}, problems

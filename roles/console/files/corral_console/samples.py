@@ -9,7 +9,7 @@ import math
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import follow
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import events
 
 from .history import SAMPLE_S, Sample
 from .store import Store
@@ -22,7 +22,7 @@ class Samples:
 
     def __init__(self, name: str, store: Store) -> None:
         self._name, self._store = name, store
-        self._known: dict[str, follow.Counters] = {}
+        self._known: dict[str, events.Counters] = {}
         self._at = -math.inf
 
     def due(self) -> bool:
@@ -31,7 +31,7 @@ class Samples:
 
     def take(self, connection: t.Any) -> list[Sample]:
         """Of the host and its running guests."""
-        now, found = time.monotonic(), {one.uuid: one for one in follow.counters(connection)}
+        now, found = time.monotonic(), {one.uuid: one for one in events.counters(connection)}
         known, passed_s = self._known, now - self._at
         self._known, self._at = found, now
         figures = self._store.get(f"figures/{self._name}") or {"cpu": None, "memory": None, "guests": {}}
@@ -40,7 +40,7 @@ class Samples:
         return [host, *(_sample(known[u], one, passed_s, memory.get(u)) for u, one in found.items() if u in known)]
 
 
-def _sample(before: follow.Counters, now: follow.Counters, passed_s: float, memory: float | None) -> Sample:
+def _sample(before: events.Counters, now: events.Counters, passed_s: float, memory: float | None) -> Sample:
     cpu = None
     if now.cpu_ns is not None and before.cpu_ns is not None:
         share = 100 * (now.cpu_ns - before.cpu_ns) / (passed_s * 1e9 * max(1, now.vcpus))

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Host,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
 
 from .store import Value

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import figures, follow
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, statistics
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -125,21 +125,21 @@ class Watcher:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
         with self._asking() as connection:
             item = libvirt_query.by_uuid(connection, uuid)
-            return run_describe.describe_guest(item, figures.stats_of_disks(connection, item), addresses="lease")
+            return run_describe.describe_guest(item, statistics.stats_of_disks(connection, item), addresses="lease")
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""
         with self._asking() as connection:
             capabilities = xml_host.host(libvirt_query.capabilities(connection))
             pools = [_described(each, xml_host.pool) for each in libvirt_query.pools(connection)]
-            networks = [_described(each, xml_host.network) for each in figures.networks(connection)]
+            networks = [_described(each, xml_host.network) for each in statistics.networks(connection)]
             # Not what else is known of the processor: libvirt tells that only over a connection that may write.
             return {**libvirt_query.node(connection), **capabilities, "pools": pools, "networks": networks}
 
     def volumes(self) -> list[tuple[str, str, list[dict[str, t.Any]]]]:
         """Host, pool and volumes of each active pool, asked now. Raises NotFound while the host is unreachable."""
         with self._asking() as connection:
-            return [(self.name, pool, found) for pool, found in figures.volumes(connection)]
+            return [(self.name, pool, found) for pool, found in statistics.volumes(connection)]
 
     def look_at_mark(self) -> None:
         """Read at once whether the host is in maintenance: it may have changed."""
@@ -187,7 +187,7 @@ class Watcher:
         node = {**libvirt_query.node(connection), "arch": xml_host.host(libvirt_query.capabilities(connection))["arch"]}
         previous, samples, pools_at = _Previous(0, None, {}), Samples(self.name, self._store), -_POOLS_S
         self._marks = Mark(self._relay)
-        with follow.subscribed(connection, self._on_event):
+        with events.subscribed(connection, self._on_event):
             self._connection, self._read_at = connection, time.monotonic()
             while not self._stopped.is_set():
                 self._wake.clear()
@@ -206,8 +206,8 @@ class Watcher:
 
     def _read(self, connection: t.Any, node: t.Mapping[str, t.Any], previous: _Previous) -> _Previous:
         changed, self._changed = self._changed, set()
-        found = follow.figures(connection)
-        cpu, memory = follow.host_cpu_ns(connection), follow.host_memory_kib(connection)
+        found = events.figures(connection)
+        cpu, memory = events.host_cpu_ns(connection), events.host_memory_kib(connection)
         present = _Previous(time.monotonic(), cpu, {one.uuid: one.cpu_ns for one in found if one.cpu_ns is not None})
         changes: dict[str, Value | None] = {}
         self._turn += 1
@@ -232,9 +232,9 @@ class Watcher:
         self._set_host("connected", **node)
         return present
 
-    def _guest(self, one: follow.Figures, changed: t.Container[str]) -> Value:
+    def _guest(self, one: events.Figures, changed: t.Container[str]) -> Value:
         if one.uuid in changed or one.uuid not in self._cards:
-            card = follow.card(one.domain)
+            card = events.card(one.domain)
             record = card.pop("record")
             card.update(
                 name=card["name"][:_LONGEST_NAME],
@@ -250,18 +250,18 @@ class Watcher:
             found["memory_mib"] = one.memory_kib // 1024
         return found
 
-    def _migration(self, one: follow.Figures, index: int) -> dict[str, t.Any]:
+    def _migration(self, one: events.Figures, index: int) -> dict[str, t.Any]:
         """How far the guest's migration is; of one that does not migrate nothing."""
         known = one.uuid in self._jobs
         if not _runs(one) or not (known or self._cards[one.uuid]["moving"] or (index + self._turn) % _TURNS == 0):
             self._jobs.pop(one.uuid, None)
             return {}
-        progress = follow.job(one.domain, self._jobs.get(one.uuid, ()))
+        progress = events.job(one.domain, self._jobs.get(one.uuid, ()))
         if progress is None:
             self._jobs.pop(one.uuid, None)
             return {}
         if not known:
-            self._jobs[one.uuid] = follow.targets(one.domain)[:_MOST_DISKS]
+            self._jobs[one.uuid] = events.targets(one.domain)[:_MOST_DISKS]
         return {"migration": progress}
 
     def _set_host(self, state: str, *, reason: str = "", **node: t.Any) -> None:
@@ -313,7 +313,7 @@ class Mark:
             _LOG.warning("cannot read maintenance and certificates of a host: %s", error)
 
 
-def _runs(one: follow.Figures) -> bool:
+def _runs(one: events.Figures) -> bool:
     return one.state in ACTIVE
 
 
@@ -328,12 +328,12 @@ def _host_share(previous: _Previous, cpu: tuple[int, int] | None) -> int | None:
     return _percent(cpu[0] - previous.host[0], cpu[1] - previous.host[1])
 
 
-def _share(previous: _Previous, present: _Previous, one: follow.Figures) -> int | None:
+def _share(previous: _Previous, present: _Previous, one: events.Figures) -> int | None:
     """Of all processors of the guest."""
     if one.cpu_ns is None or one.uuid not in previous.guests:
         return None
     return _percent(one.cpu_ns - previous.guests[one.uuid], (present.at - previous.at) * 1e9 * max(1, one.vcpus))
 
 
-def _memory(one: follow.Figures) -> int | None:
+def _memory(one: events.Figures) -> int | None:
     return None if one.memory_used_kib is None else _percent(one.memory_used_kib, one.memory_kib)

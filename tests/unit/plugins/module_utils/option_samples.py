@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_optio
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, every, option_of
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 
 __all__ = [
     "HERE", "NEWER", "OPTIONS", "PLACES", "PLAIN", "SCHEMA", "TABLES", "Unfit", "bases", "each", "furnished", "grafted", "said_at",
@@ -52,7 +52,7 @@ NEWER: list[tuple[Place, str | None, int]] = [
         for path, _field, row in every(fields_domain.DOMAIN)
         if row.since
     ),
-    *((_words(path), value, version.number(*since)) for path, value, since in needs.RECENT_VALUES),
+    *((_words(path), value, version.number(*since)) for path, value, since in host_requirements.RECENT_VALUES),
 ]
 OPTIONS: dict[str, t.Any] = {
     **GUEST_OPTIONS,

@@ -23,8 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.plan_balanc
     moved,
     plan,
 )
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import with_guests
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_imbalance import BY, Resident, imbalance
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_survival import with_guests
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})

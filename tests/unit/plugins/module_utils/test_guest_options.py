@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_options
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power

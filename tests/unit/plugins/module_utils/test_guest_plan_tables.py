@@ -16,13 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     Volume,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
-    plan_domain,
+    plan_changes,
     plan_guest_options,
     plan_guest_steps,
     plan_live,
 )
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_disk import DiskPlan
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 
@@ -55,7 +55,7 @@ def shown(
 ) -> list[tuple[str, object, object]]:
     """The diff, place by place."""
     here = None if running is None else now(*running)
-    changes = plan_domain.changes(wanted, found, grafted(*stored), here, plan, seeding, recorded)
+    changes = plan_changes.changes(wanted, found, grafted(*stored), here, plan, seeding, recorded)
     return [(change.where, change.before, change.after) for change in changes]
 
 
@@ -122,43 +122,43 @@ def test_whether_an_address_is_awaited(
     said: dict[str, t.Any], starts: bool, assigned: tuple[str, ...], seen: tuple[str, ...], source: str | None
 ) -> None:
     plan = STARTED if starts else GuestPlan((plan_guest_steps.Resume("web1"),))
-    wait = plan_domain.awaited(GuestSpec("web1", wait_timeout_s=7, **said), plan, assigned=assigned, seen=seen)
+    wait = plan_changes.awaited(GuestSpec("web1", wait_timeout_s=7, **said), plan, assigned=assigned, seen=seen)
     assert wait == (None if source is None else plan_guest_steps.WaitForAddress("web1", source, 7))
 
 
 def test_what_cannot_be_done_live_is_refused() -> None:
     wanted = GuestSpec("web1", apply="live")
     with pytest.raises(Refused, match="cannot change web1 live: it is not running; use apply: both"):
-        plan_domain.plan(wanted, OFF, grafted(TITLE), None)
+        plan_changes.plan(wanted, OFF, grafted(TITLE), None)
     with pytest.raises(Refused, match=r"cannot create disk /a .* with apply: live"):
-        plan_domain.plan(wanted, RUNNING, grafted(), now(), storage=[DISK])
+        plan_changes.plan(wanted, RUNNING, grafted(), now(), storage=[DISK])
     with pytest.raises(Refused, match=r"cannot change machine: a -> b of web1 while it runs; use apply: both"):
-        plan_domain.plan(wanted, RUNNING, grafted(MACHINE), now(MACHINE))
-    assert plan_domain.plan(wanted, RUNNING, grafted(TITLE), now(TITLE)).steps == (
+        plan_changes.plan(wanted, RUNNING, grafted(MACHINE), now(MACHINE))
+    assert plan_changes.plan(wanted, RUNNING, grafted(TITLE), now(TITLE)).steps == (
         plan_guest_steps.SetMetadata("web1", None, None, ""),
     )
 
 
 def test_a_new_seed_waits_for_the_next_boot() -> None:
     waiting = ("cloud_init: the new seed is read at the next boot",)
-    assert plan_domain.plan(GuestSpec("web1"), RUNNING, grafted(), now(), seed_changed=True).pending == waiting
-    assert plan_domain.plan(GuestSpec("web1"), OFF, grafted(), None, seed_changed=True).pending == ()
+    assert plan_changes.plan(GuestSpec("web1"), RUNNING, grafted(), now(), seed_changed=True).pending == waiting
+    assert plan_changes.plan(GuestSpec("web1"), OFF, grafted(), None, seed_changed=True).pending == ()
     restarts = GuestSpec("web1", allow_restart=True)
-    assert [str(step) for step in plan_domain.plan(restarts, RUNNING, grafted(), now(), seed_changed=True).steps] == [
+    assert [str(step) for step in plan_changes.plan(restarts, RUNNING, grafted(), now(), seed_changed=True).steps] == [
         "shut down web1",
         "start web1",
     ]
 
 
 def test_a_record_that_changes_is_stored_and_reaches_what_runs() -> None:
-    made = plan_domain.plan(GuestSpec("web1"), RUNNING, grafted(), now(), record_changed=True).steps
+    made = plan_changes.plan(GuestSpec("web1"), RUNNING, grafted(), now(), record_changed=True).steps
     assert [type(step) for step in made] == [plan_guest_steps.Define, plan_guest_steps.SetMetadata]
-    assert plan_domain.plan(GuestSpec("web1"), RUNNING, grafted(), now()).steps == ()
+    assert plan_changes.plan(GuestSpec("web1"), RUNNING, grafted(), now()).steps == ()
 
 
 def test_of_a_guest_that_waits_for_its_next_boot_nothing_is_done_live() -> None:
     wanted = GuestSpec("web1", apply="next_boot")
-    plan = plan_domain.plan(wanted, RUNNING, grafted(TITLE, MACHINE), now(TITLE, MACHINE))
+    plan = plan_changes.plan(wanted, RUNNING, grafted(TITLE, MACHINE), now(TITLE, MACHINE))
     assert [type(step) for step in plan.steps] == [plan_guest_steps.Define]
     assert plan.pending == ("title: a -> b", "machine: a -> b")
 

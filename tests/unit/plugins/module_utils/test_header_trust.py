@@ -6,7 +6,11 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_inspect import DefinedFiles, HeaderTrust, trust
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import (
+    DefinedFiles,
+    HeaderTrust,
+    trust,
+)
 
 
 def volume(path: str, backing: str | None = None, form: str | None = None) -> dict[str, t.Any]:

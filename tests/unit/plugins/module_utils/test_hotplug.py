@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_domain, plan_guest_steps, plan_live
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_changes, plan_guest_steps, plan_live
 
 GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"
 ROOT = "<controller type='pci' index='0' model='{}'/>"
@@ -213,7 +213,7 @@ def test_a_disk_goes_before_its_controller_and_comes_after_it() -> None:
     ]
 
 
-def planned(**options: t.Any) -> plan_domain.GuestPlan:
+def planned(**options: t.Any) -> plan_changes.GuestPlan:
     """A running guest that is to get two cards, and has no slot."""
     wanted = GuestSpec("web1", **options)
     cards = [f"interfaces[eth{number}]" for number in (1, 2)]
@@ -222,7 +222,7 @@ def planned(**options: t.Any) -> plan_domain.GuestPlan:
     plugs = dict.fromkeys(cards, Plug("interface", "bridge", "virtio"))
     found = FoundGuest("web1", "u", "running", True, False, "<domain/>", "<domain/>")
     now = plan_live.Now(wanted, grafted, grafted, {}, plugs=plugs, buses=FULL)
-    return plan_domain.plan(wanted, found, grafted, now)
+    return plan_changes.plan(wanted, found, grafted, now)
 
 
 def test_what_has_no_slot_waits_and_the_reason_is_told_once() -> None:

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_inspect
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header, Member
 
 NO_OTHER = "use an image without backing file and data file"
@@ -38,18 +38,18 @@ CONTENT = f"/p/debian.{'0' * 12}"
 )
 def test_what_disks_are_made_from(path: str, header: Header, more: dict[str, t.Any], wanted: str) -> None:
     if " " not in wanted:
-        assert plan_inspect.base("use", path, header, **more) == wanted
+        assert plan_image_trust.base("use", path, header, **more) == wanted
         return
     with pytest.raises(Refused, match=wanted):
-        plan_inspect.base("use", path, header, **more)
+        plan_image_trust.base("use", path, header, **more)
 
 
 def test_a_content_without_an_ending_is_what_its_first_bytes_say() -> None:
     """virt_image published it."""
     for header in (QCOW2, RAW):
-        assert plan_inspect.base("use", CONTENT, header) == header.format
+        assert plan_image_trust.base("use", CONTENT, header) == header.format
     with pytest.raises(Refused, match="its name says vmdk"):
-        plan_inspect.base("use", CONTENT, Header("vmdk"))
+        plan_image_trust.base("use", CONTENT, Header("vmdk"))
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_content_without_an_ending_is_what_its_first_bytes_say() -> None:
 )
 def test_foreign_formats_are_fetched_where_the_name_says_so(source: str, form: str, taken: bool) -> None:
     if taken:
-        assert plan_inspect.fetched("debian-12", source, Header(form)) == form
+        assert plan_image_trust.fetched("debian-12", source, Header(form)) == form
         return
     with pytest.raises(Refused, match=f"refusing image debian-12: .*{form}"):
-        plan_inspect.fetched("debian-12", source, Header(form))
+        plan_image_trust.fetched("debian-12", source, Header(form))
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_foreign_formats_are_fetched_where_the_name_says_so(source: str, form: s
 )
 def test_what_is_no_disk_is_not_taken_for_a_raw_one(source: str, header: Header, reason: str) -> None:
     with pytest.raises(Refused, match=f"refusing image debian-12: .*{reason}"):
-        plan_inspect.fetched("debian-12", source, header)
+        plan_image_trust.fetched("debian-12", source, header)
 
 
 def test_raw_disks_by_their_name_or_their_last_bytes() -> None:
-    assert plan_inspect.fetched("a", "a.vhd", Header("raw", content="vpc")) == "vpc"
-    assert plan_inspect.fetched("a", "a-flat.vmdk", RAW) == "raw"
-    assert plan_inspect.base("use", "/p/a.raw", Header("raw", content="tar")) == "raw", (
+    assert plan_image_trust.fetched("a", "a.vhd", Header("raw", content="vpc")) == "vpc"
+    assert plan_image_trust.fetched("a", "a-flat.vmdk", RAW) == "raw"
+    assert plan_image_trust.base("use", "/p/a.raw", Header("raw", content="tar")) == "raw", (
         "a guest may write what it likes"
     )
     with pytest.raises(Refused, match=r"cannot use /p/a\.qcow2: it is encrypted"):
-        plan_inspect.base("use", "/p/a.qcow2", Header("qcow2", damage="it is encrypted"))
+        plan_image_trust.base("use", "/p/a.qcow2", Header("qcow2", damage="it is encrypted"))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_raw_disks_by_their_name_or_their_last_bytes() -> None:
     ],
 )
 def test_what_has_the_name_of_an_archive_is_one_by_its_first_bytes(header: Header, compression: str | None) -> None:
-    assert plan_inspect.archive_compression(header) == compression
+    assert plan_image_trust.archive_compression(header) == compression
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_what_has_the_name_of_an_archive_is_one_by_its_first_bytes(header: Heade
     ],
 )
 def test_disks_in_an_archive(name: str, kind: str, *, disk: bool) -> None:
-    assert plan_inspect.is_disk(Member(name, kind, 1)) == disk
+    assert plan_image_trust.is_disk(Member(name, kind, 1)) == disk
 
 
 def test_only_one_disk_is_taken_from_an_archive() -> None:
     disk, other = Member("x/disk.raw", "file", 1), Member("b.qcow2", "file", 1)
     folder, notes, link = Member("x", "directory", 0), Member("a.txt", "file", 1), Member("l", "symbolic link", 0)
-    assert plan_inspect.only_disk("a", "a.tar", [folder, notes, disk]) == "disk.raw"
+    assert plan_image_trust.only_disk("a", "a.tar", [folder, notes, disk]) == "disk.raw"
     for members, reason in (
         ([disk, other], "a.tar contains 2 disks, .* it contains x/disk.raw, b.qcow2; unpack it, .*: tar xf$"),
         ([notes], "a.tar contains no disks, .* it contains a.txt; "),
@@ -153,7 +153,7 @@ def test_only_one_disk_is_taken_from_an_archive() -> None:
         ([], "it contains nothing; "),
     ):
         with pytest.raises(Refused, match=f"refusing image a: .*{reason}"):
-            plan_inspect.only_disk("a", "a.tar", members)
+            plan_image_trust.only_disk("a", "a.tar", members)
 
 
 def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:
@@ -161,7 +161,7 @@ def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:
         with pytest.raises(
             Refused, match=rf"refusing image debian-12: it refers to another file \(/etc/a\); {NO_OTHER}"
         ):
-            plan_inspect.fetched("debian-12", "a.qcow2", header)
+            plan_image_trust.fetched("debian-12", "a.qcow2", header)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_image_that_refers_to_another_file_is_not_fetched() -> None:
 def test_when_a_list_of_checksums_proves_something(
     sums: str, origin: str, signed: bool, certified: bool, doubt: str
 ) -> None:
-    result = plan_inspect.doubt(sums, origin, signed=signed, certified=certified)
+    result = plan_image_trust.doubt(sums, origin, signed=signed, certified=certified)
     assert doubt in result and bool(result) == bool(doubt)
 
 
@@ -202,4 +202,4 @@ def test_when_a_list_of_checksums_proves_something(
     ],
 )
 def test_every_file_of_an_image_is_known(info: dict[str, t.Any], files: list[str]) -> None:
-    assert plan_inspect.files_read(info) == files
+    assert plan_image_trust.files_read(info) == files

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_options, run_many
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_options, run_guests
 
 NAMES = ("a", "b", "c")
 GUESTS = [GuestSpec(name) for name in NAMES]
@@ -24,7 +24,7 @@ def done(wanted: GuestSpec) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_results_are_in_the_order_given(at_once: int) -> None:
-    results = run_many.each(GUESTS, done, at_once=at_once)
+    results = run_guests.each(GUESTS, done, at_once=at_once)
     assert [one["name"] for one in results] == [*NAMES]
     assert [bool(one.get("failed")) for one in results] == [False, True, False]
 
@@ -36,7 +36,7 @@ def test_guests_are_waited_for_together() -> None:
         meet.wait()
         return {"name": wanted.name}
 
-    assert len(run_many.each(GUESTS, wait, at_once=3)) == 3
+    assert len(run_guests.each(GUESTS, wait, at_once=3)) == 3
 
 
 def test_at_once_is_a_number_of_guests() -> None:

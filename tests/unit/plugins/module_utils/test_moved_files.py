@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
-from ansible_collections.corral.virt.plugins.module_utils._host import files_held
+from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
@@ -253,8 +253,8 @@ def entries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         finally:
             found.remove(uuid)
 
-    monkeypatch.setattr(files_held, "held", entered)
-    monkeypatch.setattr(files_held, "hooked", lambda: False)
+    monkeypatch.setattr(files_start_block, "held", entered)
+    monkeypatch.setattr(files_start_block, "hooked", lambda: False)
     return found
 
 
@@ -308,7 +308,7 @@ def test_what_neither_locks_nor_the_hook_hold_is_not_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hooked: bool, lock: str, uri: str, complete: bool
 ) -> None:
     path = image(tmp_path / "a.qcow2")
-    monkeypatch.setattr(files_held, "hooked", lambda: hooked)
+    monkeypatch.setattr(files_start_block, "hooked", lambda: hooked)
     monkeypatch.setattr(files_disk, "locked_against_writers", lambda _path, _stack: lock)
     with hold(path, uri=uri) as mine:
         assert mine.complete is complete
@@ -317,7 +317,7 @@ def test_what_neither_locks_nor_the_hook_hold_is_not_held(
 @pytest.mark.usefixtures("entries")
 def test_a_guest_without_files_is_held_by_the_hook_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for hooked in (False, True):
-        monkeypatch.setattr(files_held, "hooked", lambda hooked=hooked: hooked)
+        monkeypatch.setattr(files_start_block, "hooked", lambda hooked=hooked: hooked)
         with hold() as mine:
             assert mine.complete is hooked
 

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_nwfilter import CALLS, problems
-from ansible_collections.corral.virt.plugins.module_utils._system.local import bridge_calls
+from ansible_collections.corral.virt.plugins.module_utils._system.locks import bridge_calls
 
 # As libvirt 9.0 shows them: one that comes with it, and one of a user.
 CLEAN = """<filter name='clean-traffic' chain='root' priority='0'>

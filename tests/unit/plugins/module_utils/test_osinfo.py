@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.item import Item
+from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_new
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec

@@ -15,8 +15,8 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Host,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_fleet import Choices, Fleet, evenly
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_costs import Choices, Fleet, evenly
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
 
 TIGHT = Policy(cpu_overcommit=1.0)
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples

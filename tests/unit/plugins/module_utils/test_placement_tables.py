@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._placement import plan_fleet, plan_rules
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_host_costs, plan_rules
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     Guest,
     GuestCopy,
@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Placement,
     Policy,
 )
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against, dislikes, mib
 
@@ -266,8 +266,8 @@ def test_a_load_counts_guests_in_and_out() -> None:
 
 def test_the_cost_grows_with_the_load() -> None:
     hosts = [host("a"), host("b", memory_used_mib=512), host("c", vcpus_used=2)]
-    one = plan_fleet.Fleet({each.name: Load(each, TIGHT) for each in hosts})
-    assert plan_fleet.evenly(one, 512, 2, [0, 1, 2]) == [
+    one = plan_host_costs.Fleet({each.name: Load(each, TIGHT) for each in hosts})
+    assert plan_host_costs.evenly(one, 512, 2, [0, 1, 2]) == [
         1024 * 0.25 + 0.5 * 1024 * 0.25,
         1024 * 0.75 + 0.5 * 1024 * 0.25,
         1024 * 0.25 + 0.5 * 1024 * 0.75,
@@ -820,11 +820,11 @@ def test_what_a_host_has_left() -> None:
 def test_how_far_a_guest_brings_memory_and_processors_apart(
     used: tuple[int, int], wish: tuple[int, int], skew: float
 ) -> None:
-    here = plan_fleet.Fleet({"a": Load(host("a", vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)})
-    [found] = plan_fleet.skew(here, wish[1], wish[0], [0])
+    here = plan_host_costs.Fleet({"a": Load(host("a", vcpus_used=used[0], memory_used_mib=used[1]), TIGHT)})
+    [found] = plan_host_costs.skew(here, wish[1], wish[0], [0])
     assert found == pytest.approx(skew)
-    assert plan_fleet.skewed(here, wish[1], wish[0], [0]) == [
-        found + 0.05 * plan_fleet.evenly(here, wish[1], wish[0], [0])[0]
+    assert plan_host_costs.skewed(here, wish[1], wish[0], [0]) == [
+        found + 0.05 * plan_host_costs.evenly(here, wish[1], wish[0], [0])[0]
     ]
     then = abs((used[1] + wish[1]) / 1024 - (used[0] + wish[0]) / 4)
-    assert plan_fleet.skew_after(here, wish[1], wish[0], [0]) == [pytest.approx(then)]
+    assert plan_host_costs.skew_after(here, wish[1], wish[0], [0]) == [pytest.approx(then)]

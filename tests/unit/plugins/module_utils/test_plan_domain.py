@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     Volume,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import GuestPlan, plan
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, gone
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off

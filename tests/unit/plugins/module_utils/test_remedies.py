@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import explained, remedy, remedy_of
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy, remedy_of
 from ansible_collections.corral.virt.tests.tools import payload
 
 ROOT, USER = True, False
@@ -93,7 +93,7 @@ def test_no_sentence_has_one_remedy_for_all_errors() -> None:
     files = [path for place in places for path in place.rglob("*.py")]
     found = {str(path): [*said(ast.parse(path.read_text()))] for path in files}
     assert len(found) > 100
-    assert {path: texts for path, texts in found.items() if texts} == {}, "use `_system/remedy.py`"
+    assert {path: texts for path, texts in found.items() if texts} == {}, "use `_system/os_errors.py`"
 
 
 def test_a_verb_agrees_with_its_names() -> None:

@@ -17,8 +17,8 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
     files_removal_notes,
-    files_removed,
-    plan_removed,
+    files_removed_disks,
+    plan_removed_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._system import boot, identity
@@ -62,9 +62,9 @@ def old(path: Path) -> Path:
     return path.with_name("old")
 
 
-def begun(stack: contextlib.ExitStack, path: Path) -> files_removed.Quarantine:
+def begun(stack: contextlib.ExitStack, path: Path) -> files_removed_disks.Quarantine:
     """The disk, moved aside."""
-    return files_removed.begin(stack, str(path), described(path))
+    return files_removed_disks.begin(stack, str(path), described(path))
 
 
 def files(path: Path) -> list[str]:
@@ -94,7 +94,7 @@ def killed_at(line: int, work: t.Callable[[], None]) -> bool:
         def trace(frame: t.Any, event: str, _argument: object) -> t.Any:
             if not frame.f_code.co_filename.endswith(
                 (
-                    "_storage/files_removed.py",
+                    "_storage/files_removed_disks.py",
                     "_storage/files_removal_notes.py",
                     "_storage/files_disk.py",
                     "_system/private.py",
@@ -136,14 +136,14 @@ def test_a_run_killed_anywhere_leaves_the_disk_in_place_or_a_note_that_the_next_
             assert one.note and not one.alive
             assert not one.moved or Path(one.path).read_bytes() == CONTENT
             with contextlib.ExitStack() as stack:
-                found = files_removed.resume(stack, directory, one.key)
+                found = files_removed_disks.resume(stack, directory, one.key)
                 assert found
                 if needed or found.returned or not one.moved:
                     assert found.give_back()
                 else:
                     found.delete()
         assert not needed or not moved or path.read_bytes() == CONTENT
-        files_removed.tidy(directory)
+        files_removed_disks.tidy(directory)
         assert [one for one in files(path) if one != "web1-system.qcow2"] == [], f"line {line}"
     else:
         pytest.fail("it never ends")
@@ -172,10 +172,10 @@ def test_a_run_that_is_alive_is_left_alone(path: Path) -> None:
         [entry] = files_removal_notes.entries(directory)
         assert entry.alive
         with contextlib.ExitStack() as other:
-            assert files_removed.resume(other, directory, entry.key) is None
+            assert files_removed_disks.resume(other, directory, entry.key) is None
         quarantine.delete()
     with contextlib.ExitStack() as other:
-        assert files_removed.resume(other, directory, entry.key) is None
+        assert files_removed_disks.resume(other, directory, entry.key) is None
 
 
 def test_a_file_that_gets_the_name_at_the_last_moment_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_a_damaged_note_names_no_other_directory(path: Path) -> None:
     note = Path(entry.path).with_suffix(".json")
     note.write_text(note.read_text().replace(str(path), "/etc/web1-system.qcow2"))
     with contextlib.ExitStack() as stack:
-        found = files_removed.resume(stack, str(path.parent), entry.key)
+        found = files_removed_disks.resume(stack, str(path.parent), entry.key)
         assert found and found.give_back()
     assert path.read_bytes() == CONTENT
     note.parent.mkdir(parents=True)
@@ -297,7 +297,7 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
     assert note.left_s(now) == round(left_h * HOUR_S)
     assert (
         note.is_due(now)
-        == bool(plan_removed.unfinished([plan_removed.DiskAside("x.disk", note)], "x", now))
+        == bool(plan_removed_disks.unfinished([plan_removed_disks.DiskAside("x.disk", note)], "x", now))
         == (left_h == 0)
     )
 
@@ -312,7 +312,7 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
 )
 def test_it_is_told_for_how_long_a_disk_is_kept(utc: str, boot: str, told: str) -> None:
     now = Moment(utc, boot, {"A": 1001, "B": 1}[boot] * HOUR_S)
-    assert told in plan_removed.kept(plan_removed.DiskAside("x.disk", KEPT), "x", now)
+    assert told in plan_removed_disks.kept(plan_removed_disks.DiskAside("x.disk", KEPT), "x", now)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_domain import rename
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import rename
 from ansible_collections.corral.virt.tests.golden.case import options
 
 OFF = FoundGuest("web1", "u1", "shutdown", persistent=True, autostart=True, xml="<domain/>")

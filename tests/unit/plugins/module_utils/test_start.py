@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Uplink,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites, uplink
-from ansible_collections.corral.virt.plugins.module_utils._guest import files_missing, plan_start
+from ansible_collections.corral.virt.plugins.module_utils._guest import files_prerequisites, plan_start
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
 from ansible_collections.corral.virt.plugins.module_utils._system import command, interfaces
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -417,8 +417,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
     there.touch()
     link.symlink_to(tmp_path / "nowhere")
     paths = [str(there), str(link), f"{there}/below", f"{tmp_path}/gone", "relative"]
-    assert files_missing.missing_paths(paths) == set(paths[1:4])
-    assert files_missing.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
+    assert files_prerequisites.missing_paths(paths) == set(paths[1:4])
+    assert files_prerequisites.missing_links(["lo", "no-such-link"]) == {"no-such-link"}
 
 
 def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,7 +428,7 @@ def test_a_network_device_may_have_other_names(monkeypatch: pytest.MonkeyPatch) 
         return 2
 
     monkeypatch.setattr(socket, "if_nametoindex", index)
-    assert files_missing.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
+    assert files_prerequisites.missing_links(["enp3s0", "no-such-link"]) == {"no-such-link"}
 
 
 def test_a_bridge_may_have_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,10 +454,10 @@ def test_which_devices_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "usb 0x1:0x2",
     ]
     names += ["usb 1.2", "usb 1.3", "usb a:b", "mdev a"]
-    monkeypatch.setattr(files_missing, "_BUSES", str(tmp_path / "bus"))
-    assert files_missing.missing_devices(names) == set(), "nobody sees any"
+    monkeypatch.setattr(files_prerequisites, "_BUSES", str(tmp_path / "bus"))
+    assert files_prerequisites.missing_devices(names) == set(), "nobody sees any"
     for place in ("pci/devices/0000:06:00.0", f"mdev/devices/{UUID}", "usb/devices/usb1", "usb/devices/1-0:1.0"):
         (tmp_path / "bus" / place).mkdir(parents=True)
     for part, text in (("idVendor", "1d6b"), ("idProduct", "0002"), ("busnum", "1"), ("devnum", "2")):
         (tmp_path / "bus/usb/devices/usb1" / part).write_text(f"{text}\n")
-    assert files_missing.missing_devices(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}
+    assert files_prerequisites.missing_devices(names) == {"pci 0000:07:00.0", f"mdev {OTHER}", "usb 0x1:0x2", "usb 1.3"}

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_survival import (
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import (
     refusals,
     unsurvived,
     with_guests,
 )
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 ROOMY = Policy(cpu_overcommit=100.0)

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust impor
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls import converge
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.certifier import Certifier
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.held_lists import Survey
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import Survey
 
 START = datetime.datetime(2026, 11, 1, 12, tzinfo=datetime.UTC)
 MONTH = datetime.timedelta(days=30)

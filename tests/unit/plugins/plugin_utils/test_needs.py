@@ -10,7 +10,7 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.doc_fragments import domain
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests import needs
     ],
 )
 def test_what_its_firmware_and_tpm_need_of_a_host(options: dict[str, t.Any], platform: str) -> None:
-    assert sorted(needs.of({"name": "web1", **options}).platform) == platform.split()
+    assert sorted(host_requirements.of({"name": "web1", **options}).platform) == platform.split()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_its_firmware_and_tpm_need_of_a_host(options: dict[str, t.Any], pla
     ],
 )
 def test_devices_that_options_name(options: dict[str, t.Any], devices: tuple[str, ...]) -> None:
-    assert needs.of({"name": "web1", **options}).devices == devices
+    assert host_requirements.of({"name": "web1", **options}).devices == devices
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_devices_that_options_name(options: dict[str, t.Any], devices: tuple[str
     ],
 )
 def test_bridges_that_options_name(options: dict[str, t.Any], bridges: set[str]) -> None:
-    assert needs.of({"name": "web1", **options}).bridges == bridges
+    assert host_requirements.of({"name": "web1", **options}).bridges == bridges
 
 
 def test_a_disk_that_goes_needs_no_room() -> None:
     gone = {"name": "old", "size": "9TiB", "pool": "slow", "state": "absent"}
-    guest = needs.of({"name": "web1", "disks": [gone, {"name": "new", "size": "1GiB", "pool": "fast"}]})
+    guest = host_requirements.of({"name": "web1", "disks": [gone, {"name": "new", "size": "1GiB", "pool": "fast"}]})
     assert guest.pools == {"fast"} and guest.disks == (("fast", 1024),)
 
 
@@ -113,7 +113,7 @@ def test_a_disk_that_goes_needs_no_room() -> None:
     ],
 )
 def test_versions_that_options_require(options: dict[str, t.Any], versions: tuple[tuple[str, str], ...]) -> None:
-    assert needs.of({"name": "web1", **options}).versions == versions
+    assert host_requirements.of({"name": "web1", **options}).versions == versions
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_versions_that_options_require(options: dict[str, t.Any], versions: tupl
 )
 def test_what_is_no_version_is_refused(options: dict[str, t.Any], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        needs.of({"name": "web1", **options})
+        host_requirements.of({"name": "web1", **options})
 
 
 def test_values_of_a_recent_libvirt_are_those_whose_texts_say_so() -> None:
     texts = yaml.safe_load(domain._TEXTS)
     told = {path: re.findall(r"V\((\w+)\) requires libvirt (\d+)\.(\d+)", str(text)) for path, text in texts.items()}
-    assert {path: [(value, str(major), str(minor))] for path, value, (major, minor) in needs.RECENT_VALUES} == {
-        path: found for path, found in told.items() if found
-    }
+    assert {
+        path: [(value, str(major), str(minor))] for path, value, (major, minor) in host_requirements.RECENT_VALUES
+    } == {path: found for path, found in told.items() if found}

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.returned import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 
 SPEC = {"hosts": {"type": "dict", "required": True}, "leave": {"type": "list", "default": []}}
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, option_reach
 from ansible_collections.corral.virt.roles.console.files.corral_console import offers, openapi, order, policy, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.policy import Request, Who
 
@@ -54,10 +54,10 @@ def modules(action: str) -> set[str]:
 def value(spec: Spec, place: str) -> object:
     """One that is not harmless."""
     if spec.get("choices"):
-        return next((one for one in spec["choices"] if not reach.is_harmless(place, one)), spec["choices"][0])
+        return next((one for one in spec["choices"] if not option_reach.is_harmless(place, one)), spec["choices"][0])
     kind = spec.get("type", "str")
     if kind == "bool":
-        return next((one for one in (True, False) if not reach.is_harmless(place, one)), True)
+        return next((one for one in (True, False) if not option_reach.is_harmless(place, one)), True)
     samples = {"int": 7, "list": [7], "path": "/etc/shadow", "dict": {"x": "auto"}, "raw": 7}
     return samples.get(kind, "x")
 
@@ -76,9 +76,9 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
     action: str, way: tuple[str, ...], spec: Spec
 ) -> None:
     """Neither the pattern `*` of what holds an option, nor that for all options."""
-    place = reach.canonical(".".join(way))
+    place = option_reach.canonical(".".join(way))
     asked = request(action, way, value(spec, place))
-    kind = reach.table(action)[place]
+    kind = option_reach.table(action)[place]
     assert kind is not None
 
     def allowed(may: str = action, **rule: t.Any) -> bool:
@@ -86,7 +86,7 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
         return not policy.refusal(rules, Who("a"), asked)
 
     # A limit is also one for what an amount holds.
-    little = kind.within == "guest" or reach.is_harmless(place, value(spec, place))
+    little = kind.within == "guest" or option_reach.is_harmless(place, value(spec, place))
     for parent in ("*", *((way[0],) if len(way) > 1 and way[0] not in DICTS else ())):
         assert allowed(arguments={parent: "*"}) == little, parent
     named: dict[str, t.Any] = (
@@ -100,32 +100,32 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
 @pytest.mark.parametrize("name", actions.names())
 def test_no_option_is_without_a_reach(name: str) -> None:
     """A new option needs a line in reach.yml; a line for an option that is gone needs to go."""
-    action, table = actions.action(name), reach.table(name)
+    action, table = actions.action(name), option_reach.table(name)
     for argument in action.arguments.values():
-        assert argument.options_of or reach.place_of(action, argument.name) in table
+        assert argument.options_of or option_reach.place_of(action, argument.name) in table
     for module in modules(name):
         for way, _spec in leaves(options(module)):
-            assert table[reach.canonical(".".join(way))], way
-    assert set(reach.kinds()) >= {kind.name for kind in table.values() if kind}
+            assert table[option_reach.canonical(".".join(way))], way
+    assert set(option_reach.kinds()) >= {kind.name for kind in table.values() if kind}
 
 
 def test_no_line_of_the_table_is_about_nothing() -> None:
     for module in MODULES:
         known = {".".join(way): spec for way, spec in leaves(options(module))} | dict.fromkeys(DICTS, Spec())
-        declared = reach._declared(module)
+        declared = option_reach._declared(module)
         assert set(declared) <= {*known}
         assert not [place for place in declared if known[place].get("type") == "path"], "they reach a path"
     known = {".".join(way): spec for module in MODULES for way, spec in leaves(options(module))}
-    for place, values in reach._file()["harmless"].items():
+    for place, values in option_reach._file()["harmless"].items():
         assert set(values) <= set(known[place].get("choices", values)), place
     names = {name for action in actions.names() for name in actions.action(action).arguments}
-    for place in reach._declared("arguments"):
+    for place in option_reach._declared("arguments"):
         action, _dot, name = place.rpartition(".")
         assert name in (actions.action(action).arguments if action else names), place
 
 
 def test_what_is_in_a_list_is_counted_in_every_list() -> None:
-    assert reach.lists("create") >= {"disks", "interfaces", "hostdevs", "disks.network.hosts", "numa.cells"}
+    assert option_reach.lists("create") >= {"disks", "interfaces", "hostdevs", "disks.network.hosts", "numa.cells"}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -134,10 +134,10 @@ def test_reading_options_changes_no_place(module: str) -> None:
     for way, spec in leaves(options(module)):
         action = "create" if module == "virt_domain" else "migrate"
         asked = request(action, way, value(spec, ".".join(way)))
-        found, problems = reach.read(module, asked.arguments)
+        found, problems = option_reach.read(module, asked.arguments)
         if not any(text.startswith("missing required") for text in problems.values()):
-            places = [part.place for part in reach.parts(action, found)]
-            assert reach.canonical(".".join(way)) in places, problems
+            places = [part.place for part in option_reach.parts(action, found)]
+            assert option_reach.canonical(".".join(way)) in places, problems
 
 
 def test_the_interface_describes_what_a_rule_must_name() -> None:
@@ -145,9 +145,10 @@ def test_the_interface_describes_what_a_rule_must_name() -> None:
     for action in offers.names():
         told = {place for each in schemas[action]["properties"].values() for place in each.get("x-reaches", ())}
         given = {
-            reach.place_of(actions.action(action), name).partition(".")[0] for name in schemas[action]["properties"]
+            option_reach.place_of(actions.action(action), name).partition(".")[0]
+            for name in schemas[action]["properties"]
         }
-        far = {place for place, kind in reach.table(action).items() if kind and kind.within != "guest"}
+        far = {place for place, kind in option_reach.table(action).items() if kind and kind.within != "guest"}
         entry = actions.action(action).entry
         far -= {f"{entry.of}.{name}" for name in entry.fixed} if entry else set()  # nobody gives these
         assert told == {place for place in far if place.partition(".")[0] in given}

@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._host import files_systemd
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import HOOK, HOOKED
 from ansible_collections.corral.virt.plugins.module_utils._system import boot, private
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["held", "hooked"]
 

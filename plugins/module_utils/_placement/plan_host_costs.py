@@ -13,7 +13,7 @@ import math
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import Load, Loads
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Loads
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import (
     FIXED,
     FIXED_FIELDS,

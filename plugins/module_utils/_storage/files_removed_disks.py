@@ -30,9 +30,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.files_removal
     read,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, local, private
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._system.remedy import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = ["Quarantine", "begin", "resume", "tidy"]
 
@@ -192,7 +192,7 @@ def _directory(stack: contextlib.ExitStack, path: str, inside: int | None = None
 def _place(stack: contextlib.ExitStack, directory: str, *, make: bool) -> int:
     """Descriptor of `folder`; raises OSError, or Refused where another user can reach it."""
     home, place = os.path.realpath(directory), folder(directory)
-    foreign = local.shared_filesystem(home) is not None
+    foreign = locks.shared_filesystem(home) is not None
     for path in (os.path.dirname(place), place):
         (private.make if make else private.check)(path, foreign=foreign)
     found = _directory(stack, home)

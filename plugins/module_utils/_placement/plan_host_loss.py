@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_load import bundles
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import bundles
 
 __all__ = ["refusals", "unsurvived", "with_guests"]
 
