@@ -27,7 +27,7 @@ Variables = t.Mapping[str, t.Any]
 
 
 def _check_collections(action: PlaybookAction) -> None:
-    """Raises BadInput where a collection is not installed that the action needs."""
+    """Raises BadInput if a collection that the action needs is not installed."""
     missing = [name for name in action.collections if not _is_installed(name)]
     if missing:
         names = " ".join(missing)
@@ -42,13 +42,13 @@ def _is_installed(collection: str) -> bool:
 
 
 class ActionModule(ActionBase):
-    """Reads variables; connects only to hosts that are said to be gone. Nothing changes."""
+    """Reads variables; connects only to hosts that are declared gone. Nothing changes."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The arguments that the action was given; fails with everything that is wrong with them."""
+        """Return the checked arguments of the action; fails with every problem."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(
             {"action": {"type": "str", "required": True, "choices": actions.names()}},
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
         return {**result, "changed": False, "arguments": shown, "withheld": secret}
 
     def _check_gone(self, values: Variables, variables: Variables) -> None:
-        """Raises BadInput where a host that is to be passed over is not dead, or is not named twice."""
+        """Raises BadInput if a host in `gone` is not dead, or not confirmed."""
         gone, group = values.get("gone") or [], values["virt_group"]
         if problems := [*dead_hosts.unknown(gone, group, variables["groups"].get(group) or ())]:
             raise BadInput(problems)
@@ -92,7 +92,7 @@ class ActionModule(ActionBase):
             self._confirm(gone, why, ask="confirm" not in values)
 
     def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
-        """Whether nobody can log in there, and why."""
+        """`silent`: True if nobody can log in to the host; `msg` is the reason."""
         manager = variables["hostvars"]._variable_manager
         found = manager.get_vars(play=play_of(self._task), host=manager._inventory.get_host(host), task=self._task)
         try:
@@ -102,7 +102,7 @@ class ActionModule(ActionBase):
         return {"silent": False, "msg": None}
 
     def _confirm(self, gone: t.Sequence[str], why: str, *, ask: bool) -> None:
-        """Have the names typed where there is a terminal; raises BadInput where these are others, or none."""
+        """Ask for the names on a terminal; raises BadInput if others, or none, are typed."""
         try:
             typed = (
                 display.prompt_until(f"{printable(why)}\nOr type its name here: ").decode(errors="replace")

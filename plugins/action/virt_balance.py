@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan which guests move so that hypervisors are loaded evenly, on the controller: what the hosts said in, moves
-out.
-"""
+"""Plan which guests move so that hypervisors are loaded evenly. Runs on the controller, on the hosts' reports."""
 
 from __future__ import annotations
 
@@ -40,13 +38,13 @@ OPTIONS: dict[str, t.Any] = {
 
 
 class ActionModule(ActionBase):
-    """Pure computation: nothing is connected to, nothing changes."""
+    """Pure computation: it connects to no host, and changes nothing."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The plan, also as a table on the terminal."""
+        """Return the plan, and show it as a table."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "hosts")
         try:
@@ -70,7 +68,7 @@ class ActionModule(ActionBase):
 
 
 def _check_by(by: t.Sequence[str], infos: t.Mapping[str, reported_hosts.Info]) -> None:
-    """Raises BadInput."""
+    """Raises BadInput for contradicting or unavailable measures of load."""
     if {"vcpus", "cpu_use"} <= set(by):
         raise BadInput("by: vcpus and cpu_use are two measures of processors; use one of them")
     unknown = [name for name, info in infos.items() if any(found.get("cpu_use") is None for found in info["guests"])]
@@ -119,7 +117,7 @@ def _described(move: plan_balance.SuggestedMove) -> dict[str, t.Any]:
 def _residents(
     infos: t.Mapping[str, reported_hosts.Info], counting: reported_hosts.Counting
 ) -> list[plan_imbalance.Resident]:
-    """Guests that run; those on their way are left alone."""
+    """Running guests, except those that are migrating."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
         plan_imbalance.Resident(
@@ -132,7 +130,7 @@ def _residents(
 
 
 def _plan_text(moves: t.Sequence[plan_balance.SuggestedMove], before: float, after: float) -> str:
-    """A line for each move, and one for all."""
+    """The plan as text: a line for each move, and the total imbalance."""
     if not moves:
         return f"imbalance {before:.1f}: no move is worth it"
     rows = [(move.guest, f"{move.source} -> {move.dest}", f"{move.gain:.1f}", str(move.cost_mib)) for move in moves]

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `virt_daemon`: wait for jobs of guests in short calls, so that the terminal shows what for."""
+"""Run `virt_daemon`: wait for guests' jobs in short calls, so that the terminal shows the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ActionModule(UntrustedAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Until it has restarted what is due, or time is up."""
+        """Run the module until it has restarted what is due, or the timeout."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         host, arguments = str((task_vars or {}).get("inventory_hostname")), dict(self._task.args)
         timeout_s = _seconds(arguments.get("restart_timeout", RESTART_TIMEOUT_S))
@@ -49,7 +49,7 @@ class ActionModule(UntrustedAction):
 
 
 def _waits(made: dict[str, t.Any]) -> bool:
-    """Whether only jobs are in the way."""
+    """True if only jobs prevent the restart."""
     return bool(made.get("failed") and made.get("jobs"))
 
 

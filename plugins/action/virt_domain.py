@@ -30,9 +30,9 @@ class ActionModule(UntrustedAction):
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Texts instead of structures in the seed; only guests that are this host's to work on.
+        """Run the module for the guests that this host should work on, with seeds as text.
 
-        Everything else as it is.
+        All other options stay as they are.
         """
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
@@ -64,7 +64,7 @@ class ActionModule(UntrustedAction):
             raise AnsibleActionFail(str(error)) from error
 
     def _awaited(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> str | None:
-        """What is shown while the host waits for guests; in check mode, and in the background, nobody waits."""
+        """The line to show while the host waits for guests; None in check mode, or in the background."""
         if self._task.check_mode or self._task.async_val:
             return None
         return waiting.waits(str(task_vars.get("inventory_hostname")), _guests(arguments))
@@ -72,9 +72,7 @@ class ActionModule(UntrustedAction):
     def _decided(
         self, arguments: dict[str, t.Any], names: Names, task_vars: dict[str, t.Any]
     ) -> tuple[preparation.Told, dict[str, t.Any]]:
-        """Results of the guests that are not this host's to work on, by their place in the list, and the arguments
-        without them.
-        """
+        """Results of guests that this host must not work on, by their place in the list, and the other arguments."""
         guests = _guests(arguments)
         concerned = {str(one["name"]): one for one in guests if _is_asked(one)}
         here, decided, hostvars = (
@@ -95,7 +93,7 @@ class ActionModule(UntrustedAction):
         return decided, {**arguments, "domains": [one for place, one in enumerate(guests) if place not in decided]}
 
     def _prepared(self, guest: t.Any, task_vars: dict[str, t.Any] | None, problems: list[str]) -> t.Any:
-        """The guest as the host is told of it; what is wrong goes into `problems`."""
+        """The guest as it is sent to the host; problems are added to `problems`."""
         if not isinstance(guest, dict):
             return guest  # the module says what it must be
         profiles = {name: self._templar.template((task_vars or {}).get(name)) for name in preparation.PROFILES}
@@ -132,7 +130,7 @@ def _makes(guest: dict[str, t.Any]) -> bool:
 
 
 def _is_asked(guest: t.Any) -> bool:
-    """Whether other hosts matter to it; what is wrong with it, the module says."""
+    """True if other hosts matter for the guest; invalid guests are left to the module."""
     if not isinstance(guest, dict) or guest.get("name") is None or _state(guest) not in guest_hosts.ASKED_STATES:
         return False
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the guests that a playbook is about, on the controller: what the hosts answered in, guests by host out."""
+"""Find the guests that a playbook affects. Runs on the controller, on the hosts' answers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Arguments = t.Mapping[str, t.Any]
 
 
 class ActionModule(ActionBase):
-    """Pure computation: nothing is connected to, nothing changes."""
+    """Pure computation: it connects to no host, and changes nothing."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The guests, and what each host is told of them."""
+        """Return the guests, and the items for `virt_domains` by host."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         options = taken(self, OPTIONS, "results")
         action, arguments = actions.action(options["action"]), options["arguments"]
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         }
 
     def _asked(self, question: str) -> list[str]:
-        """The refusal of what nobody has confirmed; check mode says the question, and goes on."""
+        """The question as a problem if it is unconfirmed; check mode only shows it."""
         gate = Gate(check_mode=self._task.check_mode)
         return gate.perform(lambda: [question], otherwise=lambda: _said(question))
 
@@ -76,7 +76,7 @@ def _said(question: str) -> list[str]:
 
 
 def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted_guests.Hosts:
-    """The hypervisors, by what became of them in this play."""
+    """The hypervisors, by their outcome in this play."""
     group = arguments.get("virt_group", "hyper")
     asked = variables.get("ansible_play_hosts_all") or []
     every = set((variables.get("groups") or {}).get(group) or asked) - set(arguments.get("gone") or ())

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `virt_firewall` with the address that this controller has for the host; what the host answers is not believed."""
+"""Run `virt_firewall` with the controller's address as the host sees it; the host's answer is not trusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ActionModule(UntrustedAction):
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module's answer."""
+        """Return the module's result."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         if options.pop("controller"):
@@ -29,9 +29,9 @@ class ActionModule(UntrustedAction):
         return {**result, **answer}
 
     def _session(self) -> list[str]:
-        """Where this session comes from, if by SSH.
+        """The address that this session comes from, if by SSH.
 
-        Sudo would forget it, so `become` is left out, also where an extra variable sets it.
+        Sudo drops that variable, so `become` is not used, also if an extra variable sets it.
         """
         words = str(self._low_level_execute_command("printenv SSH_CONNECTION", sudoable=False)["stdout"]).split()[:1]
         try:

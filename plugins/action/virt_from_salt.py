@@ -1,8 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what Salt Virt has in its files as an inventory, on the controller: files in, files out. No host is touched,
-and nothing in Salt's files is executed.
+"""Convert Salt Virt's files to an inventory on the controller.
+
+No host is contacted, and nothing in Salt's files is executed.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ OPTIONS: dict[str, t.Any] = {
 
 
 class ActionModule(ActionBase):
-    """Files of the controller; no host is touched."""
+    """Reads and writes files of the controller; contacts no host."""
 
     _supports_check_mode = True
     _supports_diff = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """All files are read before the first one is written."""
+        """Read all files before the first one is written."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         out = os.path.abspath(options["out"])

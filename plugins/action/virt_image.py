@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring an image to a host: from the controller, from its source, or from a host that has it already."""
+"""Bring an image to a host: from the controller, from its source, or from another host that has it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SOURCE = ("url", "src", "remote_src", "signature", "keyring")
 
 
 class ActionModule(WatchedAction):
-    """Serves `virt_image`: asks first, and only then transfers what is missing."""
+    """Serves `virt_image`: queries the host first, and transfers only what is missing."""
 
     TRANSFERS_FILES = True
     _supports_check_mode = True
     _supports_async = False  # it does by itself what is to be gained by it
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """A host that has the image costs one call."""
+        """Run the module; a host that has the image costs one call."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
         try:
@@ -64,7 +64,7 @@ class ActionModule(WatchedAction):
         return answer
 
     def _prepared(self, variables: dict[str, t.Any]) -> tuple[dict[str, t.Any], Path | None, bool]:
-        """The module's arguments, the file on the controller, and whether hosts feed each other; raises ValueError."""
+        """The module's arguments, the file on the controller, and True if hosts feed each other; raises ValueError."""
         arguments = dict(self._task.args)
         fan_out = boolean(arguments.pop("fan_out", False), strict=False)
         named, arch = arguments.pop("catalogue", None), arguments.pop("arch", None)
@@ -85,7 +85,7 @@ class ActionModule(WatchedAction):
         return arguments, local, fan_out
 
     def _known(self, name: str, arch: object, keyring: object, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """What the catalogue says of the image, for an architecture or else the host's; raises ValueError."""
+        """The image's source in the catalogue, for `arch` or else the host's architecture; raises ValueError."""
         catalogue = Catalogue.of(variables, self._templar.template)
         facts = variables.get("ansible_facts") or {}
         known = catalogue.resolve(name, str(arch or facts.get("architecture") or "x86_64"))
@@ -105,7 +105,7 @@ class ActionModule(WatchedAction):
         offer: dict[str, t.Any],
         variables: dict[str, t.Any],
     ) -> dict[str, t.Any]:
-        """Have it fetched, from whoever's turn it is; a host that cannot feed is passed over."""
+        """Fetch the image from the host whose turn it is, or from the source if that fails."""
         part = offer["part"]
         work = part["path"].rpartition("/")[0]
         if offer.get("checksum") and offer.get("verified"):  # known by now: no list is read a second time
@@ -134,10 +134,10 @@ class ActionModule(WatchedAction):
             return result
 
     def _upload(self, what: str, local: Path, part: t.Mapping[str, t.Any]) -> None:
-        """Send what the host lacks of the file, piece by piece, so that a broken transfer goes on where it ended.
+        """Upload the missing rest of the file in pieces, so that a broken transfer resumes where it ended.
 
-        Every piece has its place: another run that sends the same file at the same time writes the same. When that one
-        has finished, the part is gone, and the module finds the image.
+        Every piece has a fixed position, so parallel uploads of the same file write the same. When another one has
+        finished, the part is gone, and the module finds the image.
         """
         path, total = shlex.quote(part["path"]), local.stat().st_size
         if total > part["max_bytes"]:
@@ -174,7 +174,7 @@ class ActionModule(WatchedAction):
 
 
 def _digest(path: Path) -> str:
-    """Of a file of the controller, read once for all hosts of a run."""
+    """The SHA-256 of a file of the controller, computed once for all hosts of a run."""
     place, status = Path(constants.DEFAULT_LOCAL_TMP) / "corral-digests", path.stat()
     place.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(f"{path} {status.st_mtime_ns} {status.st_size}".encode()).hexdigest()

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write guests that exist as variables, on the controller: what the hosts answered in, files out."""
+"""Write existing guests as variables on the controller, from the hosts' answers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ OPTIONS: dict[str, t.Any] = {
 
 
 class ActionModule(ActionBase):
-    """Files of the controller; no host is touched."""
+    """Writes files of the controller; contacts no host."""
 
     _supports_check_mode = True
     _supports_diff = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """All guests are read before the first file is written."""
+        """Read all guests before the first file is written."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
 def _guests(
     chosen: t.Sequence[t.Mapping[str, t.Any]], results: t.Mapping[str, t.Any], compared: t.Mapping[str, t.Any]
 ) -> tuple[list[import_files.Guest], list[str]]:
-    """The guests' arguments, and what is yet to be done; raises BadInput with every problem."""
+    """The guests' arguments, and notes on what remains to be done; raises BadInput with every problem."""
     problems, guests, notes = Problems(), [], []
     problems.found += import_files.twins(chosen)
     for one in chosen:

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep SSH host keys of guests in a file of the controller, as the user who runs Ansible: no connection, and so no
-`become`, is between.
-"""
+"""Keep SSH host keys of guests in a file of the controller, as the user who runs Ansible, without `become`."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ _NOT_KEPT = (
 
 
 class ActionModule(ActionBase):
-    """One file of the controller; no host is touched."""
+    """Edits one file of the controller; contacts no host."""
 
     _supports_check_mode = True
     _supports_diff = True
@@ -64,7 +62,7 @@ class ActionModule(ActionBase):
 
 
 def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str, str]:
-    """The text before and after; another run on this machine waits."""
+    """The file's text before and after; other runs on this machine wait."""
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: _locked(path))
         before = configuration.read(path, denied=_DENIED)
@@ -78,7 +76,7 @@ def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str,
 
 @contextlib.contextmanager
 def _locked(path: str) -> t.Iterator[None]:
-    """One run at a time in the folder of the file, which is made; raises BadInput where that cannot be."""
+    """One run at a time in the file's folder, which is created; raises BadInput if that fails."""
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -95,7 +93,7 @@ def _locked(path: str) -> t.Iterator[None]:
 
 
 def _kept(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Without guests that are gone whose names are in no line of ours: others may have named them so, even `*`."""
+    """The options without removed guests whose names are no valid names, such as `*`, and so in no line of ours."""
     renamed = {old: new for old, new in options["renamed"].items() if _is_name(old)}
     return {**options, "absent": [name for name in options["absent"] if _is_name(name)], "renamed": renamed}
 
@@ -107,7 +105,7 @@ def _is_name(name: str) -> bool:
 
 
 def _check(options: t.Mapping[str, t.Any]) -> None:
-    """Raises BadInput for what would be a line of another meaning."""
+    """Raises BadInput for names and keys that would change the meaning of a line."""
     problems = []
     for name in (*options["keys"], *options["absent"], *options["renamed"], *options["renamed"].values()):
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move guests and show how far they are; Ctrl-C ends the migrations, not only the look at them."""
+"""Move guests and show their progress; Ctrl-C aborts the migrations, and not only the display."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ActionModule(WatchedAction):
-    """Serves `virt_migrate`, which goes on when the controller dies."""
+    """Serves `virt_migrate`, which continues if the controller dies."""
 
     _supports_check_mode = True
     _supports_async = False  # it does by itself what is to be gained by it
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module's result; on the way, lines about it."""
+        """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
         variables, arguments, names = task_vars or {}, dict(self._task.args), self._names()
         if self._task.check_mode or self._aborts() or not all(map(_is_file_name, names)):
@@ -34,24 +34,24 @@ class ActionModule(WatchedAction):
             return self._watched(arguments, variables, {f"{host}: {name}": f"{name}.progress" for name in names})
 
     def _aborts(self) -> bool:
-        """Whether it only ends a migration that another run has begun."""
+        """True if the task aborts a migration of another run."""
         return bool(self._task.args.get("state") == "aborted")
 
     def _names(self) -> list[str]:
-        """Of the guests that move."""
+        """Names of the guests that move."""
         return [str(self._task.args.get("name"))]
 
     def _entered(self) -> str:
-        """A command that goes to the module's private folder: as it told, or where it will be."""
+        """A shell command that changes to the module's private folder, reported or expected."""
         if self._folder:
             return f"cd {shlex.quote(self._folder)}"
         return f'{private.IN_SHELL}; mkdir -p -m 0700 "$p" && cd "$p"'
 
     @contextlib.contextmanager
     def _ended_by_ctrl_c(self, names: t.Sequence[str]) -> t.Iterator[None]:
-        """Tell the module to end its migrations before this process ends.
+        """Tell the module to abort its migrations before this process ends on a signal.
 
-        A controller that is killed tells nothing, and they go on.
+        If the controller is killed, they continue.
         """
         notes = " ".join(shlex.quote(f"{name}.abort") for name in names)
 
@@ -71,5 +71,5 @@ class ActionModule(WatchedAction):
 
 
 def _is_file_name(name: str) -> bool:
-    """What is none, the module refuses."""
+    """True if the name can be a file's; the module refuses others."""
     return bool(name) and not set(name) & set("/\0\n") and len(name) < 64

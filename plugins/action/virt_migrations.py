@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Move many guests as `virt_migrate` moves one, and say of each what became of it."""
+"""Move many guests as `virt_migrate` moves one, and show the outcome of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(virt_migrate.ActionModule):
     """Serves `virt_migrations`."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module's result; on the way, lines about every guest."""
+        """Return the module's result; meanwhile, show lines about every guest."""
         result = super().run(tmp, task_vars)
         host = (task_vars or {}).get("inventory_hostname")
         for one in result.get("results") or []:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Choose hypervisors for guests, on the controller: what the hosts said in, placements out."""
+"""Choose hypervisors for guests. Runs on the controller, on the hosts' reports."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OPTIONS: dict[str, t.Any] = {
 
 
 class ActionModule(ActionBase):
-    """Pure computation: nothing is connected to, nothing changes."""
+    """Pure computation: it connects to no host, and changes nothing."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -88,7 +88,7 @@ class ActionModule(ActionBase):
         return result
 
     def _imported(self, variables: t.Mapping[str, t.Any]) -> set[str]:
-        """Names of images that the site imports itself, also in a play that imports none."""
+        """Names of images that the site itself imports, also in a play that imports none."""
         host = (variables.get("hostvars") or {}).get(variables.get("inventory_hostname")) or {}
         lists = (self._templar.template(variables.get("virt_images")), host.get("virt_images"))
         return {str(image.get("name")) for images in lists for image in images or () if isinstance(image, dict)}
@@ -97,7 +97,7 @@ class ActionModule(ActionBase):
 def _named(
     options: t.Mapping[str, t.Any], catalogue: Catalogue, files: t.Callable[[], t.Collection[str]]
 ) -> tuple[list[dict[str, t.Any]], list[list[str]]]:
-    """The guests with what follows from the names of their images, and what is wrong with those of new ones."""
+    """The guests with the options that follow from their images, and problems of new guests' image names."""
     known = reported_hosts.usable(options["hosts"]).values()
     there = {guest["name"] for info in known for guest in info["guests"]}
     new = [one.get("name") not in there and one.get("state") != "absent" for one in options["guests"]]
@@ -112,7 +112,7 @@ def _named(
 
 
 def _message(refused: t.Sequence[model_placement.Placement]) -> str:
-    """Why guests have no host; guests with the same reason are told together."""
+    """Why guests have no host; guests with the same reason are grouped."""
     guests: dict[str, list[str]] = {}
     for item in refused:
         guests.setdefault(item.why, []).append(item.guest)
@@ -124,13 +124,13 @@ def _message(refused: t.Sequence[model_placement.Placement]) -> str:
 
 
 def _capacity(host: model_placement.Host, policy: model_placement.Policy) -> dict[str, int]:
-    """What all its guests may use together."""
+    """The memory and vCPUs that all guests of a host may use together."""
     load = Load(host, policy)
     return {"memory_mib": int(load.memory_capacity), "vcpus": int(load.cpu_capacity)}
 
 
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
-    """Problems of each guest that its host would find, after images were imported for it."""
+    """Problems of each guest that its host would find only after importing images for it."""
     return [
         preparation.problems({key: value for key, value in one.items() if key not in host_requirements.OWN}, profiles)
         for one in guests
@@ -139,7 +139,7 @@ def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """What is to be placed, and where that can be."""
+    """The guests to place, and the candidate hosts."""
 
     usable: t.Mapping[str, t.Any]  # what the hosts said, by name
     leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]  # guests that leave a host, by host
@@ -157,7 +157,7 @@ class _Asked:
     def of(
         cls, options: t.Mapping[str, t.Any], wrong: t.Sequence[t.Sequence[str]], counting: reported_hosts.Counting
     ) -> _Asked:
-        """The same of the options, with the problems of each guest; raises BadInput."""
+        """The guests and hosts of the options, with the problems of each guest; raises BadInput."""
         usable = reported_hosts.usable(options["hosts"])
         leave = {name: _leaving(usable[name], options) for name in options["leave"] if name in usable}
         guests = _guests(options["guests"], wrong, usable, counting.overhead_mib)
@@ -187,7 +187,7 @@ class _Asked:
 
 
 def _without_refused(guest: model_placement.Guest, refused: t.Iterable[t.Mapping[str, t.Any]]) -> model_placement.Guest:
-    """The guest with the hosts that cannot take it."""
+    """The guest with the hosts that have refused it."""
     its = {str(one["host"]): str(one["why"]) for one in refused if one["name"] == guest.name}
     return dataclasses.replace(guest, refused=tuple(sorted(its.items())))
 
@@ -214,7 +214,7 @@ def _placed(
 def _moving(
     asked: _Asked, placed: t.Sequence[model_placement.Placement], options: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """Guests that leave, and those that cannot; moves that an earlier run began are gone on with."""
+    """Guests that leave, and those that cannot; unfinished moves of earlier runs are continued."""
     left = _left(asked.leave, {item.guest: item for item in placed})
     known = {(guest["name"], guest["source"]) for guest in left["moves"] + left["stays"]}
     unsettled = reported_hosts.unsettled(asked.usable)
@@ -231,7 +231,7 @@ def _placements(asked: _Asked, placed: t.Sequence[model_placement.Placement]) ->
 
 
 def _warnings(placed: t.Sequence[model_placement.Placement]) -> t.Iterator[str]:
-    """Guests that are left as they are: one warning for each reason."""
+    """A warning for each reason why guests are deferred."""
     names: dict[str, list[str]] = {}
     for item in placed:
         if item.deferred:
@@ -243,7 +243,7 @@ def _warnings(placed: t.Sequence[model_placement.Placement]) -> t.Iterator[str]:
 
 
 def _positions(guests: t.Sequence[t.Mapping[str, t.Any]], placements: t.Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Where a host finds its guests: to look at all of them takes long where hosts and guests are many."""
+    """Positions of each host's guests in the list, which is slow to search if there are many."""
     found: dict[str, dict[str, int]] = {}
     for position, guest in enumerate(guests):
         if host := placements.get(guest["name"]):
@@ -256,7 +256,7 @@ def _outcome(item: model_placement.Placement) -> str:
 
 
 def _refused(item: model_placement.Placement, strangers: t.Mapping[str, str]) -> model_placement.Placement:
-    """A new guest gets no name by which the inventory knows another host."""
+    """Refuses a new guest whose name the inventory knows as another host."""
     owner = None if item.exists or item.host is None else strangers.get(inventory_guests.destination(item.guest))
     if owner is None:
         return item
@@ -268,27 +268,27 @@ def _refused(item: model_placement.Placement, strangers: t.Mapping[str, str]) ->
 
 
 def _incomplete(item: model_placement.Placement, lacking: str) -> model_placement.Placement:
-    """A guest that is there needs nothing more; a new one does."""
+    """Refuses a new guest that lacks required options."""
     if item.exists or item.host is None or not lacking:
         return item
     return model_placement.Placement(item.guest, None, lacking)
 
 
 def _is_meant(guest: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> bool:
-    """Whether it is to leave, by its name and its state."""
+    """True if the guest is to leave, by its name and its state."""
     named = options["only"] is None or guest["name"] in options["only"]
     return named and (not options["running_only"] or guest["state"] in model_placement.ACTIVE)
 
 
 def _leaving(info: reported_hosts.Info, options: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    """Guests that leave a host: all, or those that are meant."""
+    """Guests that leave a host."""
     return [guest for guest in info["guests"] if _is_meant(guest, options)]
 
 
 def _left(
     leave: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]], placed: t.Mapping[str, model_placement.Placement]
 ) -> dict[str, list[dict[str, t.Any]]]:
-    """Where the guests of the hosts to leave go, running ones first and the biggest first; and which stay, and why."""
+    """Moves of the guests on hosts to leave, running and large ones first; and those that stay, with reasons."""
     moves, stays = [], []
     for source, found in leave.items():
         for guest in found:
@@ -335,7 +335,7 @@ def _guests(
 
 
 def _like(guest: model_placement.Guest, holders: t.Mapping[str, t.Mapping[str, t.Any]]) -> model_placement.Guest:
-    """A copy is made beside its original, and is as large where nothing else is said."""
+    """The copy's needs: it is created beside its original, and as large by default."""
     if len(holders) != 1:
         return guest
     [(host, original)] = holders.items()

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `virt_query`, and say how its consoles are opened from here; what the host answers is not believed."""
+"""Run `virt_query`, and add commands that open consoles from here; the host's answer is not trusted."""
 
 from __future__ import annotations
 

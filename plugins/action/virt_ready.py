@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wait until a guest can be logged in to, by what it does on its hypervisor and not by the clock alone."""
+"""Wait until a login to a guest works, guided by its activity on its hypervisor, and not by time alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ActionModule(UntrustedAction, ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
-        """Log in, or look at the guest and try again."""
+        """Try to log in until it works, or the guest shows that it will not."""
         result: Answer = super().run(tmp, task_vars)
         options: Answer = self.validate_argument_spec(OPTIONS)[1]
         variables = task_vars or {}
@@ -57,7 +57,7 @@ class ActionModule(UntrustedAction, ActionBase):
         return {**result, **wait.result()}
 
     def _refusal(self, variables: Answer) -> str:
-        """Why nobody can log in now; empty when somebody can."""
+        """Why no login is possible now; empty if it is."""
         if self._discovered_interpreter_key:
             variables["ansible_facts"].pop(self._discovered_interpreter_key, None)
         try:
@@ -72,7 +72,7 @@ class ActionModule(UntrustedAction, ActionBase):
 
 
 class _Wait:
-    """One wait: what the guest does on its hypervisor meanwhile."""
+    """One wait, with observations of the guest on its hypervisor."""
 
     def __init__(self, action: ActionModule, options: Answer, variables: Answer) -> None:
         self._action, self._options, self._variables = action, options, variables
@@ -88,12 +88,12 @@ class _Wait:
         return time.monotonic() - self._begun_s
 
     def result(self) -> Answer:
-        """What the task returns."""
+        """The task's result."""
         found = {"observed": self._observed} if self._observed else {}
         return {"changed": False, "elapsed": int(self._elapsed_s), **found}
 
     def problem(self, why: str) -> str:
-        """What to say when it is not waited for any longer; empty while it is."""
+        """The error if the wait is over; empty while it lasts."""
         if self._elapsed_s - self._looked_s >= _LOOK_S:
             self._look()
             self._looked_s = self._elapsed_s
@@ -132,7 +132,7 @@ class _Wait:
         return str(Doing(*(self._observed.get(key) for key in ("cpu_s", "disk_reads", "packets_sent"))))
 
     def _look(self) -> None:
-        """At the guest, where it runs; a hypervisor that does not answer ends no wait."""
+        """Observe the guest on its hypervisor; one that does not answer does not end the wait."""
         try:
             answer = self._asked()
         except AnsibleError as error:
@@ -151,7 +151,7 @@ class _Wait:
             self._patience.sees(self._elapsed_s, Doing(float(cpu_s), reads if isinstance(reads, int) else None))
 
     def _asked(self) -> Answer:
-        """The guest, as its hypervisor sees it."""
+        """The guest's entry in its hypervisor's answer."""
         manager = self._variables["hostvars"]._variable_manager
         host = manager._inventory.get_host(self._options["hypervisor"])
         task = self._action._task

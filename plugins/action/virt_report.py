@@ -35,7 +35,7 @@ OPTIONS: dict[str, t.Any] = {
 
 
 class ActionModule(ActionBase):
-    """Text on the terminal (and in the job's output), and as a result."""
+    """Shows text on the terminal (and in the job's output), and returns it."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
 
 
 def _unknown(guests: t.Sequence[str], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
-    """That none of the hosts has these guests, and which similar names they have."""
+    """The message that no host has these guests, with similar names."""
     there = [
         hosted_guests.HostedGuest(host, name, "", "")
         for host, found in sorted(hosts.items())
@@ -89,14 +89,14 @@ def _unknown(guests: t.Sequence[str], hosts: t.Mapping[str, t.Mapping[str, t.Any
 
 
 def _names(found: t.Mapping[str, t.Any]) -> set[str]:
-    """Of the guests of a host, as far as it answered."""
+    """Names of a host's guests, as far as it answered."""
     domains, similar = ([*(found.get(key) or ())] for key in ("domains", "similar"))
     names = [*(guest.get("name") for guest in domains if isinstance(guest, dict)), *similar]
     return {name for name in names if isinstance(name, str)}
 
 
 def _unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
-    """Hosts whose answer is none, in whatever form it is told."""
+    """Hosts whose answer is invalid, in any form of the report."""
     told = [form.unreadable for form in (report_text, report_data) if kind in form.KINDS]
     return sorted({host for unreadable in told for host in unreadable(kind, hosts, guests)})
 
@@ -108,7 +108,7 @@ def _built(
     missing: t.Sequence[str],
     guests: t.Collection[str] | None,
 ) -> tuple[str, str]:
-    """The report, and how a terminal shows it; empty when none of the guests is there."""
+    """The report, and its form for a terminal; both empty if none of the guests exists."""
     if form == "seed":
         text = report_text.text(kind, hosts, missing, guests)
         return text, text
@@ -122,7 +122,7 @@ def _built(
 
 
 def _write(path: str, content: str, gate: Gate) -> None:
-    """Replace the file as a whole, so that nobody reads half of it."""
+    """Replace the file atomically."""
     folder = os.path.dirname(path)
     if os.path.lexists(path) and not os.path.isfile(path):
         what = (

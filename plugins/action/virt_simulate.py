@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer "what if" for a cluster that a file describes, on the controller."""
+"""Answer "what if" for a cluster that a file describes. Runs on the controller."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _TOLD = 10  # guests of one kind in the text
 
 
 class ActionModule(ActionBase):
-    """Pure computation: no hypervisor is asked."""
+    """Pure computation: no hypervisor is queried."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The outcome, also as a text on the terminal."""
+        """Return the outcome, and show it as text."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(OPTIONS)
         try:
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
 
 
 def _simulated(options: t.Mapping[str, t.Any]) -> plan_simulation.SimulationOutcome:
-    """Raises BadInput, and Failed where the file cannot be read."""
+    """The outcome of the simulation; raises BadInput, and Failed if the file cannot be read."""
     path = options["cluster"]
     if not os.path.isfile(path):
         raise BadInput(f"cluster: there is no file {path}")
@@ -87,7 +87,7 @@ def _simulated(options: t.Mapping[str, t.Any]) -> plan_simulation.SimulationOutc
 
 
 def _lost(names: t.Sequence[str], hosts: t.Sequence[model_placement.Host]) -> set[str]:
-    """Hosts by their names, or by those of their failure domains; raises BadInput."""
+    """Hosts with these names or failure domains; raises BadInput."""
     known = {host.name for host in hosts} | {host.domain for host in hosts if host.domain}
     if unknown := [name for name in names if name not in known]:
         raise BadInput(f"lose: the cluster has no hypervisor or failure domain {', '.join(unknown)}")
@@ -95,7 +95,7 @@ def _lost(names: t.Sequence[str], hosts: t.Sequence[model_placement.Host]) -> se
 
 
 def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib: int) -> list[model_placement.Guest]:
-    """Guests, as many of each as its `count` says; raises BadInput with every problem."""
+    """Guests, each as often as its `count`; raises BadInput with every problem."""
     found: list[model_placement.Guest] = []
     problems: list[str] = []
     for item in items:
@@ -119,7 +119,7 @@ def _wanted(items: t.Sequence[t.Mapping[str, t.Any]], option: str, overhead_mib:
 
 
 def _without(placed: t.Sequence[model_placement.Placement]) -> dict[str, str]:
-    """Guests without a host, and why."""
+    """Guests without a host, with the reasons."""
     return {one.guest: printable(one.why) for one in placed if one.host is None}
 
 
@@ -134,7 +134,7 @@ def _figures(host: model_placement.Host) -> dict[str, t.Any]:
 
 
 def _lines(outcome: plan_simulation.SimulationOutcome, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """What happens, step by step, and the hosts at the end."""
+    """Lines about each step, and a table of the hosts at the end."""
     if options["lose"]:
         yield f"loss of {', '.join(options['lose'])}: {_counted(outcome.moved, 'find room elsewhere')}"
         yield from _reasons(_without(outcome.moved))
@@ -156,7 +156,7 @@ def _counted(placed: t.Sequence[model_placement.Placement], what: str) -> str:
 
 
 def _reasons(without: t.Mapping[str, str]) -> t.Iterator[str]:
-    """Guests with the same reason in one line."""
+    """A line for each reason, with its guests."""
     alike: dict[str, list[str]] = {}
     for name, why in without.items():
         alike.setdefault(why, []).append(name)

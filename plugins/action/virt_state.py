@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run `virt_state`, with a line every few seconds while it waits; what the host answers is not believed."""
+"""Run `virt_state`, with a line every few seconds while it waits; the host's answer is not trusted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ActionModule(UntrustedAction):
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The module as it is; in check mode, and in the background, nobody waits."""
+        """Run the module; in check mode and in the background, no lines are shown."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         guests = self._task.args.get("domains")
         alone = self._task.check_mode or self._task.async_val or not isinstance(guests, list)

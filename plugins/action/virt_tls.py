@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's half of `virt_tls`: what Ansible tells it, and what the inventory says of names."""
+"""The controller's half of `virt_tls`: options from Ansible, and host names from the inventory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ActionModule(UntrustedAction):
     _supports_diff = True
 
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> dict[str, t.Any]:
-        """Carry the talk between the controller's half and the host's."""
+        """Connect the controller's half with the host's."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
         params = self._params(variables)
@@ -82,10 +82,9 @@ class ActionModule(UntrustedAction):
 
 
 def _place(params: Variables) -> None:
-    """Where a job without a home directory keeps what it writes down of an authority whose texts it got: nowhere, after
-    it. The controller's own certificate would be gone as well.
+    """For a job without a home directory: with the CA's key in the options, use a temporary CA directory.
 
-    Raises Refused where there is no authority either.
+    The controller then gets no certificate, which would be lost. Raises Refused without any authority.
     """
     if not home_files.lacks(params["ca_dir"], home_files.CA_DIR):
         return
@@ -100,23 +99,20 @@ def _place(params: Variables) -> None:
 
 
 def _inventory(variables: t.Mapping[str, t.Any]) -> str:
-    """Which part of an inventory a host comes from: a path means something on one machine only."""
+    """The machine and inventory file that a host comes from; empty if unknown. A path is unique on one machine only."""
     source = variables.get("inventory_file")
     machine = Path("/etc/machine-id")
     return f"{machine.read_text().strip() if machine.exists() else os.uname().nodename}:{source}" if source else ""
 
 
 def _inventories(params: Variables, variables: Variables, hosts: t.Collection[str]) -> set[str]:
-    """Where the hypervisors are written down: only a revocation asks, and reading all variables of hosts takes long."""
+    """Inventories of the hypervisors; only for a revocation, as reading all variables of hosts is slow."""
     names = params["hypervisors"] or () if params["state"] == "revoked" else ()
     return {_inventory(variables["hostvars"][name]) for name in names if name in hosts} - {""}
 
 
 def _refuse_others(params: Variables, task_vars: Variables) -> None:
-    """A certificate with the name of another host of the inventory would let this one play it.
-
-    Raises BadInput with each.
-    """
+    """Raises BadInput for names of other hosts of the inventory, which this host could impersonate with them."""
     own = _names(task_vars["inventory_hostname"], task_vars)
     wanted = {*check_names(params["names"], what="names")} - own
     problems = [
@@ -130,7 +126,7 @@ def _refuse_others(params: Variables, task_vars: Variables) -> None:
 
 
 def _names(host: str, variables: t.Mapping[str, t.Any]) -> set[str]:
-    """What the inventory says of a host, in the form of names in a certificate."""
+    """A host's name and address in the inventory, in the form of names in a certificate."""
     found: set[str] = set()
     with contextlib.suppress(BadInput):  # no name that a certificate could have
         found.update(check_names([host], what=host))

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports alone on standard output, for programs."""
+"""Callback: only reports on standard output, for programs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ if t.TYPE_CHECKING:
 
 
 class CallbackModule(CallbackBase):
-    """Standard output is for reports."""
+    """Prints reports to standard output, failures to standard error."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -67,7 +67,7 @@ class CallbackModule(CallbackBase):
         self._document: _Document | None = None
 
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
-        """Whether a program reads all of it: a document, whose kind is the playbook's name."""
+        """With format=json, start a document, whose kind is the playbook's name."""
         plays = playbook.get_plays()
         if plays and plays[0].get_variable_manager().extra_vars.get("format") == "json":
             extra = plays[0].get_variable_manager().extra_vars
@@ -76,11 +76,11 @@ class CallbackModule(CallbackBase):
             atexit.register(self._end)
 
     def v2_playbook_on_stats(self, stats: t.Any) -> None:  # noqa: ARG002 - as Ansible calls it
-        """The document, at last."""
+        """Print the document."""
         self._end(None)
 
     def _end(self, failure: str | None = "the run ended before its end; standard error tells why") -> None:
-        """Print it, once; also when ansible-playbook gives up."""
+        """Print the document once, also when ansible-playbook gives up."""
         if self._document:
             if failure:
                 self._document.fail(failure)
@@ -89,12 +89,12 @@ class CallbackModule(CallbackBase):
         self._document = None
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """A report, unless it went into a file."""
+        """Show the result's report, unless it was written to a file."""
         self._handle_warnings(result.result)
         self._show(result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """What failed, unless a playbook expects it; and a report, if there is one all the same."""
+        """Show the failure unless it is expected, and the report, if there is one."""
         self._handle_warnings(result.result)
         if not ignore_errors or terminal.is_report(result.task.action):
             self._show(result)
@@ -102,16 +102,16 @@ class CallbackModule(CallbackBase):
             self._complain(result)
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
-        """A host that cannot be reached."""
+        """Show that a host is unreachable."""
         self._complain(result)
 
     def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
-        """An item of a loop, whose end tells less."""
+        """Add a failed item of a loop, whose end says less."""
         if self._document and not result.task.ignore_errors:
             self._document.add(result, failed=True)
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        """No report comes."""
+        """Report that no hosts matched."""
         if self._document:
             self._document.fail("no hosts matched")
         self._display.display("no hosts matched", stderr=True)
@@ -129,7 +129,7 @@ class CallbackModule(CallbackBase):
 
 
 class _Document:
-    """What a run tells a program: a report, or what it did to each guest; and what failed."""
+    """A document of a run: a report, or its changes by guest; and problems."""
 
     def __init__(self, kind: str, named: list[str]) -> None:
         self._named = [name for each in named for name in each.split(",") if name]
@@ -139,7 +139,7 @@ class _Document:
         self._problems: list[dict[str, t.Any]] = []
 
     def add(self, result: CallbackTaskResult, *, failed: bool = False) -> None:
-        """A task on a host."""
+        """Add the result of a task on a host."""
         host, told = result.host.get_name(), result.result
         action = result.task.action.rpartition(".")[2]
         if terminal.is_report(action):
@@ -153,11 +153,11 @@ class _Document:
                 self._problems.append(problem)
 
     def fail(self, text: str) -> None:
-        """What is wrong with all of it."""
+        """Add a problem of the whole run."""
         self._problems.append({"host": None, "object": "hosts", "problem": text, "remedy": None})
 
     def text(self) -> str:
-        """As JSON; empty when a file has all of it."""
+        """The document as JSON; empty if a file has all of it."""
         if self._is_in_a_file and not self._problems:
             return ""
         hosts = self._report["hosts"] or [
@@ -166,12 +166,12 @@ class _Document:
         return json.dumps({**self._report, "hosts": hosts, "problems": self._problems}, indent=2, allow_nan=False)
 
     def _is_told(self, problem: dict[str, t.Any]) -> bool:
-        """Whether a task only repeats what failed before: playbooks do everything else first."""
+        """True if an earlier problem of the host is part of this one: playbooks fail at their end."""
         return any(told["host"] == problem["host"] and told["problem"] in problem["problem"] for told in self._problems)
 
 
 def _parsed(text: object, kind: object) -> dict[str, t.Any]:
-    """A report, as it is where it is one for programs; steps are among the changes."""
+    """A JSON report's fields; other text as `text`, except steps, which changes include."""
     if isinstance(text, str) and text.startswith("{"):
         return t.cast("dict[str, t.Any]", json.loads(text))
     return {"text": text} if text and kind != "steps" else {}

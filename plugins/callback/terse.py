@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What changes, what fails and what is reported; nothing about what is as it should be."""
+"""Callback: shows only changes, failures and reports."""
 
 from __future__ import annotations
 
@@ -41,31 +41,31 @@ if t.TYPE_CHECKING:
 
 
 class CallbackModule(default.CallbackModule):
-    """The default callback, silent about what is well."""
+    """The default callback without unchanged and skipped tasks."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "corral.virt.terse"
 
     def set_options(self, task_keys: t.Any = None, var_options: t.Any = None, direct: t.Any = None) -> None:
-        """Banners wait for the first line below them."""
+        """Hide skipped hosts: banners wait for a first line."""
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         if self._is_terse():
             self.set_option("display_skipped_hosts", False)
 
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
-        """Lines of these come while they are at work."""
+        """Print the banner at once for tasks that print lines while they run."""
         super().v2_playbook_on_task_start(task, is_conditional)
         if self._is_terse() and task.action.rpartition(".")[2] in terminal.SPEAKING:
             self._print_task_banner(task)
 
     def v2_playbook_on_include(self, included_file: t.Any) -> None:
-        """Where tasks are written is no news."""
+        """Hide includes."""
         if not self._is_terse():
             super().v2_playbook_on_include(included_file)
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """What changed, or has something to say; of what is well its warnings."""
+        """Show a changed result or a message; otherwise only warnings."""
         if self._is_terse() and _is_message(result):
             if self._last_task_banner != result.task._uuid:
                 self._print_task_banner(result.task)
@@ -81,14 +81,14 @@ class CallbackModule(default.CallbackModule):
             self._handle_warnings(result.result)
 
     def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
-        """The same of an item."""
+        """Show a changed item; otherwise only its warnings."""
         if self._is_news(result):
             super().v2_runner_item_on_ok(result)
         else:
             self._handle_warnings(result.result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """The message, once; of a loop its items have told."""
+        """Show the message once; a loop's items have shown theirs."""
         if not self._is_terse():
             super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
         elif not (result.task.loop and "results" in result.result):
@@ -97,7 +97,7 @@ class CallbackModule(default.CallbackModule):
             self._display.display("...ignoring", color=constants.COLOR_SKIP)
 
     def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
-        """The same of an item."""
+        """Show the message of a failed item."""
         if self._is_terse():
             self._complain(result, f"failed: [{self.host_label(result)}] (item={self._get_item_label(result.result)})")
         else:
@@ -121,7 +121,7 @@ class CallbackModule(default.CallbackModule):
 
 
 def _is_message(result: CallbackTaskResult) -> bool:
-    """Whether somebody's task has a text to show."""
+    """True if the task is a debug task with a message."""
     message = result.result.get("msg")
     return (
         result.task.action.rpartition(".")[2] == "debug"

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of guests that are gone or new, after a playbook has changed guests."""
+"""Filter: names of guests that a playbook has removed or renamed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import crea
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `changed_names`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -58,5 +58,5 @@ class FilterModule:
 
 
 def changed_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of `virt_known_hosts`."""
+    """Options of `virt_known_hosts`, from chosen guests and results."""
     return created_guests.new_names(chosen, results)

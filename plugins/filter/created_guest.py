@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory says of a guest that was just created."""
+"""Filter: the inventory's state of a guest that was just created."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import crea
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `created_guest`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -78,5 +78,5 @@ def created_guest(
     hostvars: t.Mapping[str, t.Any],
     awaited: bool = True,
 ) -> dict[str, t.Any]:
-    """Where it is shown, whether it is to be reached, and what speaks against it."""
+    """The guest's name and host, whether it should be reachable, and the problem, if any."""
     return created_guests.created(guest, placed, groups, hostvars, awaited=awaited)

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The group that a play is for."""
+"""Filter: the group that a play runs on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `group_with_hosts`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -63,7 +63,7 @@ class FilterModule:
 
 
 def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone: object = ()) -> str | list[str]:
-    """The group, or its hosts but those that are `gone`; raises AnsibleFilterError when there are none."""
+    """The group, or its hosts without those in `gone`; raises AnsibleFilterError if there are none."""
     if isinstance(name, str) and groups.get(name):
         absent = dead_hosts.named(gone)
         hosts = [host for host in groups[name] if host not in absent]

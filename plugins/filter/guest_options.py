@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of a guest, out of the arguments of a playbook."""
+"""Filter: the options of a guest, from the arguments of a playbook."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `guest_options`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""List the catalogue images that new guests need."""
+"""Filter: the catalogue images that new guests need."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `images_of_guests`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -73,7 +73,7 @@ def images_of_guests(
     catalogue: t.Mapping[str, t.Any] | None = None,
     disk_profiles: t.Mapping[str, t.Any] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """Images that new guests need; raises AnsibleFilterError for what cannot be read."""
+    """Images that new guests need; raises AnsibleFilterError for invalid guests or catalogues."""
     try:
         images = Catalogue.of({"virt_images_catalogue": catalogue})
         whole = [

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Name images by the catalogue."""
+"""Filter: images by their names in the catalogue."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `named_images`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -72,7 +72,7 @@ def named_images(
     names: t.Iterable[str] | None = None,
     strict: bool = True,
 ) -> list[dict[str, t.Any]]:
-    """Images as `virt_image` takes them; raises AnsibleFilterError for a name that nobody knows."""
+    """Images as `virt_image` takes them; raises AnsibleFilterError for an unknown name."""
     try:
         known = Catalogue.of({"virt_images_catalogue": catalogue})
         found = image_names.listed(images, known)

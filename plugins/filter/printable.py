@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text of others that is printed."""
+"""Filter: untrusted text, made printable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `printable`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""

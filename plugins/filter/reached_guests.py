@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where guests that were just started are reached."""
+"""Filter: addresses of guests that were just started."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import crea
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `reached_guests`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests that run on a host that is to be upgraded or rebooted."""
+"""Filter: guests that run on a host that is to be upgraded or rebooted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import stayi
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `running_guests`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -61,5 +61,5 @@ class FilterModule:
 
 
 def running_guests(host: str, result: t.Mapping[str, t.Any], act: str) -> dict[str, list[str]]:
-    """Who speaks against it."""
+    """Lines about running guests, and about migrations, that prevent `act`."""
     return staying_guests.running(host, result, act)

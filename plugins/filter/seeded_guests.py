@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests with what the role guests adds to them."""
+"""Filter: guests with the options that the role guests adds."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `seeded_guests`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -99,7 +99,7 @@ def seeded_guests(
     arch: str = "",
     catalogue: t.Mapping[str, t.Any] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """Options of the guests, in their order; raises AnsibleFilterError when they are not those of `names`."""
+    """Options of the guests, in order; raises AnsibleFilterError if their names differ from `names`."""
     guests = list(guests)
     if names is not None and (expected := list(names)) != (found := [str(one["name"]) for one in guests]):
         raise AnsibleFilterError(

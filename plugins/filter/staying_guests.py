@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests that are still on a host, and unfinished migrations."""
+"""Filter: guests that are still on a host, and unfinished migrations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import stayi
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `staying_guests`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -81,5 +81,5 @@ def staying_guests(
     emptied: str | None = None,
     running_only: bool | None = None,
 ) -> list[str]:
-    """Why it is not empty."""
+    """Lines about guests and migrations because of which the host is not empty."""
     return _staying.staying(host, seen, stays=stays, moved=moved, emptied=emptied, running_only=running_only)

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""SSH host keys of guests that may be written into a known_hosts file."""
+"""Filter: SSH host keys of guests that may be written into a known_hosts file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import host
 
 
 class FilterModule:
-    """The filter of the same name."""
+    """Provides the filter `trusted_host_keys`."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
@@ -61,7 +61,7 @@ class FilterModule:
 
 
 def trusted_host_keys(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
-    """Keys that are trusted; a warning for each other."""
+    """Trusted keys; warns about each other one."""
     keys, refused = host_keys.trusted(placements, results)
     for warning in refused:
         Display().warning(warning)

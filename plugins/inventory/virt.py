@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every guest of every hypervisor as a host."""
+"""Inventory plugin: every guest of every hypervisor as a host."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ RESERVED = {"all", "ungrouped", *C.LOCALHOST}
 
 
 class Answer(t.NamedTuple):
-    """What a hypervisor said of its guests, and its own addresses."""
+    """A hypervisor's guests, and its own addresses."""
 
     guests: list[Facts]
     own: list[str]
@@ -335,17 +335,17 @@ def _stale(had: t.Mapping[str, t.Any]) -> Answer:
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
-    """Fetch, pass on, report."""
+    """Queries hypervisors, and adds their guests to the inventory."""
 
     NAME = "corral.virt.virt"
     _keying = False
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file may be ours."""
+        """True if the file's name is one of ours."""
         return bool(super().verify_file(path)) and path.endswith(("virt.yml", "virt.yaml"))
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
-        """Add guests to the hypervisors that are there."""
+        """Add the guests of the inventory's hypervisors."""
         super().parse(inventory, loader, path, cache)
         self._check_names(self._read_config_data(path))
         self._sources = [*inventory.processed_sources, path]
@@ -376,7 +376,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.display.warning(printable(text))
 
     def _check_names(self, config: t.Mapping[str, t.Any]) -> None:
-        """A misspelt option would be no option: silently, the inventory would not be what its file says."""
+        """Raises AnsibleParserError for unknown options, such as misspelt ones."""
         known = self.option_definitions.keys()
         problems = [inventory_guests.unknown(str(option), known) for option in config if option not in known]
         if problems:
@@ -393,7 +393,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(printable("; ".join(problems)))
 
     def _hypervisors(self) -> list[str]:
-        """Their names; those of the options become hosts."""
+        """Names of the hypervisors; those of the options become hosts."""
         group, explicit = self.get_option("group"), self.get_option("hypervisors")
         self.inventory.add_group(group)
         for name in explicit or {}:
@@ -418,7 +418,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return inventory_guests.unattended(uri)
 
     def _pki_dir(self, name: str) -> str:
-        """Where libvirt finds the certificate for a hypervisor."""
+        """The directory in which libvirt finds the certificate for a hypervisor."""
         paths = {option: self._render(name, self.get_option(option) or "") for option in credential_files.OPTIONS}
         if not any(paths.values()):
             return t.cast(str, self.loader.path_dwim(self._render(name, self.get_option("pki_dir"))))
@@ -430,7 +430,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(printable(str(error))) from error
 
     def _answers(self, uris: dict[str, str], path: str, cache: bool) -> dict[str, Answer]:
-        """Guests by hypervisor, of those that answered now or into the cache."""
+        """Answers by hypervisor: new, cached, or last known ones."""
         key, sources = self.get_cache_key(path), self.get_option("addresses")
         kept: dict[str, t.Any] = {}
         if self.get_option("cache") and cache:
@@ -449,7 +449,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {**{name: Answer(item["guests"], item.get("own", [])) for name, item in known.items()}, **fresh, **stale}
 
     def _last_known(self, key: str, fresh: Stored, questions: t.Mapping[str, list[str]]) -> Stored:
-        """The last answer of every hypervisor, beside the cache and without its limit of age."""
+        """Last answers of all hypervisors, stored beside the cache without its age limit."""
         options = {"_uri": "cache_connection", "_prefix": "cache_prefix"}
         given = {word: self.get_option(option) for word, option in options.items() if self.get_option(option)}
         given["_prefix"] = f"{given.get('_prefix', '')}last_known_"
@@ -460,7 +460,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return old
 
     def _ask(self, uris: dict[str, str], sources: list[str]) -> tuple[dict[str, Answer], dict[str, str]]:
-        """Answers, and why the others did not."""
+        """The answers, and reasons why the others did not answer."""
         timeout_s = self.get_option("timeout")
         try:
             if uris:
@@ -480,7 +480,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return answers, {name: self._credentials.named(_hypervisors.reason(error)) for name, error in failures.items()}
 
     def _tell(self, reasons: t.Mapping[str, str], asked: int, stale: t.Container[str]) -> None:
-        """Who did not answer, and why: one warning, however many they are."""
+        """One warning about all hypervisors that did not answer."""
         lost = inventory_guests.lost(reasons, asked, stale)
         if lost and self.get_option("strict_hosts"):
             raise AnsibleParserError(printable(lost))
@@ -492,7 +492,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._warn(lost)
 
     def _strangers(self, answers: t.Mapping[str, Answer]) -> dict[str, str]:
-        """Every address and name that belongs to a host that is no guest of ours, and that host."""
+        """Every address and name of a host that is none of our guests, with that host."""
         found: dict[str, str] = {}
         for host in sorted(self._others(), key=lambda host: t.cast(str, host.name)):
             own = self._own.get(host.name, []) + (answers[host.name].own if host.name in answers else [])
@@ -505,7 +505,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return found
 
     def _others(self) -> list[t.Any]:
-        """Hosts that no guest may pass for: hypervisors, and all that are not in the group of guests."""
+        """Hosts that no guest may impersonate: hypervisors, and all outside the group of guests."""
         hypervisors = {host.name for host in self.inventory.groups[self.get_option("group")].get_hosts()}
         hosts = self.inventory.hosts.values()
         return [
@@ -515,13 +515,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ]
 
     def _add_groups(self, uris: t.Iterable[str]) -> None:
-        """Those that plays name are there even when they are empty."""
+        """Add groups that plays name, even if they are empty."""
         self.inventory.add_group(inventory_guests.GROUP)
         for group in [*inventory_guests.STATE_GROUPS, *(f"on_{name}" for name in uris)]:
             self._add_group(group)
 
     def _add_group(self, name: str) -> str:
-        """The group of that name below the guests, made once."""
+        """The group of that name below the guests' group, created once."""
         if name not in self._added_groups:
             group = t.cast(str, self.inventory.add_group(self._sanitize_group_name(name)))
             self.inventory.add_child(inventory_guests.GROUP, group)
@@ -566,7 +566,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._add_guest(name, hypervisor, facts, variables, strangers)
 
     def _earlier(self, name: str, hypervisor: str, facts: Facts) -> str | None:
-        """Why a guest cannot be shown that an earlier source has shown already."""
+        """Why a guest cannot be shown because an earlier source shows another of its name; None if it can."""
         host = self.inventory.get_host(name) if name in self.inventory.hosts else None
         shown = host.vars if host else {}
         if "virt_hypervisor" not in shown or (shown["virt_hypervisor"], shown.get("virt_uuid")) == (
@@ -577,7 +577,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return f"a source that was read earlier has a guest with this name, on {shown['virt_hypervisor']}"
 
     def _named_by(self, hypervisor: str, facts: Facts) -> str:
-        """The name that the first of the operator's expressions gives that has a value."""
+        """The name from the first of the option's expressions with a value, else the guest's own."""
         prefix = self.get_option("hostvars_prefix")
         variables = trusted(inventory_guests.variables(hypervisor, facts, None, prefix))
         for expression in self.get_option("hostnames"):
@@ -598,7 +598,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return all(self._meets("filters", name)) and not any(self._meets("exclude_filters", name))
 
     def _meets(self, option: str, name: str) -> t.Iterator[bool]:
-        """Whether the guest whose variables are set meets each condition of that option."""
+        """For each condition of that option, True if the current guest meets it."""
         for condition in self.get_option(option):
             try:
                 yield bool(self.templar.evaluate_conditional(trust_as_template(condition)))
@@ -622,9 +622,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._check_destination(name, hypervisor, strangers)
 
     def _let_in(self, name: str, facts: Facts) -> None:
-        """The user that the guest's image lets in, as a variable of a group that counts least: the inventory's own go
-        before.
-        """
+        """Set the guest's login user in a group of the lowest priority: the inventory's own variables win."""
         found = inventory_guests.login_group(facts)
         if found is None:
             return
@@ -640,7 +638,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.inventory.add_host(name, group=group)
 
     def _construct(self, name: str, host: t.Any) -> None:
-        """Variables and groups that the operator builds from those of the guest."""
+        """Add variables and groups that the options build from those of the guest."""
         strict = self.get_option("strict")
         if compose := self.get_option("compose"):
             self._set_composite_vars(compose, host.get_vars(), name, strict=strict)
@@ -650,7 +648,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._add_host_to_keyed_groups(keys, host.get_vars(), name, strict=strict, fetch_hostvars=False)
 
     def _check_destination(self, name: str, hypervisor: str, strangers: t.Mapping[str, str]) -> None:
-        """What was composed may stand on what the guest says of itself."""
+        """Remove a composed ansible_host that is another host's or invalid: guests influence what it is composed of."""
         host = self.inventory.get_host(name)
         wanted = str(host.vars.get("ansible_host", name))
         owner = strangers.get(inventory_guests.destination(wanted))
@@ -662,7 +660,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _add_host_to_keyed_groups(
         self, keys: t.Any, variables: Facts, host: str, *args: t.Any, **kwargs: t.Any
     ) -> None:
-        """Numbers make groups too; nothing that a guest says of itself makes it a hypervisor."""
+        """Add keyed groups, also for numbers, but never to a group of hypervisors."""
         hypervisors = self.inventory.groups[self.get_option("group")]
         closed = {hypervisors, *hypervisors.get_ancestors(), *hypervisors.get_descendants()}
         before, self._keying = {group for group in closed if self.inventory.hosts[host] in group.hosts}, True
@@ -677,7 +675,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 self._warn(f"guest {host} is not put into {group.name} by keyed_groups: it is a group of hypervisors")
 
     def _way(self, name: str, hypervisor: str, facts: Facts) -> Facts:
-        """Variables that say how Ansible reaches the guest."""
+        """Variables by which Ansible reaches the guest."""
         if self.get_option("connection") == "agent":
             return t.cast(Facts, trusted(guest_addresses.agent(facts["name"], self._uri_of[hypervisor])))
         ours = [self._verified_by(name, hypervisor, facts) if facts["ssh_host_key"] else "", self._jump(hypervisor)]
@@ -691,7 +689,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {**found, **path}
 
     def _jump(self, hypervisor: str) -> str:
-        """Arguments of ssh that lead through the hypervisor, where that is asked for."""
+        """ssh arguments for a jump through the hypervisor; empty if not requested."""
         if self.get_option("connection") != "jump":
             return ""
         if hypervisor not in self._jumps:
@@ -706,7 +704,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return self._jumps[hypervisor]
 
     def _ssh_args(self, name: str, given: str, *, verified: bool) -> Facts:
-        """Ours first, because the first of two wins with ssh; then theirs, which a host's variable would hide."""
+        """ssh arguments: ours first, as ssh's first value wins, then the user's, which a host's variable would hide."""
         ours, variables = trusted(given), self._variables(name)
         theirs = (
             variables["ansible_ssh_common_args"] if "ansible_ssh_common_args" in variables else _configured_ssh_args()
@@ -717,9 +715,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return {"ansible_ssh_common_args": trust_as_template(both) if is_inert else both, **checked}
 
     def _verified_by(self, name: str, hypervisor: str, facts: Facts) -> str:
-        """Arguments of ssh with the guest's key from the first source that has one; without any, ssh refuses.
+        """ssh arguments with the guest's key from the first source that has one; without any, ssh refuses.
 
-        Keys are kept under the guest's own name, whatever name is shown.
+        Keys are stored under the guest's own name, whatever name is shown.
         """
         path, own = self._known_hosts_of(hypervisor), inventory_guests.own_name(hypervisor, facts)
         if not path:
@@ -739,7 +737,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return self._known_hosts[hypervisor]
 
     def _names_in(self, path: str) -> known_hosts.KeyedNames:
-        """Whom a file of host keys names; nobody where none can be read."""
+        """The names in a file of host keys; empty if it cannot be read."""
         if path not in self._named:
             try:
                 self._named[path] = known_hosts.KeyedNames(configuration.read(path, denied=OWNER))
@@ -748,17 +746,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return self._named[path]
 
     def _compose(self, template: str, variables: Facts, *args: t.Any) -> t.Any:
-        """What an expression builds is trusted like what it was built from."""
+        """The value of an expression, as trusted as what it was built from."""
         value = trusted(super()._compose(template, variables, *args))
         return trusted(str(value)) if self._keying and isinstance(value, (int, float)) else value
 
     def _render(self, name: str, template: str, **more: str) -> str:
-        """The operator's template over a hypervisor's variables."""
+        """The operator's template, rendered with a hypervisor's variables."""
         self.templar.available_variables = {**self._variables(name), **more}
         return str(self.templar.template(trust_as_template(template)))
 
     def _variables(self, name: str) -> Facts:
-        """All variables of a host, those in files beside the inventory too, which Ansible itself reads later."""
+        """All variables of a host, including files beside the inventory, which Ansible itself reads later."""
         host = self.inventory.get_host(name)
         found = self._group_variables({self.inventory.groups["all"], *host.get_groups()})
         for more in (host.get_vars(), self._beside([host]), self._vars):
@@ -766,7 +764,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return found
 
     def _group_variables(self, groups: t.Collection[t.Any]) -> Facts:
-        """Of all these groups together; thousands of guests are in the same ones."""
+        """Merged variables of these groups, cached: thousands of guests are in the same ones."""
         names = frozenset(group.name for group in groups)
         if names not in self._variables_of_groups:
             ordered = sort_groups(groups)
@@ -779,6 +777,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 @functools.cache
 def _configured_ssh_args() -> str:
-    """Of ansible.cfg, the environment and the command line."""
+    """The ssh arguments of ansible.cfg, the environment and the command line."""
     connection_loader.get("ssh", class_only=True)  # makes its options known
     return str(C.config.get_config_value("ssh_common_args", plugin_type="connection", plugin_name="ssh") or "")

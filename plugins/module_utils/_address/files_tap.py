@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Frames at the interfaces of guests, seen and put there by raw sockets of the host's kernel. It takes root."""
+"""Reads and sends frames at guests' interfaces by raw sockets of the host. Requires root."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _GONE = (errno.ENODEV, errno.ENXIO, errno.ENETDOWN)
 
 
 class Listener:
-    """Sockets at many guests' interfaces. The kernel keeps what comes until it is read, and drops what is too much."""
+    """Packet sockets at many guests' interfaces. The kernel buffers frames until they are read, and drops the rest."""
 
     def __init__(self, *, bytes_each: int) -> None:
         self._bytes_each = bytes_each
         self._sockets: dict[Nic, socket.socket] = {}
 
     def follow(self, nics: t.Collection[Nic]) -> None:
-        """Listen at these and no others: guests come and go, and are given new devices."""
+        """Listen at exactly these interfaces: guests come and go, and get new devices."""
         for nic in [nic for nic in self._sockets if nic not in nics]:
             self._sockets.pop(nic).close()
         for nic in [nic for nic in nics if nic.device and nic not in self._sockets]:
@@ -43,9 +43,7 @@ class Listener:
                     self._sockets[nic] = opened
 
     def heard(self) -> t.Iterator[tuple[Nic, bytes, bool]]:
-        """Every frame since the last call: the interface, how the frame begins, and whether it is on its way to the
-        guest.
-        """
+        """Every frame since the last call: interface, first bytes, and True if it goes to the guest."""
         for nic, listening_at in self._sockets.items():
             with contextlib.suppress(OSError):  # nothing more, or the device has gone with its guest
                 for _count in range(_AT_ONCE):
@@ -56,9 +54,9 @@ class Listener:
                         yield nic, data, sender[2] == socket.PACKET_OUTGOING
 
     def put(self, frames: t.Iterable[tuple[str, bytes]]) -> None:
-        """Put frames to the guests behind these devices.
+        """Send frames to the guests behind these devices.
 
-        One that cannot take more now is asked again by who calls this again.
+        A frame that cannot be sent now is dropped; callers repeat their questions.
         """
         by_device = {nic.device: one for nic, one in self._sockets.items()}
         for device, data in frames:
@@ -67,14 +65,14 @@ class Listener:
                     by_device[device].send(data)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close all sockets."""
         for one in self._sockets.values():
             one.close()
 
 
 @contextlib.contextmanager
 def listening(*, bytes_each: int) -> t.Iterator[Listener]:
-    """A listener for the length of a `with` block; raises Unsupported where this user may not listen."""
+    """A listener for the length of a `with` block; raises Unsupported without CAP_NET_RAW."""
     try:
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
     except PermissionError as error:
@@ -88,7 +86,7 @@ def listening(*, bytes_each: int) -> t.Iterator[Listener]:
 
 
 def _opened(device: str) -> socket.socket | None:
-    """A socket that hears one device only, from the start; None for a device that is gone."""
+    """A socket that receives from one device only, from the start; None if the device is gone."""
     one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     try:
         one.setsockopt(_PACKET, _AUXDATA, 1)

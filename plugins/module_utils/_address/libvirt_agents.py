@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Ask the agents inside guests for addresses, on a connection of its own: one that is silent holds up nobody."""
+"""Query guest agents for addresses on a separate connection, so that a silent agent delays nothing else."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _AT_ONCE = 4  # libvirt's daemon works on five calls of a client; the fifth clos
 
 
 class Agents:
-    """Questions under way, and what was answered. It takes a connection that may write.
+    """Pending queries of agents, and their answers. This needs a connection that may write.
 
-    Without one, nobody is asked.
+    Without one, no agent is queried.
     """
 
     def __init__(self, uri: str) -> None:
@@ -36,7 +36,7 @@ class Agents:
         self._started = self._refused = False
 
     def ask(self, uuid: str) -> None:
-        """Ask a guest, unless it still owes an answer."""
+        """Query a guest's agent, unless a query is pending."""
         if uuid in self._open:
             return
         self._open.add(uuid)
@@ -46,17 +46,17 @@ class Agents:
             threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
-        """Ask nobody any more. Who is being asked is not waited for; the connection ends with the last of them."""
+        """Stop querying. Pending queries are not awaited; the connection ends with the last of them."""
         for _worker in range(_AT_ONCE if self._started else 0):
             self._work.put(None)
 
     @property
     def busy(self) -> bool:
-        """Whether somebody owes an answer."""
+        """True if a query is pending."""
         return bool(self._open) and not self._refused
 
     def answers(self) -> dict[str, list[AddressClaim]]:
-        """What was answered since the last call, by UUID."""
+        """Answers since the last call, by UUID."""
         found: dict[str, list[AddressClaim]] = {}
         with contextlib.suppress(queue.Empty):
             while True:
@@ -66,7 +66,7 @@ class Agents:
         return found
 
     def _serve(self) -> None:
-        """Threads that nobody waits for: an agent that accepts a question and never answers keeps its thread."""
+        """Start daemon threads: an agent that never answers blocks its thread."""
         try:
             with explained("connect to", self._uri):
                 connection = libvirt.open(self._uri)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Addresses of guests as libvirt knows them."""
+"""Addresses of guests from libvirt."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a pa
 
 
 def addresses(domain: t.Any, source: str, macs: t.Container[str]) -> list[str]:
-    """The addresses of a running guest's interfaces as in `claims`: what it has on others, such as a bridge inside
-    it, leads nowhere.
-    """
+    """Addresses from `claims` on these interfaces; those inside the guest, such as on its bridges, are left out."""
     return [claim.address for claim in claims(domain, source) if claim.mac in macs]
 
 
 def claims(domain: t.Any, source: str) -> list[AddressClaim]:
-    """IP addresses of a running guest as libvirt knows them by `lease`, `arp` or `agent`.
+    """IP addresses of a running guest from libvirt's source `lease`, `arp` or `agent`.
 
-    Only those that can be a host's own.
+    Only addresses that a host can have.
     """
     try:
         known = domain.interfaceAddresses(getattr(libvirt, f"VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_{source.upper()}"))

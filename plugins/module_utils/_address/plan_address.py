@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which claims of addresses are believed, what is recorded of them, and what guests are asked. Pure."""
+"""Which claimed addresses are believed, which are recorded, and what to ask guests. Pure."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 
 @dataclasses.dataclass(frozen=True)
 class AddressVerdict:
-    """By the guests' UUIDs: claims that are believed, best first; why others are not.
+    """By guest UUID: believed claims, best first, and the reasons against others.
 
-    And recorded entries that are another guest's now.
+    Also recorded entries that belong to another guest now.
     """
 
     believed: t.Mapping[str, tuple[AddressClaim, ...]]
@@ -40,10 +40,9 @@ class AddressVerdict:
 
 
 def judge(guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool) -> AddressVerdict:
-    """What is believed of what these guests of one host claim; all of them are heard, so that no one takes another's
-    address.
+    """The verdict on the claims of all guests of one host, so that no guest takes another's address.
 
-    Before things have `settled`, who has not answered may yet do so.
+    Before things have `settled`, a guest that has not answered may still do so.
     """
     believed: dict[str, tuple[AddressClaim, ...]] = {}
     refused: dict[str, tuple[str, ...]] = {}
@@ -70,10 +69,9 @@ def recorded(
     now_s: int,
     named: bool = False,
 ) -> tuple[Sighting, ...]:
-    """What is to be recorded of a running guest: one address for each interface and family. What is silent stays as it
-    is.
+    """The record of a running guest: one address per interface and family. Without new claims it stays as it is.
 
-    With somebody else's guest nothing is recorded unless the user has `named` it.
+    A guest that is not ours gets no record unless the user has `named` it.
     """
     if not (guest.managed or named):
         return guest.seen
@@ -93,7 +91,7 @@ def recorded(
 
 
 def addresses(guest: AddressedGuest, believed: t.Sequence[AddressClaim]) -> list[str]:
-    """The addresses at which a guest was seen: IPv4 before IPv6, what was recorded of it before other ones."""
+    """The believed addresses of a guest: IPv4 before IPv6, recorded ones before others."""
     known = {entry.address for entry in guest.seen}
     order = sorted(believed, key=lambda claim: (_version(claim.address), claim.address not in known, -claim.rank))
     return list(dict.fromkeys(claim.address for claim in order))
@@ -102,9 +100,7 @@ def addresses(guest: AddressedGuest, believed: t.Sequence[AddressClaim]) -> list
 def questions(
     guests: t.Sequence[AddressedGuest], links: HostLinks, sought: t.Collection[str]
 ) -> t.Iterator[tuple[str, bytes]]:
-    """Frames to put to guests' interfaces, by device: whether they still have what was recorded, and who is `sought`
-    what it has at all.
-    """
+    """ARP requests by device: whether guests still have recorded addresses, and which ones `sought` guests have."""
     for guest in guests:
         for nic in guest.nics if guest.running else ():
             wanted = [entry.address for entry in guest.seen if entry.mac == nic.mac]
@@ -126,7 +122,7 @@ def questions(
 
 
 def neighbours(guests: t.Collection[AddressedGuest], links: HostLinks) -> t.Iterator[tuple[str, AddressClaim]]:
-    """What the host's neighbour table says of guests, by UUID: a live neighbour on the bridge of an interface."""
+    """Claims from the host's neighbour table, by UUID: a live neighbour on the bridge of an interface."""
     for (device, address), mac in links.neighbours.items():
         if (device, address) not in links.live:
             continue
@@ -136,9 +132,9 @@ def neighbours(guests: t.Collection[AddressedGuest], links: HostLinks) -> t.Iter
 
 
 def _best(guest: AddressedGuest) -> list[AddressClaim]:
-    """Each address of each interface once, by its best claim.
+    """The best claim of each address of each interface.
 
-    What does not come from one of its interfaces is not its.
+    Claims from other MAC addresses are ignored.
     """
     best: dict[tuple[str, str], AddressClaim] = {}
     for claim in guest.claims if guest.running else ():
@@ -150,7 +146,7 @@ def _best(guest: AddressedGuest) -> list[AddressClaim]:
 def _why_not(
     claim: AddressClaim, guest: AddressedGuest, guests: t.Sequence[AddressedGuest], links: HostLinks, *, settled: bool
 ) -> str:
-    """Why a claim is not believed; empty where it is."""
+    """Why a claim is not believed; empty if it is."""
     address = host_address(claim.address)
     if address is None:
         return "it is not a host address"
@@ -169,7 +165,7 @@ def _of_the_host(address: Address, nic: Nic, links: HostLinks) -> str:
 
 
 def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
-    """Where the host has no address on the bridge, only networks elsewhere tell."""
+    """Why an address is outside the bridge's networks; without a host address there, only other networks count."""
     here = [interface.network for interface in _networks(nic, links, address.version)]
     if here and not any(address in network for network in here):
         return f"{nic.bridge} has {', '.join(map(str, here))}"
@@ -188,7 +184,7 @@ def _of_no_network(address: Address, nic: Nic, links: HostLinks) -> str:
 
 
 def _of_a_neighbour(claim: AddressClaim, guest: AddressedGuest, nic: Nic, links: HostLinks) -> str:
-    """A guest's own word against that of another machine in the network, which answered a moment ago."""
+    """Why a guest's own claim loses to another live machine in the network."""
     there = (nic.bridge, claim.address)
     if claim.rank > 1 or there not in links.live or links.neighbours[there] in guest.macs:
         return ""
@@ -211,7 +207,7 @@ def _of_another(claim: AddressClaim, guest: AddressedGuest, other: AddressedGues
 
 
 def _held(claim: AddressClaim, other: AddressedGuest, entry: Sighting, *, answers: bool, settled: bool) -> str:
-    """Another guest was seen there before: it must have gone, or a better witness must speak for this one."""
+    """Why a claim loses to another guest's record; empty if that guest has left, or with a better source."""
     family = _version(entry.address)
     elsewhere = not answers and any(one.mac == entry.mac and _version(one.address) == family for one in other.claims)
     if claim.rank > entry.rank or elsewhere:
@@ -237,7 +233,7 @@ def _entry(old: list[Sighting], new: list[AddressClaim], now_s: int) -> list[Sig
 
 
 def _networks(nic: Nic, links: HostLinks, version: int) -> list[Interface]:
-    """Addresses of the host on the interface's bridge, with their networks."""
+    """The host's addresses, with their networks, on the interface's bridge."""
     found = links.addresses.get(nic.bridge, ())
     return [one for one in found if one.version == version and not one.ip.is_link_local]
 

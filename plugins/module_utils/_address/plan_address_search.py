@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how long a guest's address is waited for, and what came of a search. Pure."""
+"""Decide how long to wait for a guest's address, and what a search has found. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
 
 @dataclasses.dataclass(frozen=True)
 class AddressOutcome:
-    """What was found of one guest. `record` is what is to be recorded; None: as it is."""
+    """The result for one guest. `record` is what to record; None: no change."""
 
     name: str
     addresses: tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class AddressOutcome:
 def is_waited_for(
     guest: AddressedGuest | None, believed: t.Sequence[AddressClaim], *, over: bool, believed_s: float
 ) -> bool:
-    """Whether a guest may still get an address: it runs, has an interface, and no IPv4 address yet.
+    """True if a guest may still get an address: it runs, has an interface, and no IPv4 address yet.
 
-    `over`: whether its time is; `believed_s`: how long ago its first address was believed.
+    `over`: True after its time; `believed_s`: seconds since its first address was believed.
     """
     if over or guest is None or not guest.running or not guest.nics:
         return False
@@ -53,7 +53,7 @@ def is_waited_for(
 
 
 def tried(guest: AddressedGuest, search: WaitForAddress, *, agent: bool, packets: bool) -> tuple[str, ...]:
-    """What was asked of a guest, in words; `agent` and `packets`: whether they could be."""
+    """Sources that were queried for a guest, in words; `agent` and `packets`: True if available."""
     if not guest.nics:
         return ("nothing, as it has no network interface",)
     devices = ", ".join(nic.device for nic in guest.nics if nic.device)
@@ -74,7 +74,7 @@ def outcomes(
     now_s: int,
     named: bool,
 ) -> dict[str, AddressOutcome]:
-    """By UUID: of the guests that were `asked` for (with what was tried), and of those that have lost an address."""
+    """Outcomes by UUID: of guests that were `asked` for (with the tried sources), and of those that lost an address."""
     found = {}
     for guest in guests:
         believed, lost = verdict.believed[guest.uuid], verdict.lost.get(guest.uuid, {})
@@ -95,7 +95,7 @@ def outcomes(
 
 
 def notes(found: t.Mapping[str, AddressOutcome], taker: str | None = None) -> list[str]:
-    """Recorded addresses that are another guest's now, or just this one's."""
+    """Notes on recorded addresses that belong to another guest now, or only to `taker`."""
     lost = [(entry, outcome.name, name) for outcome in found.values() for entry, name in outcome.lost.items()]
     return [
         f"{entry.address}, recorded for {before}, now belongs to {now}"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Steps about the addresses of guests. They stand by themselves, so that little travels to a host for them."""
+"""Steps about addresses of guests, in a separate file to keep the payload for hosts small."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["RecordAddresses", "WaitForAddress"]
 
 @dataclasses.dataclass(frozen=True)
 class WaitForAddress:
-    """What is waited for after the steps of all guests: an address of this one, from that source.
+    """Wait for an address of this guest, from that source, after the steps of all guests.
 
-    No step: nothing changes by it.
+    This is no step: it changes nothing.
     """
 
     guest: str
@@ -27,13 +27,11 @@ class WaitForAddress:
     boots: bool = True  # it was started for this: one that boots slowly on a busy host has more time
 
     def asks(self, source: str) -> bool:
-        """Whether that source is asked."""
+        """True if that source is queried."""
         return self.source in ("any", source)
 
     def timeout_message(self, seen: Seen, *, tried: t.Sequence[str] = (), refused: t.Sequence[str] = ()) -> str:
-        """What to say when it has none: where it was looked for, and which addresses were seen there and are not
-        believed.
-        """
+        """The error without an address: where it was looked for, and which addresses were seen but rejected."""
         if seen.unseen:
             return f"no address of {self.guest}: {seen.unseen}; run again"
         if seen.state == "absent":
@@ -57,7 +55,7 @@ class WaitForAddress:
 
 @dataclasses.dataclass(frozen=True)
 class RecordAddresses(GuestStep):
-    """Record with the guest at which addresses it was seen, in place of what was recorded before."""
+    """Replace the recorded addresses of a guest."""
 
     addresses: tuple[str, ...]
     xml: str = dataclasses.field(repr=False)

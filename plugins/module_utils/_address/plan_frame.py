@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Ethernet frames at a guest's interface: which address a frame shows, and the question that a guest answers. Pure.
+"""Ethernet frames at a guest's interface: the address that a frame shows, and ARP requests to the guest. Pure.
 
-A guest writes its frames, so nothing in them is believed here: a length, a type or a checksum that is not as it must be
-is no answer.
+A guest writes its frames, so nothing in them is trusted: a frame with a wrong length, type or checksum is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BOOTP_BYTES, _COOKIE, _KIND, _ACK, _PAD, _END = 236, b"\x63\x82\x53\x63", 53, b
 
 
 def claim(frame: bytes, mac: str, *, outgoing: bool) -> AddressClaim | None:
-    """The address of the guest with that MAC that a frame shows; `outgoing` is one on its way to the guest."""
+    """The address that a frame shows for the guest with that MAC; `outgoing`: it goes to the guest."""
     own = bytes.fromhex(mac.replace(":", ""))
     kind, body = int.from_bytes(frame[12:14], "big"), frame[14:]
     if outgoing:
@@ -40,9 +39,9 @@ def claim(frame: bytes, mac: str, *, outgoing: bool) -> AddressClaim | None:
 
 
 def question(address: str, *, mac: str, sender: str, sender_mac: str) -> bytes:
-    """Who has that address? Asked of one MAC address, by the host.
+    """An ARP request for an address, from the host to one MAC address.
 
-    A guest that has it answers, whatever else it does.
+    A guest that has the address answers.
     """
     own, peer = (bytes.fromhex(text.replace(":", "")) for text in (sender_mac, mac))
     asked, asker = (ipaddress.IPv4Address(text).packed for text in (address, sender))
@@ -57,14 +56,14 @@ def _claim(mac: str, packed: bytes | None, source: str) -> AddressClaim | None:
 
 
 def _arp(body: bytes, own: bytes) -> bytes | None:
-    """Who asks or answers; who only probes has no address yet, and says 0.0.0.0."""
+    """The sender's address in an ARP packet; 0.0.0.0 in a probe. None if it is invalid."""
     if len(body) < 28 or body[:6] != _ARP_HEAD or body[6:8] not in (b"\0\1", b"\0\2") or body[8:14] != own:
         return None
     return body[14:18]
 
 
 def _ipv4(body: bytes) -> tuple[int, int, bytes] | None:
-    """Hops, protocol and payload of a packet that is whole."""
+    """Hops, protocol and payload of an unfragmented packet; None if invalid."""
     if len(body) < 20 or body[0] >> 4 != 4:
         return None
     head = (body[0] & 15) * 4
@@ -75,7 +74,7 @@ def _ipv4(body: bytes) -> tuple[int, int, bytes] | None:
 
 
 def _sender4(body: bytes) -> bytes | None:
-    """Of a packet that the guest itself made: a router sends others' packets, too."""
+    """The source address of a packet that the guest itself made: a router sends others' packets, too."""
     packet = _ipv4(body)
     return body[12:16] if packet and packet[0] in _FRESH else None
 

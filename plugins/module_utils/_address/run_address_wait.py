@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Wait for the addresses of guests that were started, many at once, and record them."""
+"""Wait for the addresses of started guests, many at once, and record them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["wait_for"]
 
 
 def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Results of guests, after those of them that wait for an address (`awaits`) have one, or have failed.
+    """Results of guests, once those that wait for an address (`awaits`) have one, or have failed.
 
-    All wait at once. That an address is recorded is no step, and changes nothing: the gate has let the wait through,
-    check mode cannot foresee it, and a run that only looks again would never be unchanged.
+    All wait at once. Recording an address is no step, and changes nothing: the gate has let the wait through, check
+    mode cannot foresee it, and a run that only looks again would never be unchanged.
     """
     searches = {uuid: step for one in results for uuid, step in one.get("awaits", {}).items()}
     try:
@@ -37,7 +37,7 @@ def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[d
 
 
 def _awaited(one: dict[str, t.Any]) -> tuple[str, WaitForAddress]:
-    """The UUID of a guest, and what it waits for."""
+    """The UUID of a guest, and its wait."""
     ((uuid, step),) = one["awaits"].items()
     return uuid, step
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Find out at which addresses running guests are, many at once, and record it with them."""
+"""Find the addresses of running guests, many at once, and record them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Searches = t.Mapping[str, plan_address_steps.WaitForAddress]  # by the guests' U
 def refresh(
     connection: t.Any, names: t.Collection[str] | None, timeout_s: int, gate: Gate, *, boots: bool = False
 ) -> dict[str, t.Any]:
-    """Look for running guests, all or those of these names, and record where they are; what a module returns."""
+    """Find and record addresses of running guests, all or those of these names; returns the module's result."""
     searches = {
         item.UUIDString(): plan_address_steps.WaitForAddress(item.name(), "any", timeout_s, boots=boots)
         for item in _running(connection, names)
@@ -72,7 +72,7 @@ def refresh(
 
 
 def _diff(outcomes: t.Iterable[AddressOutcome]) -> dict[str, dict[str, list[str]]]:
-    """Each guest's record of addresses, with how they were seen."""
+    """Each changed guest's recorded addresses, with their sources."""
     changed = [(one.name, one.before, one.record or ()) for one in outcomes]
     return {
         "before": {name: [f"{entry.address} ({entry.source})" for entry in before] for name, before, _after in changed},
@@ -87,7 +87,7 @@ def _running(connection: t.Any, names: t.Collection[str] | None) -> list[t.Any]:
 
 
 def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.Any]:
-    """The same for one who may only read: libvirt's DHCP leases of running guests, and nothing is recorded."""
+    """The result for a read-only user: libvirt's DHCP leases of running guests; nothing is recorded."""
     found = []
     for item in _running(connection, names):
         with contextlib.suppress(NotFound), explained("read guest", item.name()):
@@ -98,7 +98,7 @@ def leased(connection: t.Any, names: t.Collection[str] | None) -> dict[str, t.An
 
 
 def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[plan_address_steps.RecordAddresses, str]:
-    """The steps that record what was found, each with its guest's UUID."""
+    """The steps that record addresses, each with its guest's UUID."""
     return {
         plan_address_steps.RecordAddresses(
             outcome.name,
@@ -111,16 +111,16 @@ def changes(outcomes: t.Mapping[str, AddressOutcome]) -> dict[plan_address_steps
 
 
 def do(connection: t.Any, todo: t.Mapping[plan_address_steps.RecordAddresses, str]) -> None:
-    """Record with each guest, named by its UUID, the addresses it was seen at; a guest that is gone has none."""
+    """Record addresses with each guest, found by its UUID; missing guests are skipped."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
             metadata.set_addresses(libvirt_query.by_uuid(connection, uuid), step.xml)
 
 
 def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, AddressOutcome]:
-    """What was found of each, and of other guests whose recorded address is one of these guests' now, by UUID.
+    """Outcomes by UUID: of each search, and of other guests that lost a recorded address to one of them.
 
-    A guest that has an address, or is off, is no longer waited for.
+    The wait for a guest ends when it has an address, or is off.
     """
     here = is_system(connection.getURI())
     with contextlib.ExitStack() as stack:
@@ -156,7 +156,7 @@ class _Search:
         self.since: dict[str, float] = {}  # when a guest's first address was believed
 
     def run(self) -> dict[str, AddressOutcome]:
-        """Look until every guest has an address, is off, or its time is over."""
+        """Search until every guest has an address, is off, or has used its time."""
         looked_s = asked_s = watched_s = -_WATCH_S
         while True:
             now_s = time.monotonic()
@@ -181,7 +181,7 @@ class _Search:
             time.sleep(_DRAIN_S)
 
     def _counts(self, uuid: str, source: str) -> bool:
-        """Whether a source may tell of a guest; of one that nobody waits for, each: an address may be its."""
+        """True if a source counts for a guest; for guests that are not searched, all sources do."""
         return uuid not in self.searches or self.searches[uuid].asks(source)
 
     def _waits(self, uuid: str, verdict: plan_address.AddressVerdict, now_s: float) -> bool:
@@ -196,12 +196,12 @@ class _Search:
         )
 
     def _is_over(self, uuid: str, elapsed_s: float) -> bool:
-        """Whether its time is over; of one that boots, it itself tells."""
+        """True if a guest's time is over; a booting guest's depends on its activity."""
         patience = self.patience.get(uuid)
         return patience.is_over(elapsed_s) if patience else elapsed_s >= self.searches[uuid].timeout_s
 
     def _read(self) -> None:
-        """The guests of the host: all of them once, then those that are waited for, whose agents come and go."""
+        """Read the guests of the host: all at first, later only searched ones, whose agents come and go."""
         if self.here:
             self.links = files_neighbours.links()
         for item, state in states.of_all(self.connection):
@@ -226,7 +226,7 @@ class _Search:
             self.listener.follow([nic for guest in self.guests.values() if guest.running for nic in guest.nics])
 
     def _watch(self, now_s: float) -> None:
-        """What those do that are waited for: one that boots slowly on a busy host has more time."""
+        """Observe searched guests: one that boots slowly on a busy host has more time."""
         items = []
         for uuid in self.patience:
             with contextlib.suppress(NotFound):
@@ -235,7 +235,7 @@ class _Search:
             self.patience[uuid].sees(now_s - self.begun_s, doing)
 
     def _ask_libvirt(self) -> None:
-        """Leases, the neighbour table, and agents."""
+        """Collect claims from leases, the neighbour table, and agents."""
         for uuid, search in self.searches.items():
             guest = self.guests.get(uuid)
             if guest is None or not guest.running:
@@ -254,7 +254,7 @@ class _Search:
             self._claim(uuid, claims)
 
     def _hear(self) -> None:
-        """Packets, also those of guests that nobody waits for."""
+        """Collect claims from packets, also of guests that are not searched."""
         by_nic = {nic: uuid for uuid, guest in self.guests.items() for nic in guest.nics}
         for nic, data, outgoing in self.listener.heard() if self.listener else ():
             claim = plan_frame.claim(data, nic.mac, outgoing=outgoing)
@@ -274,7 +274,7 @@ class _Search:
         ]
 
     def _tried(self) -> dict[str, tuple[str, ...]]:
-        """What was asked of each guest that is waited for."""
+        """The sources that were queried for each searched guest."""
         found = {uuid: guest for uuid, guest in self.guests.items() if uuid in self.searches}
         return {
             uuid: plan_address_search.tried(

@@ -15,7 +15,7 @@ _SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
 
 
 def size_text(kib: int) -> str:
-    """`5GiB`, `1536MiB` for KiB, exactly: as a user may write it."""
+    """KiB as an exact size that a user may write: `5GiB`, `1536MiB`."""
     for unit, size in (("TiB", 1024**3), ("GiB", 1024**2), ("MiB", 1024)):
         if kib and kib % size == 0:
             return f"{kib // size}{unit}"
@@ -23,18 +23,18 @@ def size_text(kib: int) -> str:
 
 
 def option_of(field: str) -> str:
-    """The option of a field: its path without the unit that sizes are kept in."""
+    """The option of a field: its path without the suffix of sizes."""
     return field[: -len(_SIZE)] if field.endswith(_SIZE) else field
 
 
 def shown(field: str, value: object) -> object:
-    """A field's value as its option says it: sizes with their unit."""
+    """A field's value as its option takes it: sizes with their unit."""
     return size_text(value) if field.endswith(_SIZE) and isinstance(value, int) else value
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One field: where it stands (`disks[system].size`), what it was, what it becomes."""
+    """One changed field: its place (`disks[system].size`), and its value before and after."""
 
     where: str
     before: object
@@ -45,7 +45,7 @@ class Change:
 
     @property
     def option(self) -> str:
-        """Where it stands, in the user's words."""
+        """The place, by names of options."""
         return option_of(self.where)
 
 

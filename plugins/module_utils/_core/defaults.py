@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What holds where the user says nothing: names that the roles make objects of, and what a host keeps for itself."""
+"""Defaults: names of objects that the roles create, and the memory that a host reserves."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _VIRT_TYPES = ("kvm", "qemu")  # the best first
 
 
 def machine(offered: t.Collection[str]) -> str:
-    """The machine type of a new guest; empty for libvirt's choice."""
+    """The machine type of a new guest; empty: libvirt chooses."""
     return "q35" if "q35" in offered else ""
 
 
 def virt_type(offered: t.Sequence[str]) -> str:
-    """How guests are run: the best that the host offers."""
+    """The best virtualization type that the host offers."""
     return next((kind for kind in _VIRT_TYPES if kind in offered), offered[0] if offered else "qemu")

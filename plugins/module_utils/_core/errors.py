@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One family of exceptions: what the user must do about it, not where it came from."""
+"""One family of exceptions, by what the user must do, not by where they come from."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ class BadInput(VirtError):
 
 
 class NotFound(VirtError):
-    """A thing the request names does not exist."""
+    """An object that the request names does not exist."""
 
 
 class Refused(VirtError):
-    """The request can be understood, but carrying it out would harm; says what would allow it."""
+    """The request is clear, but would do harm; says what would allow it."""
 
 
 class Unverified(Refused):
-    """A file of an image's name may be something else."""
+    """An image's file cannot be verified, and may be another."""
 
     facts: t.ClassVar[dict[str, t.Any]] = {"unverified_image": True}
 
 
 class Unsupported(VirtError):
-    """The host's libvirt or QEMU is too old or was built without it."""
+    """The host's libvirt or QEMU is too old, or was built without the feature."""
 
 
 class Timeout(VirtError):
-    """Waited as long as allowed; says for what, and what was seen last."""
+    """A wait that took as long as allowed; says for what, and what was seen last."""
 
 
 class Failed(VirtError):
-    """A verb that should have worked did not; holds what was done before it."""
+    """An action that should have worked failed; `done` lists the steps before it."""
 
     def __init__(self, message: str, done: t.Sequence[str] = ()) -> None:
         self.done = list(done)
@@ -67,11 +67,11 @@ class Failed(VirtError):
 
 
 class NotMade(Failed):
-    """A file could not be made, and what has its name now, if anything, is somebody else's."""
+    """A file could not be made; a file that has its name now is somebody else's."""
 
 
 class Unreachable(Failed):
-    """No connection to a host; `reason` says why without its URI, so that equal reasons are equal."""
+    """A host cannot be reached; `reason` says why without its URI, so that equal reasons are equal."""
 
     def __init__(self, uri: str, reason: str) -> None:
         self.reason = reason

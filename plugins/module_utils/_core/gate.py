@@ -31,13 +31,13 @@ class Looked:
     act: t.Callable[..., object]
 
     def __call__(self, *arguments: t.Any) -> object:
-        """Act on what the look still finds; returns what the act does."""
+        """Act while the look holds; returns the result of the act."""
         with self.look(*arguments) or contextlib.nullcontext():
             return self.act(*arguments)
 
 
 class Gate:
-    """Let steps through to `do`, or only count them in check mode.
+    """Passes steps to `do`, or only reports them in check mode.
 
     `meanwhile` is called before each step, after everything was planned: a test lets others act there.
     """
@@ -48,7 +48,7 @@ class Gate:
         self._before: list[str] = []  # steps that are done already
 
     def after(self, steps: t.Sequence[Step]) -> Gate:
-        """The gate for what follows these steps: when that fails, the message lists them, too."""
+        """The gate for what follows these steps: if that fails, its message lists them too."""
         following = copy.copy(self)
         following._before = [*self._before, *map(str, steps)]
         return following
@@ -56,17 +56,17 @@ class Gate:
     def hold(
         self, stack: contextlib.ExitStack, make: t.Callable[[], contextlib.AbstractContextManager[object]]
     ) -> None:
-        """Hold what steps need, until `stack` ends: a lock, say. In check mode nothing is made or held."""
+        """Hold what steps need, such as a lock, until `stack` ends. Check mode holds nothing."""
         if not self._check_mode:
             stack.enter_context(make())
 
     def rehearse(self, look: t.Callable[[], object]) -> None:
-        """Look, in check mode only, for what a real run finds out by doing."""
+        """Run a look in check mode only, for what a real run finds out by acting."""
         if self._check_mode:
             look()
 
     def perform(self, do: t.Callable[[], T], *, otherwise: t.Callable[[], T]) -> T:
-        """What doing it gives; in check mode what is known without doing it."""
+        """The result of `do`; in check mode that of `otherwise`."""
         return otherwise() if self._check_mode else do()
 
     def foretell(self, steps: t.Sequence[S]) -> t.Sequence[S]:
@@ -74,16 +74,17 @@ class Gate:
         return steps if self._check_mode else ()
 
     def assumes(self, look: t.Callable[[], bool]) -> bool:
-        """Whether a plan may assume what `look` says of a check run: there others do first what this one waits for.
+        """True if a plan may assume, in check mode only, what `look` returns: that others do first what this run waits
+        for.
 
         A real run assumes nothing.
         """
         return self._check_mode and look()
 
     def run(self, steps: t.Sequence[S], do: t.Callable[[S], object]) -> list[object]:
-        """Carry out the steps in order and return what each gave back; in check mode none is and the list is empty.
+        """Carry out the steps in order and return their results; in check mode nothing is done, and the list is empty.
 
-        Raises Failed with the steps already done, so that the user knows what is where.
+        Raises Failed with the steps already done, so that the user knows the state.
         """
         if self._check_mode:
             return []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One entry of a list that a user speaks of."""
+"""One entry of a list in the options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Item"]
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """One entry of a list (a disk, a CPU feature). `name` is its identity; what the XML holds beyond `fields` stays."""
+    """One entry of a list (a disk, a CPU feature). `name` is its identity; what the XML has beyond `fields` stays."""
 
     name: str
     state: str = "present"
@@ -24,5 +24,5 @@ class Item:
     template: str = dataclasses.field(default="", repr=False)  # the XML that one that is made now begins with
 
     def with_fields(self, **more: t.Any) -> Item:
-        """The same entry with some fields said."""
+        """The same entry with some fields set."""
         return dataclasses.replace(self, fields={**self.fields, **more})

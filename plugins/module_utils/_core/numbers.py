@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Numbers that Ansible's own check cannot bear (`inf`, `1e999999999`) as words that it refuses."""
+"""Replace numbers that Ansible's own check cannot handle (`inf`, `1e999999999`) with words that it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_DIGITS = 30  # no option takes as many
 
 
 def bounded(spec: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The parameters of a spec, in which a number without bounds is a word."""
+    """The parameters, with unbounded numbers replaced by words."""
     return {key: _value(spec[key], value) if key in spec else value for key, value in given.items()}
 
 

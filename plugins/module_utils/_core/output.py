@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What may be shown: no secret, and nothing that a terminal obeys instead of showing it."""
+"""Make texts safe to show: without secrets and without control characters that a terminal obeys."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def without_secrets(text: str) -> str:
 
 
 def some_of(names: t.Sequence[str], most: int) -> str:
-    """The first names, at `most` so many, and how many more there are."""
+    """The first names, at most `most`, and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def agree(count: int, one: str, several: str) -> str:
-    """The verb after the names of so many: `is` or `are`."""
+    """The singular or plural word for a count, such as `is` or `are`."""
     return one if count == 1 else several
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Tell everything that is wrong with a request at once, not only the first of it."""
+"""Collect all problems of a request, not only the first."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = t.TypeVar("T")
 
 
 class Problems:
-    """What is wrong with one request."""
+    """The problems of one request."""
 
     def __init__(self, found: t.Iterable[str] = ()) -> None:
         self.found = list(found)
 
     def tried(self, make: t.Callable[[], T]) -> T | None:
-        """What it gives; where that is BadInput, its problems are noted and None comes back."""
+        """The result of `make`; if it raises BadInput, its problems are added and None is returned."""
         try:
             return make()
         except BadInput as error:
@@ -33,7 +33,7 @@ class Problems:
             return None
 
     def read(self, what: str, make: t.Callable[[], T]) -> T | None:
-        """What it gives; where that is ValueError, its text is noted as a problem of `what` and None comes back."""
+        """The result of `make`; if it raises ValueError, its text is added as a problem of `what` and None is returned."""
         try:
             return make()
         except ValueError as error:
@@ -41,7 +41,7 @@ class Problems:
             return None
 
     def refuse(self) -> None:
-        """Raises BadInput when there are any."""
+        """Raise BadInput if there are any problems."""
         if self.found:
             raise BadInput(self.found)
 
@@ -49,7 +49,7 @@ class Problems:
 def contradictions(
     names: t.Sequence[str], at_once: int, originals: t.Mapping[str, str] | None = None
 ) -> t.Iterator[str]:
-    """What is wrong with many guests of one call, beside each of them."""
+    """Problems of many guests in one call, beside those of each."""
     if at_once < 1:
         yield f"at_once: must be at least 1, not {at_once}"
     for name in sorted({name for name in names if names.count(name) > 1}):

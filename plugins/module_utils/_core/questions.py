@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Questions of a plan: facts that take a look or a round trip, asked one at a time and only where they decide. Pure."""
+"""Questions of a plan: facts that cost a query, asked one at a time and only if they decide something. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = t.TypeVar("R")
 
 
 class OpenQuestion(t.Generic[A]):
-    """What a plan must know next. A question is a frozen value, and `A` is the type of its answer."""
+    """A fact that a plan must know next. A question is a frozen value, and `A` is the type of its answer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Answers:
     known: t.Mapping[OpenQuestion[t.Any], t.Any] = dataclasses.field(default_factory=dict)
 
     def of(self, question: OpenQuestion[A]) -> A:
-        """The answer. Where there is none yet, the plan ends here with the question."""
+        """The answer to a question. If there is none yet, the plan stops here and returns the question."""
         if question not in self.known:
             raise _UnansweredError(question)
         return t.cast(A, self.known[question])
 
     def plus(self, question: OpenQuestion[A], answer: A) -> Answers:
-        """With one more."""
+        """The answers with one more."""
         return Answers({**self.known, question: answer})
 
 
 class _UnansweredError(Exception):
-    """Its one argument is the question."""
+    """Raised for a question without an answer, which is its one argument."""
 
 
 def asks(decide: t.Callable[[F], R]) -> t.Callable[[F], R | OpenQuestion[t.Any]]:
-    """Make a function of facts, which hold `Answers`, return the question that it cannot go on without."""
+    """Make a function of facts, which hold `Answers`, return the next open question instead of stopping."""
 
     @functools.wraps(decide)
     def decided(facts: F) -> R | OpenQuestion[t.Any]:
@@ -65,7 +65,7 @@ Table = t.Mapping[type[OpenQuestion[t.Any]], t.Callable[[W, t.Any], t.Any]]
 
 
 def answered(plan: t.Callable[[Answers], R | OpenQuestion[t.Any]], table: Table[W], who: W) -> R:
-    """What the plan decides once it knows enough."""
+    """The decision of a plan, after answering its questions one by one."""
     answers = Answers()
     while isinstance(decided := plan(answers), OpenQuestion):
         answers = answers.plus(decided, table[type(decided)](who, decided))

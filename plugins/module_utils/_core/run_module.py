@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What every module of the collection shares: what it may show, the connection option, and the translation of
-errors.
-"""
+"""The base of every module: what it may show, the connection option, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -27,20 +25,19 @@ _TELLING = 4  # characters; to hide what is shorter would hide half of every sen
 
 
 class Module(AnsibleModule):
-    """A module that shows no secret, also none inside an URL, and nothing that a terminal obeys, whatever a guest or
-    host is called.
+    """A module that shows no secret, not even in a URL, and nothing that a terminal obeys.
 
-    What Ansible does with the values of options that are `no_log`, it does here with all that is `confidential`.
+    What Ansible does with the values of options that are `no_log`, it does with all that is `confidential`.
     """
 
     params: dict[str, t.Any]
 
     def confidential(self) -> t.Iterator[str]:
-        """Parts of its arguments that nobody may see."""
+        """The parts of the arguments that nobody may see."""
         return secrets(self.params)
 
     def warn(self, warning: str, **more: t.Any) -> None:
-        """A warning on the controller's terminal."""
+        """Show a warning on the controller's terminal."""
         super().warn(printable(warning), **more)
 
     def _load_params(self) -> None:
@@ -55,7 +52,7 @@ class Module(AnsibleModule):
 
 @contextlib.contextmanager
 def failures(module: t.Any) -> t.Iterator[None]:
-    """Libraries raise, fronts translate: our exceptions become the module's failure."""
+    """Translate our exceptions into the module's failure."""
     try:
         yield
     except BadInput as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What every plan is made of, whatever noun it is for."""
+"""The parts of every plan, whatever its noun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Look", "Plan", "Step"]
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How a step that cannot be undone looks again right before it acts; the table in the internals guide."""
+    """How a step that cannot be undone looks again right before it acts; listed in the internals guide."""
 
     at: str  # what is compared with the plan, by identity
     holds: str  # what nobody can change from the look to the act; empty: nothing
@@ -33,7 +33,7 @@ class Step:
 
     @property
     def verb(self) -> str:
-        """What is done, in a word."""
+        """The name of the step in lower case."""
         return type(self).__name__.lower()
 
 
@@ -42,7 +42,7 @@ S = t.TypeVar("S", bound=Step)
 
 @dataclasses.dataclass(frozen=True)
 class Plan(t.Generic[S]):
-    """Steps in order, what changes by them, what waits, and what to know beside them."""
+    """Steps in order, their changes, what is pending, and notes."""
 
     steps: tuple[S, ...] = ()
     changes: tuple[Change, ...] = ()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Sizes, names, MAC addresses and checksums: parse and print. Bytes and KiB are said in the names."""
+"""Parse and print sizes, names, MAC addresses and checksums. Names say if a size is in bytes or KiB."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bytes_of(value: int | str, *, bare: str, what: str) -> int:
 
 
 def written(value: object) -> str:
-    """A value as Python writes it, for a message; one that is very long in part."""
+    """A value as Python writes it, for a message; a very long one is cut."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write a number of thousands of digits
@@ -84,14 +84,14 @@ def written(value: object) -> str:
 
 
 def kib_of(value: int | str, *, what: str) -> int:
-    """KiB of a memory size; a bare number is MiB."""
+    """A memory size in KiB; a bare number is MiB."""
     return (bytes_of(value, bare="M", what=what) + 1023) // 1024
 
 
 def bytes_text(size_bytes: int) -> str:
-    """`8 GiB`, `1.5 GiB`, `128 MiB`: short, for messages.
+    """A short size for messages: `8 GiB`, `1.5 GiB`, `128 MiB`.
 
-    In the largest unit that needs at most one decimal. A size that is no such number is rounded: `14.6 MiB`.
+    In the largest unit that needs at most one decimal; other sizes are rounded: `14.6 MiB`.
     """
     units = [unit for unit in SIZE_UNITS if size_bytes >= unit[1]]
     for unit, size in units:
@@ -106,7 +106,7 @@ def bytes_text(size_bytes: int) -> str:
 
 
 def check_name(name: object, *, what: str) -> str:
-    """The name itself when it is safe as a guest, volume and file name; raises BadInput."""
+    """The name itself if it is safe as a guest, volume and file name; raises BadInput."""
     if not isinstance(name, str) or not _NAME.match(name) or ".." in name:
         raise BadInput(
             f"{what}: {name!r} is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or "
@@ -116,16 +116,16 @@ def check_name(name: object, *, what: str) -> str:
 
 
 def check_existing_name(name: object, *, what: str) -> str:
-    """The name itself when libvirt may have a guest of that name, whoever gave it; raises BadInput."""
+    """The name itself if libvirt may have a guest with it, whoever named it; raises BadInput."""
     if not isinstance(name, str) or not _GIVEN.fullmatch(name) or name in (".", ".."):
         raise BadInput(f"{what}: {name!r} is not a valid name; no guest has '/' or control characters in its name")
     return name
 
 
 def check_image(name: object, *, what: str) -> str:
-    """The name itself when it can be an image's in a pool.
+    """The name itself if an image in a pool can have it.
 
-    Raises BadInput, for a path or a URL with the way to bring the file there.
+    Raises BadInput; for a path or a URL, the message says how to import the file.
     """
     if not isinstance(name, str) or not ("/" in name or name.startswith("~")):
         return check_name(name, what=what)
@@ -182,13 +182,13 @@ def control_characters(value: object, *, where: str = "", allowed: str = "") -> 
 
 
 def cpus_of(cpuset: str) -> set[int]:
-    """The CPUs of a set as libvirt prints it."""
+    """The numbers of the CPUs in a set as libvirt prints it."""
     runs = [run.partition("-") for run in cpuset.split(",") if run]
     return {cpu for first, _dash, last in runs for cpu in range(int(first), int(last or first) + 1)}
 
 
 def cpuset_of(value: object, *, what: str) -> str:
-    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` takes out of what stands before it.
+    """A CPU set as libvirt reads and prints it: `0-1,4` for `4,0,1`; `^N` removes a CPU from what precedes it.
 
     Raises BadInput.
     """
@@ -214,15 +214,15 @@ def cpuset_of(value: object, *, what: str) -> str:
 
 
 def is_content(path: str) -> bool:
-    """Whether a file is named as the immutable content of an image, such as `debian-12.1a2b3c4d5e6f.qcow2`."""
+    """True if a file has the name of an image's immutable content, such as `debian-12.1a2b3c4d5e6f.qcow2`."""
     return bool(_CONTENT.search(path))
 
 
 def image_of_content(name: str) -> str:
-    """The image that a content is one of: `debian-12.qcow2`. Any other name is as it is."""
+    """The image name of a content: `debian-12.qcow2`. Any other name is returned as it is."""
     return _CONTENT.sub(r"\1", name)
 
 
 def format_of(name: str) -> str | None:
-    """Format of a disk image, as the ending of its name says."""
+    """The format of a disk image, by the ending of its name; None if that is unknown."""
     return _FORMATS.get(name.rpartition(".")[2])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""libvirt's connection URIs: which of them lead to this machine."""
+"""libvirt's connection URIs, and which of them lead to this machine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _SESSION = "qemu:///session"
 
 
 def tls(host: str) -> str:
-    """The libvirt of another host, over TLS."""
+    """The URI of another host's libvirt, over TLS."""
     return f"qemu+tls://{host}/system"
 
 
 def is_here(uri: str) -> bool:
-    """Whether the daemon is one of this machine, whatever its driver."""
+    """True if the daemon is on this machine, whatever its driver."""
     return ":///" in uri
 
 
 def is_system(uri: str) -> bool:
-    """Whether it is the system's libvirt of this machine: its locks, settings and packets are those of its guests."""
+    """True for the system's libvirt of this machine: the locks, settings and packets here are those of its guests."""
     return uri == SYSTEM
 
 
 def has_files_here(uri: str) -> bool:
-    """Whether bridges, sockets and logs of this machine are those of its guests."""
+    """True if bridges, sockets and logs of this machine are those of the connection's guests."""
     return uri in (SYSTEM, _SESSION)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Versions as libvirt counts them: 9000000 is 9.0.0."""
+"""Versions as libvirt encodes them: 9000000 is 9.0.0."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["number", "text", "too_old"]
 
 
 def number(major: int, minor: int) -> int:
-    """The first version of a release, for comparisons."""
+    """The number of a release's first version, for comparisons."""
     return major * 1_000_000 + minor * 1000
 
 
 def text(version: int) -> str:
-    """As people write it."""
+    """A version as text: 9.0.0."""
     return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
 
 
@@ -25,7 +25,7 @@ def text(version: int) -> str:
 
 
 def too_old(what: str, recent: t.Iterable[tuple[str, tuple[int, int]]], libvirt: int) -> list[str]:
-    """A problem for each place of `what` that this libvirt (9000000 is 9.0.0) is too old for."""
+    """A problem for each place of `what` that requires a newer libvirt than this one (9000000 is 9.0.0)."""
     return [
         f"{place} of {what}: it requires libvirt {major}.{minor}, and this host has {text(libvirt)}; upgrade "
         "libvirt, or leave it out"

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Plain values as text that means the same to readers of JSON and of YAML 1.1: a host needs no YAML library.
+"""Plain values as text with the same meaning in JSON and YAML 1.1: a host needs no YAML library.
 
-JSON alone is not enough: YAML reads `1e+20` as text, and a surrogate pair as two characters that are none.
+JSON alone is not enough: YAML reads `1e+20` as text, and a surrogate pair as two invalid characters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def yaml_text(value: object) -> str:
-    """The text of a value of which nothing is `unkept`, in one line, keys sorted."""
+    """A value as text in one line, with sorted keys; `unkept` must return nothing for it."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_quoted(key)}: {yaml_text(value[key])}' for key in sorted(value))}}}"
     if isinstance(value, list):
@@ -34,12 +34,12 @@ def yaml_text(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """YAML has no surrogate pairs, and takes DEL and other line breaks for what they are."""
+    """A quoted text, without surrogate pairs, DEL and other line breaks, which YAML reads differently."""
     return re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found.group()):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def unkept(value: object, place: str = "") -> t.Iterator[str]:
-    """What of a value such a text cannot hold, each with its place and a remedy."""
+    """The parts of a value that such a text cannot hold, each with its place and a remedy."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _unkept_key(key, place)

@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rows of the other devices that a guest can have several of: ports, channels, passed-through devices, shared
-folders.
-"""
+"""The rows of devices that a guest can have several of: ports, channels, passed-through devices, shared folders."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ PORT: row.Table = {
 
 
 def normalise_port(device: Element) -> None:
-    """A socket is listened to, and TCP carried as it is, where nobody says otherwise."""
+    """Set the defaults: a socket is bound, and TCP is raw."""
     kind, source = device.get("type"), device.find("source")
     if source is not None and source.get("mode") is None and (source.get("path") if kind == "unix" else kind == "tcp"):
         source.set("mode", "bind")
@@ -131,12 +129,12 @@ _IDENTITY = ("address", "vendor", "product", "bus", "device")
 
 
 def _kind_of(fields: t.Mapping[str, t.Any]) -> str:
-    """The kind of a device, said or seen from how it is told."""
+    """The type of a host device, given or inferred from how it is identified."""
     return fields.get("type") or ("pci" if not any(fields.get(name) for name in _IDENTITY[1:]) else "usb")
 
 
 def _of_kind(kind: str, fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What tells a device of the host from the others, in the words of its kind."""
+    """The fields that identify a host device, for its type."""
     names = _IDENTITY[:1] if kind == "pci" else _IDENTITY[1:]
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
@@ -148,7 +146,7 @@ def _hostdev_name(device: Element) -> str:
 
 
 def _hostdev_marks(device: Element) -> t.Iterator[Mark]:
-    """The device of the host that it is, whatever its name."""
+    """The host device that an element passes through, whatever its name."""
     kind = device.get("type")
     yield kind, tuple(_of_kind(kind, row.read(device, HOSTDEV)).items())
 
@@ -186,15 +184,15 @@ HOSTDEVS = Items(
 
 
 class Driver(Row):
-    """What shares a folder; silence is 9p."""
+    """The driver of a shared folder; without one it is path (9p)."""
 
     def read(self, element: Element) -> t.Any:
-        """virtiofs or path."""
+        """virtiofs or path; None for other types."""
         return super().read(element) or ("path" if element.get("type") == "mount" else None)
 
 
 def _new_filesystem(device: Element, item: Item) -> None:
-    """virtiofs, which needs shared memory, is much the faster; 9p runs everywhere."""
+    """Default to virtiofs, which needs shared memory and is much faster; path (9p) runs everywhere."""
     driver = item.fields.get("driver") or "virtiofs"
     device.set("type", "mount")
     device.set("accessmode", "passthrough" if driver == "virtiofs" else "mapped")
@@ -202,7 +200,7 @@ def _new_filesystem(device: Element, item: Item) -> None:
 
 
 def _forget_access(device: Element) -> None:
-    """Each driver has its own."""
+    """Remove accessmode: each driver has its own values."""
     device.attrib.pop("accessmode", None)
 
 
@@ -259,14 +257,14 @@ INPUTS = Items(
 
 
 class Controllers(Items):
-    """Known by type and number; libvirt gives numbers by place where there are none."""
+    """Controllers, identified by type and index; without an index, libvirt counts them."""
 
     def name(self, element: Element) -> str:
-        """The name of a controller among its like."""
+        """The name of a controller: type and index."""
         return next(name for name, found in self.names(element.getparent().getparent()) if found is element)
 
     def names(self, root: Element) -> list[tuple[str, Element]]:
-        """All controllers, counted by type."""
+        """All controllers with their names, counted by type."""
         before: dict[str, int] = {}
         found = []
         for device in self.elements(root):

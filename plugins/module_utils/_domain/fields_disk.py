@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rows of a disk. Identity: our alias `ua-<name>`, else the target (`vda`) for disks others made."""
+"""The rows of a disk. Identity: our alias `ua-<name>`, else the target (`vda`) of disks that others defined."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _URL_PORTS = {"http": 80, "https": 443, "ftp": 21, "ftps": 990, "tftp": 69, "nbd
 
 
 class SourceRow(Row):
-    """Where the bytes are, told in one of three ways; telling it anew takes away all that belonged to the old place."""
+    """Where the bytes are, in one of three forms; writing one removes all that belonged to the old source."""
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set the disk's type and its source; an empty text ejects the medium."""
+        """Set the disk's type and source; an empty text ejects the medium."""
         fields_remote.forget_source(element)
         if value == "":
             return
@@ -80,7 +80,7 @@ class SourceRow(Row):
             source.set("dev" if value.startswith("/dev/") else "file", value)
 
     def read(self, element: Element) -> t.Any:
-        """The place in this way of telling it, or None where it is told in another."""
+        """The source in this form; None if it has another form."""
         source, kind = element.find("source"), element.get("type")
         if source is None:
             return None
@@ -99,7 +99,7 @@ class SourceRow(Row):
         return f"{source.get('protocol')}://{name}{port}/{source.get('name') or ''}{query}"
 
     def display(self, value: t.Any) -> t.Any:
-        """Without the query of an URL, in which a token stands."""
+        """The value without the query of a URL, which may hold a token."""
         return without_secrets(value) if isinstance(value, str) else value
 
 
@@ -122,9 +122,7 @@ _SCSI = {"bus": ("scsi",), "device": ("disk", "cdrom")}
 
 
 class _Bus(t.NamedTuple):
-    """How the targets on a bus begin, which devices it takes, where libvirt finds them on it, and whether a disk there
-    can be read-only.
-    """
+    """A bus: the prefix of its targets, its devices, its address types, and whether a disk on it can be read-only."""
 
     prefix: str
     devices: tuple[str, ...]
@@ -197,7 +195,7 @@ DISK: row.Table = {
 
 
 def name_of(device: Element) -> str:
-    """The name we gave the device, or the target others know it by."""
+    """The name we gave the disk, or its target."""
     target = device.find("target")
     return alias_name(device) or ("" if target is None else target.get("dev") or "")
 
@@ -212,7 +210,7 @@ def _sought(item: Item) -> tuple[Mark, ...]:
 
 
 def _new(device: Element, item: Item) -> None:
-    """A disk element with what libvirt needs and the user need not say."""
+    """Give a new disk what libvirt needs and the user need not set."""
     kind = item.fields.get("device") or "disk"
     bus = item.fields.get("bus") or _DEFAULT_BUS[kind]
     device.set("type", "file")
@@ -233,7 +231,7 @@ def _letters(number: int) -> str:
 
 
 def _seat(device: Element, index: Index) -> None:
-    """The first target that no disk has, unless this one has such a target already."""
+    """Set the first free target, unless the disk has one that is free."""
     target = device.find("target")
     if not target.get("dev") or index.find([("target", target.get("dev"))]) is not None:
         prefix = _BUSES[target.get("bus")].prefix
@@ -242,7 +240,7 @@ def _seat(device: Element, index: Index) -> None:
 
 
 def _normalise(device: Element) -> None:
-    """A place on one bus is none on another: libvirt then finds a new one. And who reads the bytes is QEMU."""
+    """Set QEMU as the driver, and remove an address that does not fit the bus: libvirt then finds a new one."""
     address, bus, driver = device.find("address"), device.find("target").get("bus"), device.find("driver")
     if driver is not None and not driver.get("name"):
         driver.set("name", "qemu")
@@ -253,7 +251,7 @@ def _normalise(device: Element) -> None:
 
 
 def _check(element: Element, values: row.Values) -> t.Iterator[str]:
-    """What libvirt or QEMU would refuse of what stands together."""
+    """Combinations that libvirt or QEMU would refuse."""
     device, bus, raw = values.get("device", "disk"), values.get("bus"), values.get("format", "raw") == "raw"
     buses = [name for name, one in _BUSES.items() if device in one.devices]
     if bus not in (None, *buses):
@@ -286,7 +284,7 @@ def _check(element: Element, values: row.Values) -> t.Iterator[str]:
 
 
 def _once(values: row.Values) -> dict[str, t.Any]:
-    """The fields of a disk, with the place of its bytes told once: as a URL, where that says all of it."""
+    """The fields of a disk with its source in one form: as a URL, if that says all of it."""
     more = {field for field in values if field.startswith("network.")}
     url = str(values.get("url") or "")
     enough = bool(url) and more <= {"network.protocol", "network.name", "network.hosts"} and _is_url(url)
@@ -305,11 +303,11 @@ class Disks(Items):
     """The disks of a guest."""
 
     def values(self, element: Element) -> dict[str, t.Any]:
-        """With the place of its bytes told in one way."""
+        """The fields, with the source in one form."""
         return _once(super().values(element))
 
     def _edit(self, found: Element, item: Item, index: Index, place: str) -> list[Change]:
-        """A place that is empty ejects the medium, whichever place the medium has."""
+        """Edit the disk; an empty source ejects the medium, whichever form it has."""
         empty = [field for field in PLACES.values() if item.fields.get(field) == ""]
         if not empty or any(item.fields.get(field) for field in PLACES.values()):
             return super()._edit(found, item, index, place)
@@ -336,7 +334,7 @@ DISKS = Disks(
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:
-    """Every disk with its name, fields, and where its bytes are (file, block device, volume or network)."""
+    """Every disk with its name, fields, and source (file, block device, volume or network)."""
     found = []
     for device in root.findall("devices/disk"):
         values = {"name": name_of(device), **DISKS.values(device)}
@@ -350,7 +348,7 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
 
 
 def media(root: Element) -> list[dict[str, t.Any]]:
-    """The same of every disk that has a medium, with the `type` of its place and the `protocol` of a network disk."""
+    """Every disk with a medium as in `read_all`, also with `type` and, for a network disk, `protocol`."""
     found = []
     for device, values in zip(root.findall("devices/disk"), read_all(root)):
         if fields_remote.has_medium(device):

@@ -38,28 +38,28 @@ __all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "managed_state", "read_fiel
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
-    """`q35` is satisfied by `pc-q35-7.2`: libvirt stores the version it chose."""
+    """True if the machines match: `pc-q35-7.2` matches `q35`, as libvirt stores the version that it chose."""
     short = {"q35": "pc-q35-", "pc": "pc-i440fx-"}
     return found == wanted or bool(found and wanted in short and found.startswith(short[wanted]))
 
 
 def _rounded(found: t.Any, wanted: int) -> bool:
-    """libvirt rounds a screen's memory up to a power of two."""
+    """True if the sizes match: libvirt rounds video memory up to a power of two."""
     return found == wanted or (isinstance(wanted, int) and bool(found == 1 << (wanted - 1).bit_length()))
 
 
 def _same_source(found: str | None, wanted: str) -> bool:
-    """Nothing is what libvirt makes of it."""
+    """True if the sources match: an empty one matches libvirt's defaults."""
     return found == wanted or (not wanted and found in (None, "/dev/random", "/dev/urandom"))
 
 
 def _same_order(found: tuple[str, ...] | None, wanted: tuple[str, ...]) -> bool:
-    """Nothing is what libvirt makes of it."""
+    """True if the boot orders match: an empty one matches libvirt's default."""
     return found == (wanted or ("hd",)) or not (found or wanted)
 
 
 def _forget_cpu(root: Element) -> None:
-    """Model, vendor, features and checks belong to the mode that is left."""
+    """Remove model, vendor, features and checks, which belong to the former mode."""
     cpu = child(root, "cpu")
     for found in [found for tag in ("model", "vendor", "feature") for found in cpu.findall(tag)]:
         cpu.remove(found)
@@ -68,14 +68,14 @@ def _forget_cpu(root: Element) -> None:
 
 
 def _forget_hyperv(root: Element) -> None:
-    """Single features are no matter of a host's whole set."""
+    """Remove single features, which do not apply to the host's whole set."""
     for hyperv in root.findall("features/hyperv"):
         for feature in list(hyperv):
             hyperv.remove(feature)
 
 
 def _forget_video(root: Element) -> None:
-    """Screens and acceleration are of the model that is left."""
+    """Remove heads, acceleration and resolution, which belong to the former model."""
     for model in root.xpath("devices/video/model[@heads!='1']"):
         model.attrib.pop("heads")
     for part in ("acceleration", "resolution"):
@@ -84,7 +84,7 @@ def _forget_video(root: Element) -> None:
 
 
 def _forget_nvram(root: Element) -> None:
-    """A place told as a disk tells it would contradict the path."""
+    """Remove a source of the variables, which would contradict the path."""
     for nvram in root.findall("os/nvram"):
         nvram.attrib.pop("type", None)
         for source in nvram.findall("source"):
@@ -92,21 +92,21 @@ def _forget_nvram(root: Element) -> None:
 
 
 class Firmware(Row):
-    """`efi` is asked of libvirt by a word, or was told by a loader of type pflash."""
+    """`efi`: requested from libvirt by this word, or implied by a loader of type pflash."""
 
     def read(self, element: Element) -> t.Any:
-        """bios or efi."""
+        """bios or efi; None if nothing is set."""
         loader = element.find("os/loader")
         return super().read(element) or ("efi" if loader is not None and loader.get("type") == "pflash" else None)
 
 
 class SecureBoot(Row):
-    """Two features of the firmware that libvirt is to choose: it refuses what is not signed, and knows by whom."""
+    """Two features of the firmware that libvirt chooses: it refuses unsigned code, and has the keys enrolled."""
 
     _FEATURES = ("enrolled-keys", "secure-boot")
 
     def read(self, element: Element) -> t.Any:
-        """Whether secure boot is on; None where nothing is said."""
+        """True if secure boot is on; None if nothing is set."""
         found = {one.get("name"): one.get("enabled") for one in element.findall("os/firmware/feature")}
         if "secure-boot" in found:
             return found["secure-boot"] == "yes"
@@ -114,7 +114,7 @@ class SecureBoot(Row):
         return loader.get("secure") == "yes" if loader is not None and loader.get("secure") else None
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Ask for a firmware that has both, or none of them. Keys that `xml` alone speaks of are as it says."""
+        """Request a firmware with both features, or with neither. Keys that only `xml` sets stay."""
         firmware = child(child(element, "os"), "firmware")
         there = [one for one in firmware.findall("feature") if one.get("name") in self._FEATURES]
         if any(one.get("name") == "secure-boot" for one in there):
@@ -125,10 +125,10 @@ class SecureBoot(Row):
 
 
 class Period(Row):
-    """A number of seconds; nought is silence."""
+    """A number of seconds; 0 is written as no attribute."""
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set it, or take it away."""
+        """Set the number, or remove it."""
         super().write(element, value or "")
 
 
@@ -141,7 +141,7 @@ class Resolution(Row):
         return None if found is None else f"{found.get('x')}x{found.get('y')}"
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set both, or take them away."""
+        """Set both attributes, or remove the element."""
         if value == "":
             for old in element.findall(self.path):
                 old.getparent().remove(old)
@@ -179,7 +179,7 @@ _OSINFO_MUST = (
 
 
 def _osinfo(value: t.Any) -> str:
-    """The id; of some systems the short id tells it."""
+    """The libosinfo ID; for some systems derived from the short one."""
     text = str(value)
     if not text or re.fullmatch(r"https?://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", text, re.ASCII):
         return text
@@ -219,7 +219,7 @@ _TPM, _WATCHDOG = {"tpm.model": ("tpm-crb", "tpm-tis", None)}, {"watchdog.model"
 
 
 def _first_serial(one: Row) -> Row:
-    """A row of any port as one of the first serial port."""
+    """The row of a port as a row of the first serial port."""
     valid_with, required_with = (
         {f"serial.{field}": values for field, values in rule.items()} for rule in (one.valid_with, one.required_with)
     )
@@ -519,7 +519,7 @@ DOMAIN: row.Table = {
 
 
 def spelt_out(root: Element) -> Element:
-    """A copy that says what libvirt leaves implied, so that silence is not read as a difference."""
+    """A copy with the values that libvirt implies, so that a missing one is not a difference."""
     root = copy.deepcopy(root)
     vcpu, memory = root.find("vcpu"), root.find("memory")
     if vcpu is not None and vcpu.get("current") is None and vcpu.text:
@@ -533,12 +533,12 @@ def spelt_out(root: Element) -> Element:
 
 
 def read_fields(xml: str) -> dict[str, t.Any]:
-    """Every field of DOMAIN that the definition speaks of."""
+    """Every field of DOMAIN that the definition sets."""
     return row.read(spelt_out(parse(xml)), DOMAIN)
 
 
 def sizes(xml: str) -> dict[str, t.Any]:
-    """Current and maximum of vCPUs and memory."""
+    """Current and maximum vCPUs and memory."""
     root = spelt_out(parse(xml))
     return row.read(root, _SIZES)
 
@@ -559,9 +559,9 @@ _PLUGGED = ("controllers", "disks", "interfaces", "hostdevs")  # what a guest ca
 
 
 def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None = None) -> Grafted:
-    """Write what the user said and what is to be remembered into libvirt's own document.
+    """Write the options and the fields to record into libvirt's XML.
 
-    Addresses, aliases, elements we do not know and everything the user did not mention survive.
+    Addresses, aliases, unknown elements and everything that the user did not set survive.
     """
     found = parse(xml)
     root = spelt_out(found)
@@ -592,7 +592,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
 
 
 def _merged(root: Element, xml: str, fields: row.Values) -> list[Change]:
-    """Merge `xml`. Of a new device that options describe, too, `xml` has a piece: it gets what every new one has."""
+    """Merge `xml`; a new device that options describe too also gets what every new one has."""
     before = set(root.iterfind("devices/*"))
     changes = overlay.merge(root, xml, SHAPE)
     added = set(root.iterfind("devices/*")) - before
@@ -603,14 +603,14 @@ def _merged(root: Element, xml: str, fields: row.Values) -> list[Change]:
 
 
 def _without_mode(root: Element, fields: row.Values) -> row.Values:
-    """The mode of the memory goes with the nodes that it is about, unless somebody names it or numad chooses nodes."""
+    """The fields that also remove `numa.mode` with its nodes, unless the user sets it or numad chooses nodes."""
     placement = fields.get("numa.placement") or DOMAIN["numa.placement"].read(root)
     goes = fields.get("numa.nodeset") == "" and "numa.mode" not in fields and placement != "auto"
     return {**fields, "numa.mode": ""} if goes else fields
 
 
 def as_defined(wanted: GuestSpec, definition: str) -> GuestSpec:
-    """The same, where a device that is added begins as the definition has it, in a free place."""
+    """The same options, but a device to plug starts from its definition, without its address."""
     root = parse(definition)
     return wanted.with_fields(
         **{option: _as_defined(root, option, items) for option in _PLUGGED if (items := wanted.fields.get(option))}
@@ -628,7 +628,7 @@ def _as_defined(root: Element, option: str, items: t.Sequence[Item]) -> tuple[It
 
 
 def _unplaced(found: Element, item: Item) -> Element:
-    """A copy without its place on the bus, which something else may have in a guest that runs."""
+    """A copy without its bus address, which another device may have in the running guest."""
     element = copied(found)
     address = None if item.fields.get("guest_address") else element.find("address")
     if address is not None:
@@ -637,7 +637,7 @@ def _unplaced(found: Element, item: Item) -> Element:
 
 
 def _devices(changes: t.Iterable[Change], root: Element, found: Element) -> dict[str, str]:
-    """The devices with a change, by place (`disks[system]`, `graphics`): as they are, or were where they are gone."""
+    """The changed devices, by place (`disks[system]`, `graphics`): as they are, or as they were if removed."""
     matches = [re.match(r"(\w+)\[[^\]]*\]|graphics", change.where) for change in changes]
     places = {match.group(): match.group(1) for match in matches if match}
     lists = set(places.values())
@@ -646,7 +646,7 @@ def _devices(changes: t.Iterable[Change], root: Element, found: Element) -> dict
 
 
 def _by_place(root: Element, lists: t.Collection[str | None]) -> dict[str, Element]:
-    """The devices of some lists of options by place; of two with one name the first."""
+    """The devices of some lists of options, by place; of two with one name the first."""
     display = fields_graphics.first(root)
     found = {} if display is None else {"graphics": display}
     for option in lists:
@@ -657,7 +657,7 @@ def _by_place(root: Element, lists: t.Collection[str | None]) -> dict[str, Eleme
 
 
 def _mirror(root: Element) -> None:
-    """The first console is the first serial port: libvirt would put it before the others and not count these anew."""
+    """Add the console that mirrors the first serial port: libvirt would insert it first and not renumber the others."""
     console = root.find("devices/console")
     if (
         console is not None
@@ -670,7 +670,9 @@ def _mirror(root: Element) -> None:
 
 
 def _with_controller(root: Element, fields: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
-    """A disk on bus scsi brings its controller: libvirt's own choice would be one of 1996, which few systems know."""
+    """Add a virtio-scsi controller for a disk on bus scsi: libvirt's default is a model of 1996 that few systems
+    support.
+    """
     scsi = [
         item
         for item in fields.get("disks", ())
@@ -701,7 +703,7 @@ _IMPLIED = (
 
 
 def _finish(root: Element) -> None:
-    """Say what rows of their own leave open but libvirt needs, and take away what contradicts them."""
+    """Set what single rows leave open but libvirt needs, and remove what contradicts them."""
     for kind in ("rng", "tpm"):
         for found in root.findall(f"devices/{kind}"):
             child(found, "backend")
@@ -719,7 +721,7 @@ def _finish(root: Element) -> None:
 
 
 def _one_console(root: Element) -> None:
-    """The first console is the first serial port once more: libvirt lets it be whatever that is."""
+    """Make the first console mirror the first serial port, as libvirt does not."""
     serial, console = root.find("devices/serial"), root.find("devices/console")
     if serial is None:
         return
@@ -734,7 +736,7 @@ def _one_console(root: Element) -> None:
 
 
 def managed_state(xml: str) -> tuple[str, ...]:
-    """What the definition makes libvirt store beside it: UEFI variables, TPM state."""
+    """What libvirt stores beside the definition because of it: UEFI variables, TPM state."""
     root = parse(xml)
     nvram = root.find("os/nvram") is not None or root.find("os").get("firmware") == "efi"
     return (*(["nvram"] if nvram else []), *(["tpm"] if root.find("devices/tpm") is not None else []))

@@ -21,10 +21,10 @@ _PORT = k.integer(5900, 65535, also=(-1,))
 
 
 class Tls(Row):
-    """SPICE: every channel over TLS, or none forced to it."""
+    """SPICE: all channels over TLS, or none forced to it."""
 
     def read(self, element: Element) -> t.Any:
-        """Whether nothing may go in the clear; None for VNC, where the host decides for all guests."""
+        """True if only TLS is allowed; None for VNC, where the host decides for all guests."""
         return (
             element.get("defaultMode") == "secure"
             if element.get("type") == "spice" or element.get("defaultMode")
@@ -32,7 +32,7 @@ class Tls(Row):
         )
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set the mode of channels that are not named one by one."""
+        """Set the default mode of the channels."""
         if value:
             element.set("defaultMode", "secure")
         else:
@@ -40,7 +40,7 @@ class Tls(Row):
 
 
 def _forget_type(device: Element) -> None:
-    """SPICE's channels, compression, clipboard and so on are nothing to VNC."""
+    """Remove SPICE's channels, compression, clipboard and so on, which do not apply to VNC."""
     device.attrib.pop("defaultMode", None)
     for part in [part for part in device if part.tag != "listen"]:
         device.remove(part)
@@ -64,7 +64,7 @@ GRAPHICS: row.Table = {
 
 
 def check(values: row.Values) -> t.Iterator[tuple[str, str]]:
-    """What else is wrong with a display: place and reason."""
+    """Further violations of a display: place and reason."""
     if values.get("type") == "vnc" and len(values.get("password") or "") > 8:
         yield "graphics.password", "VNC uses only 8 characters; set at most 8"
 
@@ -76,12 +76,12 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
 
 
 def displays(root: Element) -> list[Display]:
-    """Every display that listens, for who asks who can reach it."""
+    """Every display that listens, with what tells who can reach it."""
     return [display(device) for device in root.findall("devices/graphics") if device.get("type") in ("vnc", "spice")]
 
 
 def display(device: Element) -> Display:
-    """The same of one."""
+    """A display as `displays` returns it."""
     listens = [one.get("address") or "" for one in device.findall("listen[@type='address']")]
     listens += [
         one.get("address") or f"network {one.get('network')}" for one in device.findall("listen[@type='network']")
@@ -93,15 +93,15 @@ def display(device: Element) -> Display:
 
 
 def first(root: Element, kind: str | None = None) -> Element | None:
-    """The display of that type, else the first."""
+    """The first display of this type, else the first; None if there is none."""
     found = root.findall("devices/graphics")
     return next((one for one in found if one.get("type") == kind), found[0] if found else None)
 
 
 def graft(root: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
-    """Edit the display of that type, else the first.
+    """Edit the display of the wanted type, else the first.
 
-    Make it (on loopback) where there is none, or take all away for type `none`.
+    Create it (on loopback) if there is none; remove all for type `none`.
     """
     devices = child(root, "devices")
     device = first(root, wanted.get("type"))

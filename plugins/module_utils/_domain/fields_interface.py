@@ -25,7 +25,7 @@ __all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forge
 
 
 def forget_source(device: Element) -> None:
-    """What a device was plugged into would contradict its new type."""
+    """Remove the source of a device, which would contradict its new type."""
     for source in device.findall("source"):
         source.attrib.clear()
         for part in list(source):
@@ -35,10 +35,10 @@ def forget_source(device: Element) -> None:
 
 
 class PlugRow(Row):
-    """What a device is plugged into, which a device of another type tells in the same place in other words."""
+    """A field of the source that only some types of device have."""
 
     def read(self, element: Element) -> t.Any:
-        """The value, for a device of its own type."""
+        """The value, if the device has such a type; else None."""
         return super().read(element) if element.get("type") in self.valid_with["type"] else None
 
 
@@ -48,12 +48,12 @@ class PciAddress(PlugRow):
     _PARTS = (("domain", 4), ("bus", 2), ("slot", 2), ("function", 1))
 
     def read(self, element: Element) -> t.Any:
-        """The address as lspci prints it; None for one of another kind."""
+        """The PCI address as lspci prints it; None for a device of another type."""
         found = element.find(self.path)
         return None if element.get("type") not in self.valid_with["type"] or found is None else self.of(found)
 
     def of(self, found: Element) -> str | None:
-        """The same of an address element."""
+        """The PCI address in an address element; None if it is incomplete."""
         if not found.get("bus"):
             return None
         try:
@@ -65,7 +65,7 @@ class PciAddress(PlugRow):
         return f"{domain}:{bus}:{slot}.{function}"
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Make the element anew."""
+        """Replace the address element."""
         *way, last = self.path.split("/")
         for step in way:
             found = element.find(step)
@@ -83,15 +83,15 @@ class PciAddress(PlugRow):
 
 
 class Place(PciAddress):
-    """Where the guest has the device, which names it there (enp1s0)."""
+    """The PCI address of the device in the guest, which names it there (enp1s0)."""
 
     def read(self, element: Element) -> t.Any:
-        """The same, for a device of any type."""
+        """The PCI address, for a device of any type."""
         found = element.find(self.path)
         return None if found is None or found.get("type") != "pci" else self.of(found)
 
     def write(self, element: Element, value: t.Any) -> None:
-        """As an address on PCI."""
+        """Write the address with type pci."""
         super().write(element, value)
         for made in element.findall(self.path):
             made.set("type", "pci")
@@ -182,7 +182,7 @@ def _new(device: Element, item: Item) -> None:
 
 
 def _normalise(device: Element) -> None:
-    """Take away what is empty, and say what several tags are."""
+    """Remove empty elements, and mark several VLAN tags as a trunk."""
     source, filtered = device.find("source"), device.find("filterref")
     if filtered is not None and not filtered.get("filter"):
         device.remove(filtered)
@@ -220,7 +220,7 @@ def switched(root: Element) -> set[str]:
 
 
 def read_all(root: Element) -> list[dict[str, t.Any]]:
-    """Every interface with its fields; `name` where we gave one."""
+    """Every interface with its fields; `name` only if we gave one."""
     found = []
     for device in root.findall("devices/interface"):
         values = row.read(device, INTERFACE)

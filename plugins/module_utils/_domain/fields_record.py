@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the collection remembers of a guest, in libvirt's <metadata> under our namespace. It travels with the guest."""
+"""The collection's record of a guest, in libvirt's <metadata> under our namespace. It moves with the guest."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class _Volumes(Many):
     """Entries of disks: the path as text, the rest as attributes."""
 
     def read(self, element: Element) -> tuple[OwnedVolume, ...] | None:
-        """All of them, or None when there is none."""
+        """All entries; None if there are none."""
         return tuple(map(_volume, element.findall("/".join(map(resolve, self.steps[0]))))) or None
 
     def write(self, element: Element, value: t.Sequence[OwnedVolume]) -> None:
-        """Replace them all."""
+        """Replace all entries."""
         super().write(element, [one.path for one in value])
         for made, one in zip(element.findall("/".join(map(resolve, self.steps[0]))), value):
             _tell(made, one)
@@ -101,13 +101,13 @@ RECORD: row.Table = {
 
 
 def read(xml: str) -> dict[str, t.Any]:
-    """Everything we remember of the guest."""
+    """The fields of the record in a definition."""
     return row.read(parse(xml), RECORD)
 
 
 def of(guest: FoundGuest | None) -> dict[str, t.Any]:
-    """The same of a guest, as it runs if it does; empty where there is none. A migration of another guest, whose
-    definition somebody copied, is none of its own.
+    """The record of a guest, from its running XML if it runs; empty without a guest. The record of another guest's
+    migration, from a copied definition, is left out.
     """
     if guest is None:
         return {}
@@ -118,8 +118,8 @@ def of(guest: FoundGuest | None) -> dict[str, t.Any]:
 
 
 def document(root: Element, tag: str = "corral:guest") -> str:
-    """Our whole element (tags included), or that of another tag, as libvirt's metadata call takes it: without the
-    namespace, which libvirt puts on itself.
+    """Our element, or the one with another tag, as libvirt's metadata call takes it: with its tags, without the
+    namespace that libvirt adds itself.
     """
     mark = root.find("metadata/" + resolve(tag))
     if mark is None:
@@ -131,7 +131,7 @@ def document(root: Element, tag: str = "corral:guest") -> str:
 
 
 def fingerprint(xml: str) -> str:
-    """What a definition is known by: the SHA-256 of it without what we record in it, which changes while it moves.
+    """The SHA-256 of a definition without our record, which changes during a migration.
 
     `xml` is the inactive document with its secrets, as `_domain.libvirt_query.found` reads it.
     """
@@ -149,7 +149,7 @@ def _without_ours(xml: str) -> Element:
 
 
 def differing(before: str, after: str) -> tuple[str, ...]:
-    """Which parts of two definitions are not the same, by their elements (`name`, `devices/disk`); no values."""
+    """The elements in which two definitions differ (`name`, `devices/disk`); no values."""
     first, second = (sorted(_parts(_without_ours(xml))) for xml in (before, after))
     gone, added = _lacking(first, other=second), _lacking(second, other=first)
     return tuple(sorted({name for name, _text in [*gone, *added]}))
@@ -175,7 +175,7 @@ def _lacking(one: t.Sequence[tuple[str, bytes]], other: t.Sequence[tuple[str, by
 
 
 def identified(xml: str, made: t.Mapping[str, FileIdentity]) -> str:
-    """The definition with what files are that were made for the guest, by path, in its record."""
+    """The definition with the identities of files made for the guest (by path) in its record."""
     if not made:
         return xml
     root = parse(xml)
@@ -190,10 +190,10 @@ def identified(xml: str, made: t.Mapping[str, FileIdentity]) -> str:
 def arrived(
     volumes: t.Iterable[OwnedVolume], named: t.Collection[str], *, guest: str, source: str, host: str
 ) -> tuple[OwnedVolume, ...]:
-    """Entries of a guest that has come from `source` to `host` (UUIDs) as they count there: those that were its own, of
-    files that its definition names (paths). What the files are cannot be seen from the source.
+    """The disk entries of a guest that has migrated from `source` to `host` (UUIDs): its own ones that its definition
+    names (paths) now belong to `host`, without file identities, which the source cannot know.
 
-    Others stay as they are: a copy of a definition brings entries that are not its own.
+    Others stay as they are: a copied definition brings entries that are not its own.
     """
     own = [one for one in volumes if (one.guest, one.host) == (guest, source)]
     there = {one: OwnedVolume(one.path, guest, host) for one in own}
@@ -201,7 +201,7 @@ def arrived(
 
 
 def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:
-    """Our element after `fields` were written into it."""
+    """Our element after `fields` are written into it."""
     root = parse(xml)
     child(root, "metadata")
     row.graft(root, RECORD, fields)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rows of a disk on the network, and of an NVMe device of the host.
+"""The rows of a network disk, and of an NVMe device of the host.
 
-The secret of a user is in libvirt; the definition only names it.
+A user's secret is in libvirt; the definition only names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROTOCOL = "network.protocol"
 
 
 def forget_source(device: Element) -> None:
-    """What belongs to the place where the bytes are."""
+    """Remove what belongs to the source: it, its backing chain, mirror and login."""
     for tag in ("source", "backingStore", "mirror", "auth"):
         for old in device.findall(tag):
             device.remove(old)
@@ -37,13 +37,13 @@ _OF_NO_MEDIUM = {"index", "startupPolicy"}  # of the source of a drive, also of 
 
 
 def has_medium(device: Element) -> bool:
-    """Whether it says where bytes are. An empty drive of a running guest has a source with an index."""
+    """True if the disk has a medium. An empty drive of a running guest has a source with an index."""
     source = device.find("source")
     return source is not None and (len(source) > 0 or bool(set(source.attrib) - _OF_NO_MEDIUM))
 
 
 def eject(device: Element) -> None:
-    """Leave the drive, and its policy for a medium that is missing."""
+    """Empty the drive, but keep its startup policy."""
     source = device.find("source")
     policy = None if source is None else source.get("startupPolicy")
     forget_source(device)
@@ -53,13 +53,13 @@ def eject(device: Element) -> None:
 
 
 def forget_chain(device: Element) -> None:
-    """What stands behind the bytes, when they are others."""
+    """Remove the backing chain and mirror, as the bytes become others."""
     for old in (*device.findall("backingStore"), *device.findall("mirror")):
         device.remove(old)
 
 
 def _forget_hosts(device: Element) -> None:
-    """Another server has other bytes."""
+    """Remove the servers: another one has other bytes."""
     forget_chain(device)
     for host in device.findall("source/host"):
         host.getparent().remove(host)
@@ -76,36 +76,36 @@ def _protocol_of(device: Element) -> str:
 
 
 class Remote(Row):
-    """A field of some protocols; a disk of another kind says other things in its place."""
+    """A field that only some protocols have."""
 
     def read(self, element: Element) -> t.Any:
-        """The value, for a disk of such a protocol."""
+        """The value, if the disk has such a protocol; else None."""
         return super().read(element) if _protocol_of(element) in self.valid_with.get(_PROTOCOL, _PROTOCOLS) else None
 
 
 class Name(Remote):
-    """What the server calls it; libvirt takes LUN 0 of a target where nobody says one."""
+    """The name on the server; without a LUN, libvirt takes LUN 0 of a target."""
 
     def read(self, element: Element) -> t.Any:
-        """The name, with the LUN."""
+        """The name, with the LUN of an iSCSI target."""
         found = super().read(element)
         return f"{found}/0" if found and _protocol_of(element) == "iscsi" and "/" not in found else found
 
 
 class Auth(Remote):
-    """Who logs in; libvirt keeps it beside the source or within, as it was told."""
+    """The login; libvirt keeps it beside or within the source, as it was given."""
 
     @property
     def _within(self) -> Row:
         return Row(f"source/{self.path}", self.kind)
 
     def read(self, element: Element) -> t.Any:
-        """The value, wherever it is."""
+        """The value, from either place."""
         found = super().read(element)
         return self._within.read(element) if found is None and self._fits(element) else found
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Where the others are."""
+        """Write the value where the login is."""
         if element.find("source/auth") is not None:
             self._within.write(element, value)
         else:
@@ -116,10 +116,10 @@ class Auth(Remote):
 
 
 class Login(Auth):
-    """Without a user there is no login."""
+    """The user name; without it there is no login."""
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set the user, or take the whole login away."""
+        """Set the user name, or remove the whole login."""
         if value != "":
             super().write(element, value)
             return
@@ -128,26 +128,26 @@ class Login(Auth):
 
 
 def _without_secret(device: Element) -> None:
-    """A secret is known by its UUID or by its usage, not by both."""
+    """Remove the secret's UUID and usage: only one of them may identify it."""
     for secret in (*device.findall("auth/secret"), *device.findall("source/auth/secret")):
         for name in ("uuid", "usage"):
             secret.attrib.pop(name, None)
 
 
 class HostsRow(Items):
-    """The servers. A list of them is all of them: one that is not in it is not asked any more."""
+    """The servers. The list is complete: a server that is not in it is removed."""
 
     def elements(self, root: Element) -> list[Element]:
-        """Those with a name; the other has a socket."""
+        """The servers with a name; another may have a socket instead."""
         return [host for host in super().elements(root) if host.get("name")] if _protocol_of(root) in _PROTOCOLS else []
 
     def read(self, element: Element) -> t.Any:
-        """As every list; None where two have the same name, which no option can say."""
+        """The servers; None if two have the same name, which no option can express."""
         names = [name for name, _host in self.names(element)]
         return super().read(element) if len(names) == len(set(names)) else None
 
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
-        """The changes, by host."""
+        """Write the servers, and return the changes by server."""
         changes = self._forget_twins(root, where)
         if any(item.state == "present" for item in wanted):
             for host in root.findall("source/host[@socket]"):
@@ -200,15 +200,15 @@ NETWORK: Table = {
 
 
 class NvmeAddress(PciAddress):
-    """The PCI address of an NVMe controller, of which a namespace is the disk."""
+    """The PCI address of an NVMe controller whose namespace is the disk."""
 
     def read(self, element: Element) -> t.Any:
-        """The address as lspci prints it, for such a disk."""
+        """The address as lspci prints it; None for other disks."""
         found = element.find(self.path) if element.get("type") == "nvme" else None
         return None if found is None else self.of(found)
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Libvirt takes the controller from the host's driver, unless that is said otherwise."""
+        """Write the address; by default libvirt detaches the controller from the host's driver."""
         source = child(element, "source")
         source.set("type", "pci")
         if source.get("managed") is None:
@@ -220,15 +220,15 @@ class OfNvme(Row):
     """A field of an NVMe device."""
 
     def read(self, element: Element) -> t.Any:
-        """The value, for such a disk."""
+        """The value; None for other disks."""
         return super().read(element) if element.get("type") == "nvme" else None
 
 
 class Managed(OfNvme):
-    """Who takes the controller from the host's driver; silence is the user."""
+    """Whether libvirt detaches the controller from the host's driver; without a value it does not."""
 
     def read(self, element: Element) -> t.Any:
-        """Whether libvirt does."""
+        """True if libvirt detaches it; None for other disks."""
         found = super().read(element)
         return False if found is None and element.get("type") == "nvme" else found
 
@@ -251,7 +251,7 @@ NVME: Table = {
 
 
 def normalise(device: Element) -> None:
-    """Take away what is empty, and say of which type a secret is."""
+    """Remove empty elements, and set the type of secrets."""
     source = device.find("source")
     if source is None or _protocol_of(device) not in _PROTOCOLS:
         return
@@ -267,7 +267,7 @@ def normalise(device: Element) -> None:
 
 
 def check(values: Values) -> t.Iterator[str]:
-    """What libvirt would refuse of a disk on the network, or of an NVMe device."""
+    """Combinations that libvirt would refuse for a network disk or an NVMe device."""
     protocol, hosts = values.get(_PROTOCOL), values.get("network.hosts") or ()
     if protocol in _ONE_HOST and len(hosts) != 1 and not values.get("network.socket"):
         either = " or network.socket" if protocol == "nbd" else ""

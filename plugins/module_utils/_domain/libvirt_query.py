@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Look at a host and its guests: read-only, few calls, no policy."""
+"""Query a host and its guests: read-only, few calls, no policy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ T = t.TypeVar("T")
 
 
 def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
-    """What `read` tells of every guest's virDomain; guests that go meanwhile are left out."""
+    """The result of `read` for every guest's virDomain; guests that disappear meanwhile are left out."""
     with explained("list guests of", connection.getURI()):
         domains = connection.listAllDomains()
     answers = []
@@ -57,26 +57,26 @@ def of_all(connection: Connection, read: t.Callable[[t.Any], T]) -> list[T]:
 
 
 def lookup(connection: Connection, name: str) -> t.Any:
-    """The virDomain of that name; raises NotFound."""
+    """The virDomain with this name; raises NotFound."""
     with explained("find guest", name):
         return connection.lookupByName(name)
 
 
 def by_uuid(connection: Connection, uuid: str) -> t.Any:
-    """The virDomain with that UUID, whatever its name; raises NotFound."""
+    """The virDomain with this UUID, whatever its name; raises NotFound."""
     with explained("find guest with UUID", uuid):
         return connection.lookupByUUIDString(uuid)
 
 
 def find(connection: Connection, name: str) -> FoundGuest | None:
-    """The guest of that name as libvirt has it, or None."""
+    """The guest with this name as libvirt has it, or None."""
     with contextlib.suppress(NotFound):
         return found(lookup(connection, name))
     return None
 
 
 def find_by_uuid(connection: Connection, uuid: str) -> FoundGuest | None:
-    """The guest with that UUID as libvirt has it, or None."""
+    """The guest with this UUID as libvirt has it, or None."""
     with contextlib.suppress(NotFound):
         return found(by_uuid(connection, uuid))
     return None
@@ -101,7 +101,7 @@ def found(domain: t.Any) -> FoundGuest:
 
 
 class Stored(t.NamedTuple):
-    """What libvirt has of a guest's definition: with secrets, as `found` reads it."""
+    """A guest's stored definition, with secrets as `found` reads it."""
 
     xml: str
     active: bool
@@ -109,7 +109,7 @@ class Stored(t.NamedTuple):
 
 
 def stored(connection: Connection, uuid: str) -> Stored | None:
-    """The same of the guest with that UUID, or None."""
+    """The stored definition of the guest with this UUID, or None."""
     with contextlib.suppress(NotFound):
         domain = by_uuid(connection, uuid)
         with explained("read guest", domain.name()):
@@ -119,15 +119,15 @@ def stored(connection: Connection, uuid: str) -> Stored | None:
 
 
 def definition(domain: t.Any, *, secrets: bool = False) -> str:
-    """What is stored of a guest, on request with its `secrets`; what runs where nothing is stored."""
+    """The stored XML of a guest, on request with its `secrets`; the running XML of a transient one."""
     with explained("read guest", domain.name()):
         flags = libvirt.VIR_DOMAIN_XML_INACTIVE if domain.isPersistent() else 0
         return t.cast(str, domain.XMLDesc(flags | (libvirt.VIR_DOMAIN_XML_SECURE if secrets else 0)))
 
 
 def saved_xml(domain: t.Any) -> str | None:
-    """What a guest that is off starts with from its managed save image, which can have other disks than its definition;
-    None where there is none.
+    """The definition in the managed save image of a guest that is off, which can have other disks than the stored one;
+    None without an image.
     """
     with (
         contextlib.suppress(Unsupported),
@@ -143,7 +143,7 @@ def saved_xml(domain: t.Any) -> str | None:
 
 
 def snapshots(domain: t.Any) -> list[tuple[str, str]]:
-    """Name and document of each snapshot: what the guest goes back to; those that go meanwhile are left out."""
+    """Name and XML of each snapshot, to which the guest can revert; snapshots that disappear meanwhile are left out."""
     found = []
     with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
         for one in domain.listAllSnapshots():
@@ -156,7 +156,7 @@ def snapshots(domain: t.Any) -> list[tuple[str, str]]:
 
 
 def backup_xml(domain: t.Any) -> str | None:
-    """The backup job of a running guest, or None."""
+    """The XML of a running guest's backup job, or None."""
     none = (libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_NO_DOMAIN_BACKUP)
     try:
         return t.cast(str, domain.backupGetXMLDesc()) if domain.isActive() else None
@@ -167,7 +167,7 @@ def backup_xml(domain: t.Any) -> str | None:
 
 
 def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
-    """What libvirt stores beside a guest's definition; a driver that does not know a kind has none of it."""
+    """What libvirt stores beside a guest's definition; a kind that the driver does not support is left out."""
     domain = by_uuid(connection, uuid)
     questions = {
         "managed_save": domain.hasManagedSaveImage,
@@ -183,7 +183,7 @@ def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
 
 
 def committed(connection: Connection, *, but: str) -> tuple[int, int]:
-    """MiB and vCPUs of all guests but one that hold memory, or start with the host."""
+    """MiB and vCPUs of all guests, except `but` (a UUID), that are active or start with the host."""
 
     def held(domain: t.Any) -> tuple[int, int]:
         _state, most_kib, _now_kib, vcpus, _time = domain.info()
@@ -201,7 +201,7 @@ def capabilities(connection: Connection) -> str:
 
 
 def node(connection: Connection) -> dict[str, t.Any]:
-    """cpus, memory_kib, versions and name of the host."""
+    """cpus, memory_mib, versions and name of the host."""
     with explained("read", connection.getURI()):
         _model, memory_mib, cpus, mhz, numa_nodes, sockets, cores, threads = connection.getInfo()
         return {
@@ -220,7 +220,7 @@ def node(connection: Connection) -> dict[str, t.Any]:
 
 
 def pools(connection: Connection) -> list[dict[str, t.Any]]:
-    """Storage pools with capacity and room, in bytes."""
+    """Storage pools with capacity and available space, in bytes."""
     result = []
     with explained("read the storage pools of", connection.getURI()):
         for pool in connection.listAllStoragePools():
@@ -240,15 +240,13 @@ def pools(connection: Connection) -> list[dict[str, t.Any]]:
 
 
 def libvirt_version(connection: Connection) -> int:
-    """Of the host's libvirt; 9000000 is 9.0.0."""
+    """The version of libvirt on the host; 9000000 is 9.0.0."""
     with explained("read", connection.getURI()):
         return int(connection.getLibVersion())
 
 
 def links(connection: Connection) -> tuple[set[str] | None, set[str]]:
-    """Bridges (None behind a remote connection, where libvirt has no word for them) and virtual networks of the
-    host.
-    """
+    """Bridges (None over a remote connection, as libvirt does not list them) and virtual networks of the host."""
     bridges = None
     if has_files_here(connection.getURI()):
         root = "/sys/class/net"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Addresses of guests: who says so, and what is recorded of it."""
+"""Addresses of guests: their sources, and the record of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RANKS = {"lease": 3, "dhcp": 2, "arp": 1, "packets": 1, "agent": 1}
 
 
 def host_address(text: object) -> Address | None:
-    """The address in its one form, where it can be one host's own; None for everything else that somebody may say."""
+    """The address in its normal form; None for anything but an address that one host can have."""
     try:
         found = None if "%" in str(text) else ipaddress.ip_address(str(text))
     except ValueError:
@@ -38,7 +38,7 @@ def host_address(text: object) -> Address | None:
 
 @dataclasses.dataclass(frozen=True)
 class Nic:
-    """A running guest's network interface: its MAC address, its device on the host, and the bridge of that."""
+    """A running guest's network interface: its MAC address, its device on the host, and that device's bridge."""
 
     mac: str
     device: str = ""
@@ -47,7 +47,7 @@ class Nic:
 
 @dataclasses.dataclass(frozen=True)
 class AddressClaim:
-    """Somebody says that a MAC address has an IP address; `source` is a key of RANKS."""
+    """A claim that a MAC address has an IP address; `source` is a key of RANKS."""
 
     mac: str
     address: str
@@ -55,17 +55,17 @@ class AddressClaim:
 
     @property
     def rank(self) -> int:
-        """How much it is believed."""
+        """How far the claim is trusted; higher is better."""
         return RANKS[self.source]
 
     def outranks(self, known: AddressClaim | None) -> bool:
-        """Whether it counts instead of what was known before."""
+        """True if this claim replaces the `known` one."""
         return known is None or known.rank < self.rank
 
 
 @dataclasses.dataclass(frozen=True)
 class Sighting(AddressClaim):
-    """What is recorded of an address that was believed, and since when (seconds since 1970)."""
+    """The record of an accepted address, and since when (seconds since 1970)."""
 
     since: int = 0
 
@@ -74,7 +74,7 @@ class Sighting(AddressClaim):
 
     @classmethod
     def parse(cls, text: str) -> Sighting | None:
-        """One entry of a record; None for what this is not."""
+        """The entry of a record; None for any other text."""
         words = text.split()
         if len(words) != 4 or words[2] not in RANKS or not words[3].isdecimal() or len(words[3]) > 12:
             return None
@@ -84,7 +84,7 @@ class Sighting(AddressClaim):
 
 @dataclasses.dataclass(frozen=True)
 class AddressedGuest:
-    """A guest as far as addresses go. `assigned` are those of its seed; who is not `running` has no claims."""
+    """A guest's addresses. `assigned` are those of its seed; a guest that is not `running` has no claims."""
 
     uuid: str
     name: str
@@ -97,12 +97,12 @@ class AddressedGuest:
 
     @property
     def macs(self) -> frozenset[str]:
-        """Of its interfaces."""
+        """The MAC addresses of its interfaces."""
         return frozenset(nic.mac for nic in self.nics)
 
 
 class HostSubnet(t.NamedTuple):
-    """Addresses that the host reaches over one of its devices."""
+    """A subnet that the host reaches over one of its devices."""
 
     device: str  # empty where a route rejects packets
     subnet: str
@@ -111,9 +111,7 @@ class HostSubnet(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class HostLinks:
-    """What a hypervisor's network tells: its own addresses by device, MAC addresses, routers, and live neighbours as
-    (device, address).
-    """
+    """A hypervisor's network: its own addresses by device, MAC addresses, routers, and neighbours by (device, address)."""
 
     addresses: t.Mapping[str, tuple[Interface, ...]] = dataclasses.field(default_factory=dict)
     macs: t.Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A remote display, as far as it matters who can reach it."""
+"""A remote display, with what tells who can reach it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Display", "DisplayDefaults"]
 
 @dataclasses.dataclass(frozen=True)
 class Display:
-    """One of a guest. `listens`: addresses, `network NAME`, or nothing for what the host's configuration says.
+    """A display of a guest. `listens`: addresses, `network NAME`, or an empty text for the host's default.
 
-    None for a socket.
+    Empty for a socket.
     """
 
     type: str
@@ -27,9 +27,7 @@ class Display:
 
 @dataclasses.dataclass(frozen=True)
 class DisplayDefaults:
-    """What a host's configuration says for all its guests: where displays listen, and those it protects by a
-    password or TLS.
-    """
+    """The defaults of a host for all its guests: where displays listen, and which types have a password or TLS."""
 
     listen: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     protected: frozenset[str] = frozenset()

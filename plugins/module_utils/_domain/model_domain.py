@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest as the user wants it and as the host reports it. None = the user is silent: not ours to touch."""
+"""A guest as the user wants it and as the host reports it. None: the user does not set it, so it is left alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OFFLINE = "virt_customize"  # the seed is applied to the disk before the first s
 
 @dataclasses.dataclass(frozen=True)
 class Original:
-    """The disk of another guest that a disk is a copy of."""
+    """The disk of another guest that a disk is to be a copy of."""
 
     guest: str
     path: str
@@ -48,7 +48,7 @@ class Original:
 
 @dataclasses.dataclass(frozen=True)
 class OriginalDisk:
-    """A disk of a guest that is copied."""
+    """A disk of a guest that is being cloned."""
 
     name: str
     target: str
@@ -60,7 +60,7 @@ class OriginalDisk:
 
 @dataclasses.dataclass(frozen=True)
 class OwnedDisk:
-    """What there is of a disk that was made for a guest."""
+    """What exists of a disk that was made for a guest."""
 
     volume: bool = False  # an active pool has it
     key: str | None = None  # of that volume
@@ -72,7 +72,7 @@ class OwnedDisk:
 
     @property
     def gone(self) -> bool:
-        """Whether it is known that there is none. Nobody sees what an inactive pool holds."""
+        """True if the disk is known not to exist. Nobody sees what an inactive pool holds."""
         return not self.volume and (self.active or (self.pool is None and self.exists is False))
 
 
@@ -82,7 +82,7 @@ PLACES = {"source": "source", "volume": "volume", "url": "url", "network": "netw
 
 @dataclasses.dataclass(frozen=True)
 class Disk(Item):
-    """A disk, and how its volume is made."""
+    """A disk, and how its volume is created."""
 
     size_bytes: int | None = None
     pool: str | None = None
@@ -92,13 +92,13 @@ class Disk(Item):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The options that say where its bytes are."""
+        """The options that are set and say where the disk's bytes are."""
         return tuple(option for option, field in PLACES.items() if self.fields.get(field))
 
 
 @dataclasses.dataclass(frozen=True)
 class Seed:
-    """What cloud-init is told at first boot. Texts, ready to be written; `digest` is over what the user said."""
+    """The cloud-init data for the first boot, as texts; `digest` is over the user's input."""
 
     user_data: str = dataclasses.field(repr=False)
     vendor_data: str = dataclasses.field(repr=False)
@@ -116,7 +116,7 @@ class Seed:
 
 @dataclasses.dataclass(frozen=True)
 class GuestSpec:
-    """Everything one `virt_domain` call says."""
+    """All options of one `virt_domain` call."""
 
     name: str
     state: str = "present"
@@ -154,14 +154,14 @@ class GuestSpec:
         return self.fields.get("interfaces")
 
     def with_fields(self, **more: t.Any) -> GuestSpec:
-        """The same guest with some fields said; None takes back what was."""
+        """The same guest with some fields set; None unsets a field."""
         fields = {**self.fields, **more}
         return dataclasses.replace(self, fields={field: value for field, value in fields.items() if value is not None})
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundGuest:
-    """A guest as libvirt has it. `xml` is the definition (secrets included), `live_xml` what runs now."""
+    """A guest as libvirt has it. `xml` is the definition (secrets included), `live_xml` the running one."""
 
     name: str
     uuid: str
@@ -174,12 +174,12 @@ class FoundGuest:
 
     @property
     def active(self) -> bool:
-        """Whether a hypervisor process exists for it."""
+        """True if a hypervisor process exists for the guest."""
         return self.live_xml is not None
 
 
 class Power(t.NamedTuple):
-    """A guest as libvirt has it, without its document; `moving` where our record says so."""
+    """A guest as libvirt has it, without its XML; `moving` is True if our record says so."""
 
     name: str
     uuid: str
@@ -191,7 +191,7 @@ class Power(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Volume:
-    """A disk image in a pool, there or to be made."""
+    """A disk image in a pool, existing or to be created."""
 
     pool: str
     name: str
@@ -206,7 +206,7 @@ class Volume:
 
 @dataclasses.dataclass(frozen=True)
 class Grafted:
-    """A document after the user's wishes were written into it."""
+    """A document after the options were written into it."""
 
     xml: str = dataclasses.field(repr=False)
     changes: tuple[Change, ...]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The tags by which later runs know where a guest may be: apart from others, together, in which hosts."""
+"""The tags by which later runs know where a guest may be: apart, together, in which host groups."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ APART, TOGETHER, HOST_GROUPS, REQUIRES = "apart-", "together-", "host_groups-", 
 
 
 def after_prefix(tags: t.Iterable[str], prefix: str) -> frozenset[str]:
-    """What follows this prefix in tags that have it: groups, or requirements."""
+    """The rest of the tags with this prefix: groups or requirements."""
     return frozenset(tag[len(prefix) :] for tag in tags if tag.startswith(prefix))
 
 
 def versions(tags: t.Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Programs and the oldest version that does: `requires-qemu-8.2`."""
+    """Required programs and their oldest sufficient version, from tags such as `requires-qemu-8.2`."""
     pairs = (word.partition("-") for word in after_prefix(tags, REQUIRES))
     return tuple(sorted((program, version) for program, _dash, version in pairs if version))

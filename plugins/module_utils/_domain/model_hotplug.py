@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What decides whether a running guest can get a device: the device, and the PCI slots and USB ports of the guest."""
+"""The facts that decide if a running guest can get a device: the device, and the guest's PCI slots and USB ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["EXPRESS", "PCI", "Buses", "NetworkFilter", "Plug", "Slot"]
 
 @dataclasses.dataclass(frozen=True)
 class NetworkFilter:
-    """`protocols` that its own rules are about, and the filters that it refers to."""
+    """A network filter: the `protocols` of its own rules, and the filters that it refers to."""
 
     protocols: frozenset[str]
     references: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What must be on the host before a guest can start, or get a device: libvirt opens it."""
+"""What a host must have before a guest can start, or get a device: libvirt opens it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Volume = tuple[str, str]  # pool and name
 
 
 class Qcow2(t.NamedTuple):
-    """An image in which other files are named."""
+    """An image that names other files."""
 
     place: str | Volume
     is_alone: bool = False  # the definition says what it stands on, so that nobody asks the image
@@ -32,7 +32,7 @@ class NamedBy(t.NamedTuple):
 
 
 class Uplink(t.NamedTuple):
-    """Network devices of the host that guests of a network are plugged into."""
+    """Network devices of the host that connect the guests of a network."""
 
     bridge: str = ""
     is_own: bool = False  # libvirt makes the bridge when the network starts
@@ -40,7 +40,7 @@ class Uplink(t.NamedTuple):
 
 
 class Offer(t.NamedTuple):
-    """What libvirt must be able to give guests of that type and machine."""
+    """What libvirt must offer guests of this type and machine."""
 
     what: str  # efi, bios: firmware that libvirt chooses; swtpm
     virt_type: str
@@ -50,7 +50,7 @@ class Offer(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prerequisites:
-    """Named by the definition of a guest, or by devices."""
+    """What the definition of a guest, or its devices, names."""
 
     networks: frozenset[str] = frozenset()
     plugged: frozenset[str] = frozenset()  # those of the networks whose devices the kernel knows
@@ -82,7 +82,7 @@ class Prerequisites:
 
     @property
     def paths(self) -> frozenset[str]:
-        """All that the host may be asked for by its path."""
+        """All paths that the host may be asked for."""
         return self.files | self.directories | {*self.templates, *self.templates.values()}
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The files a guest reads and writes: its disks, and all that a document says they stand on."""
+"""The files that a guest reads and writes: its disks, and the backing files in its XML."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Link(t.NamedTuple):
 
 
 def links(xml: str, located: Located) -> list[Link]:
-    """All files of a domain document. Only that of a running guest tells whole chains."""
+    """All files of a domain document. Only that of a running guest has whole chains."""
     return [link for disk in parse(xml).iterfind("devices/disk") for _element, link in _chain(disk, located)]
 
 
 def raw_sources(xml: str, located: Located) -> set[str]:
-    """Paths of a definition's disks that the guest writes as they are: their first bytes are the guest's."""
+    """Paths of a definition's raw disks, whose first bytes the guest writes."""
     disks = [disk for disk in parse(xml).iterfind("devices/disk") if disk.find("driver[@type='raw']") is not None]
     return {path for disk in disks for path in (_path(disk, located),) if path}
 
 
 def without_below(xml: str, path: str, located: Located) -> str | None:
-    """The document without what it says `path` stands on: libvirt then asks the file. None when it says nothing."""
+    """The document without the backing files of `path`, which libvirt then reads from the file; None if it has none."""
     root = parse(xml)
     below = [
         (element, element.find("backingStore"))
@@ -49,7 +49,7 @@ def without_below(xml: str, path: str, located: Located) -> str | None:
 
 
 def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
-    """Every element of a disk that holds a source: itself, what it stands on, and where it is being copied to."""
+    """Every element of a disk with a source, each with its link: the disk, its backing files, and the target of a copy."""
     alone = disk.get("device", "disk") == "disk" and disk.find("readonly") is None and disk.find("shareable") is None
     element, mirror = disk, disk.find("mirror")
     while element is not None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The definition of a copy of a guest: that of its original without what only one guest can be or have."""
+"""The definition of a clone: that of its original without what only one guest can be or have."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _PORTS = "devices/*[@type='tcp' or @type='udp']/source[@mode='bind']/@service"
 
 
 def document(xml: str, *, name: str, uuid: str) -> str:
-    """The definition of the copy; its disks are still those of the original."""
+    """The definition of the clone; its disks are still those of the original."""
     root = parse(xml)
     child(root, "name").text = name
     child(root, "uuid").text = uuid
@@ -76,15 +76,13 @@ def document(xml: str, *, name: str, uuid: str) -> str:
 
 
 def own_files(xml: str) -> frozenset[str]:
-    """Files, sockets and ports that a guest's QEMU makes or writes, beside its disks: two guests cannot have the
-    same.
-    """
+    """Files, sockets and ports that a guest's QEMU creates or writes, beside its disks: two guests cannot share them."""
     root = parse(xml)
     return frozenset([*map(str, _matches(root, _FILES)), *(f"port {port}" for port in root.xpath(_PORTS))])
 
 
 def disks(xml: str) -> list[OriginalDisk]:
-    """The disks of the original, but for its seed."""
+    """The disks of the original, without its seed."""
     found = parse(xml).findall("devices/disk")
     return [_read(device) for device in found if fields_disk.name_of(device) != "seed"]
 
@@ -115,9 +113,9 @@ def _matches(root: Element, places: t.Sequence[str]) -> list[t.Any]:
 
 
 def _forget_records(root: Element) -> None:
-    """What programs keep with a guest is of that guest; tags and the login user are what a user says of it.
+    """Remove what programs record in the guest's metadata, except tags and the login user.
 
-    Except of what stays apart: a copy is made on the host of its original.
+    Tags that keep guests apart go too: a clone is created on the host of its original.
     """
     kept = row.read(root, _KEPT)
     tags = tuple(tag for tag in kept.get("tags", ()) if not tag.startswith(APART))
@@ -128,7 +126,7 @@ def _forget_records(root: Element) -> None:
 
 
 def _choose_ports(root: Element) -> None:
-    """Numbers of which a host has each once are left to libvirt."""
+    """Let libvirt choose ports and numbers that a host has only once."""
     for display in root.xpath("devices/graphics[@port or @tlsPort or @websocket]"):
         for port in ("port", "tlsPort"):
             display.attrib.pop(port, None)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What libvirt says of a host: capabilities, pools, volumes, networks."""
+"""Read libvirt's XML of a host: capabilities, pools, volumes, networks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ __all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", 
 
 
 def host(xml: str) -> dict[str, t.Any]:
-    """uuid, arch, cpu model and vendor, the drivers that confine guests, and the domain types each guest
-    architecture can run.
-    """
+    """uuid, arch, CPU model and vendor, security drivers, and the domain types and machines of each guest architecture."""
     root = parse(xml)
     model = root.find("host/cpu/model")
     return {
@@ -40,7 +38,7 @@ def host(xml: str) -> dict[str, t.Any]:
 
 
 def _host_cpu(root: Element) -> str:
-    """The host's processor, without what differs between two of a kind: the pace of its clock."""
+    """The host's CPU without what differs between two of a kind: its clock frequency."""
     cpu = root.find("host/cpu")
     if cpu is None:
         return ""
@@ -51,7 +49,7 @@ def _host_cpu(root: Element) -> str:
 
 
 def domain_capabilities(xml: str) -> dict[str, t.Any]:
-    """What one virt type and machine offer: cpu modes, loaders, maximum vcpus."""
+    """What one virtualization type and machine offer: CPU modes, firmware, TPM, maximum vCPUs."""
     root = parse(xml)
     limit = root.find("vcpu")
     return {
@@ -69,9 +67,9 @@ def domain_capabilities(xml: str) -> dict[str, t.Any]:
 
 
 def _platform(root: Element) -> t.Iterator[str]:
-    """What a guest can ask for by these options. What libvirt does not tell, it may have.
+    """What guests can request: efi, secure_boot, tpm. What libvirt does not report counts as available.
 
-    libvirt knows firmware with secure boot by its need of SMM, which only the machines of x86 have.
+    libvirt reports firmware with secure boot by its need of SMM, which only x86 machines have.
     """
     firmware, secure = root.find("os/enum[@name='firmware']"), root.find("os/loader/enum[@name='secure']")
     backends = root.find("devices/tpm/enum[@name='backendModel']")
@@ -85,7 +83,7 @@ def _platform(root: Element) -> t.Iterator[str]:
 
 
 def _host_model(root: Element) -> str | None:
-    """The host's own processor as guests can have it, in the form that libvirt compares."""
+    """The host's CPU as guests can have it, in the form that libvirt compares; None if there is none."""
     found = root.find("cpu/mode[@name='host-model'][@supported='yes']")
     if found is None or found.find("model") is None:
         return None
@@ -95,7 +93,7 @@ def _host_model(root: Element) -> str | None:
 
 
 def cpu_model(xml: str) -> dict[str, t.Any]:
-    """A processor in the words of option `cpu`."""
+    """A CPU as the suboptions of option `cpu`."""
     root = parse(xml)
     features = [{"name": one.get("name"), "policy": one.get("policy") or "require"} for one in root.findall("feature")]
     return {
@@ -107,13 +105,13 @@ def cpu_model(xml: str) -> dict[str, t.Any]:
 
 
 def pool(xml: str) -> dict[str, t.Any]:
-    """type and target path of a storage pool."""
+    """Type and target path of a storage pool."""
     root = parse(xml)
     return {"type": root.get("type"), "path": root.findtext("target/path")}
 
 
 def volume(xml: str) -> dict[str, t.Any]:
-    """format, capacity and backing file of a volume."""
+    """Path, format, sizes, times and backing file of a volume."""
     root = parse(xml)
     form = root.find("target/format")
     backing_format = root.find("backingStore/format")
@@ -137,7 +135,7 @@ def _nanoseconds(text: str) -> int:
 
 
 def network(xml: str) -> dict[str, t.Any]:
-    """forward mode and bridge of a virtual network."""
+    """Forward mode and bridge of a virtual network."""
     root = parse(xml)
     forward, bridge = root.find("forward"), root.find("bridge")
     return {
@@ -147,7 +145,7 @@ def network(xml: str) -> dict[str, t.Any]:
 
 
 def new_volume(wanted: Volume) -> str:
-    """A storage volume, thin, with its backing file where it has one."""
+    """The XML of a new volume, thin, with its backing file if it has one."""
     root = parse("<volume/>")
     make(root, "name").text = wanted.name
     make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)

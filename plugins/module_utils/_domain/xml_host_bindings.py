@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What ties a guest to a host, and the form in which its definition waits on another."""
+"""What binds a guest to a host, and the form in which its definition is reserved on another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_KERNEL = "/"
 
 
 def needs(xml: str) -> dict[str, t.Any]:
-    """Memory, machine, processor, bridges and host devices of a guest."""
+    """Memory, machine, CPU, bridges and host devices that a guest needs."""
     root = parse(xml)
     cpu_element = root.find("cpu")
     nics = root.findall("devices/interface")
@@ -76,9 +76,7 @@ def _devices(root: Element) -> t.Iterator[str]:
 
 
 def cpu(xml: str) -> tuple[str | None, str | None, str]:
-    """The processor a running guest was given (None where nobody named one), its machine, and the kind of its
-    hypervisor.
-    """
+    """The CPU of a running guest (None if no model is named), its machine, and its virtualization type."""
     root = parse(xml)
     found, kind = root.find("cpu"), root.find("os/type")
     has_model = found is not None and found.find("model") is not None
@@ -86,12 +84,12 @@ def cpu(xml: str) -> tuple[str | None, str | None, str]:
 
 
 def has_agent(xml: str) -> bool:
-    """Whether something in a running guest listens on a channel to its host."""
+    """True if an agent in the running guest has connected to a channel."""
     return parse(xml).find("devices/channel/target[@state='connected']") is not None
 
 
 def files(xml: str) -> list[str]:
-    """What a guest writes beside its disks: its UEFI variables."""
+    """Files that a guest writes beside its disks: its UEFI variables."""
     return variables(parse(xml))
 
 
@@ -99,7 +97,7 @@ _LOADER, _TEMPLATE = "os/loader", "os/nvram[@template]"
 
 
 def firmware(xml: str) -> tuple[str, str, str, str]:
-    """Its firmware and the template of its variables (empty where none is named), architecture and machine type."""
+    """The guest's firmware and the template of its variables (empty if not named), architecture and machine type."""
     root = parse(xml)
     kind, template = root.find("os/type"), root.find(_TEMPLATE)
     paths = (root.findtext(_LOADER) or "").strip(), "" if template is None else template.get("template")
@@ -119,14 +117,13 @@ def with_firmware(xml: str, paths: t.Mapping[str, str]) -> str:
 
 
 def local_state(xml: str) -> list[str]:
-    """Paths of what else a guest writes, and that a copy of its disks does not hold."""
+    """Paths of other files that a guest writes, and that a copy of its disks does not include."""
     root = parse(xml)
     return [str(path) for place in LOCAL_STATE for path in root.xpath(place)]
 
 
 def reserved(xml: str, name: str) -> str:
-    """The definition under that name, so that nobody can start it: its kernel and its disks are files that do not
-    exist.
+    """The definition under this name, which nobody can start: its kernel and its disks are files that do not exist.
 
     Each is needed: a guest may have no disk that is a file, or one that it starts without (`startupPolicy`); and while
     its disks are copied, they are not the guest's yet.
@@ -141,13 +138,13 @@ def reserved(xml: str, name: str) -> str:
 
 
 def is_reserved(xml: str) -> bool:
-    """Whether a definition waits so."""
+    """True if a definition is reserved."""
     return str(parse(xml).findtext("os/kernel")).endswith(_WAITING)
 
 
 def released(xml: str, live: str = "") -> str:
-    """The definition as it was; of a guest that runs, with the disks that it has now: its owner may have merged or
-    taken a snapshot since it arrived.
+    """The original of a reserved definition; for a running guest, with the disks that it has now: its owner may have
+    merged or taken a snapshot since it arrived.
     """
     root = parse(xml)
     for source, place in _paths(root):
@@ -163,7 +160,7 @@ def released(xml: str, live: str = "") -> str:
 
 
 def _follow(root: Element, live: Element) -> None:
-    """Give disks the files that the running guest has in their slots."""
+    """Give disks the files that the running guest has at their targets."""
     now = {disk.find("target").get("dev"): disk for disk in live.iterfind("devices/disk")}
     for disk in root.iterfind("devices/disk"):
         twin = now.get(disk.find("target").get("dev"))
@@ -180,7 +177,7 @@ def _follow(root: Element, live: Element) -> None:
 
 
 def _paths(root: Element) -> t.Iterator[tuple[Element, str]]:
-    """Sources of disks that are a path of the host, and the attribute in which it stands."""
+    """Sources of disks with a path of the host, and the attribute that holds it."""
     for source in root.iterfind("devices/disk/source"):
         for place in ("file", "dev"):
             if source.get(place):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Devices of a host that a guest can have for itself, in words that are the same for guests and hosts."""
+"""Devices of a host that a guest can use exclusively, named the same way for guests and hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MDEV = re.compile(r"mdev_([0-9a-f]{8})_([0-9a-f]{4})_([0-9a-f]{4})_([0-9a-f]{4}
 
 
 def bound(root: Element) -> dict[str, t.Any]:
-    """What ties a guest to hosts: architecture, machine type, devices of its host, and what it has of its platform."""
+    """What binds a guest to hosts: architecture, machine type, host devices, and its platform features."""
     kind = root.find("os/type")
     return {
         "arch": None if kind is None else kind.get("arch"),
@@ -30,7 +30,7 @@ def bound(root: Element) -> dict[str, t.Any]:
 
 
 def _platform(root: Element) -> t.Iterator[str]:
-    """Firmware that libvirt chooses, and what else a host may not have for its guests."""
+    """Platform features of a guest that a host may not offer: efi, secure_boot, tpm."""
     if root.find("os[@firmware='efi']") is not None:
         yield "efi"
         signed = ("os/loader[@secure='yes']", "os/firmware/feature[@name='secure-boot'][@enabled='yes']")
@@ -41,7 +41,7 @@ def _platform(root: Element) -> t.Iterator[str]:
 
 
 def devices(root: Element) -> list[str]:
-    """Devices of its host that a guest has for itself: `pci 0000:06:00.0`, `usb 0x1d6b:0x0002`, `mdev UUID`."""
+    """Host devices that a guest uses exclusively: `pci 0000:06:00.0`, `usb 0x1d6b:0x0002`, `mdev UUID`."""
     found: list[str] = []
     for device in root.iterfind("devices/hostdev/source"):
         found += _host_device(device)
@@ -51,7 +51,7 @@ def devices(root: Element) -> list[str]:
 
 
 def devices_of(fragment: str) -> list[str]:
-    """The same of a user's fragment of a definition, or of none; raises ValueError where it is no XML."""
+    """The host devices in a user's fragment of a definition; empty without one; raises ValueError if it is no XML."""
     try:
         return devices(ElementTree.fromstring(fragment)) if fragment else []  # noqa: S314 (the user's own)
     except ElementTree.ParseError as error:
@@ -59,7 +59,7 @@ def devices_of(fragment: str) -> list[str]:
 
 
 def _host_device(source: Element) -> t.Iterator[str]:
-    """A USB device is known by its makers' numbers or by its place, a running guest's by both."""
+    """The names of a device; a USB device has one by vendor and product, one by its place, or both in a running guest."""
     address = source.find("address")
     yield from _makers_numbers(source)
     if address is None:
@@ -74,7 +74,7 @@ def _host_device(source: Element) -> t.Iterator[str]:
 
 
 def _pci(address: Element) -> str:
-    """As lspci -D prints it."""
+    """The PCI address as lspci -D prints it."""
     domain, bus, slot, function = (int(address.get(part) or "0", 0) for part in ("domain", "bus", "slot", "function"))
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
 
@@ -86,12 +86,12 @@ def _makers_numbers(device: Element) -> t.Iterator[str]:
 
 
 def offered(listed: t.Iterable[tuple[str, str]] | None) -> list[str] | None:
-    """Devices of a host that guests can have, in words, as `devices` names those of guests."""
+    """Devices of a host that guests can have, named as `devices` names them; None if they are not listed."""
     return None if listed is None else sorted(word for name, xml in listed for word in _device(name, xml))
 
 
 def pci_address(name: str) -> str | None:
-    """`0000:06:00.0` of `pci_0000_06_00_0`, as libvirt calls the device; None for one that is not on a PCI bus."""
+    """`0000:06:00.0` for libvirt's `pci_0000_06_00_0`; None for a device that is not on a PCI bus."""
     pci = _PCI.fullmatch(name)
     return f"{pci[1]}:{pci[2]}:{pci[3]}.{pci[4]}" if pci else None
 

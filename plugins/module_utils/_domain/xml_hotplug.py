@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Read what decides whether a running guest can get a device."""
+"""Read the facts that decide if a running guest can get a device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["buses", "plug", "read"]
 
 
 def read(xml: str) -> tuple[str, NetworkFilter]:
-    """Its name, and what it holds."""
+    """The name of a network filter, and its protocols and references."""
     root = parse(xml)
     protocols = frozenset(part.tag for part in root.iterfind("rule/*") if isinstance(part.tag, str))
     return root.get("name"), NetworkFilter(protocols, tuple(one.get("filter") for one in root.findall("filterref")))
@@ -56,7 +56,7 @@ _ISA_BRIDGE = (0, 1)  # of a machine pc; it has no element
 
 
 def buses(xml: str) -> Buses | None:
-    """Those of a running guest; None where its devices are not on PCI."""
+    """The PCI and USB buses of a running guest; None if its devices are not on PCI."""
     root = parse(xml)
     controllers = root.findall("devices/controller[@type='pci']")
     roots = {one.get("model") for one in controllers if one.get("model") in ("pci-root", "pcie-root")}
@@ -77,7 +77,7 @@ def buses(xml: str) -> Buses | None:
 
 
 def _free_usb(root: Element) -> int | None:
-    """Ports of USB that are left; what a running guest gets makes libvirt add no hub."""
+    """The number of free USB ports, None if unknown; libvirt adds no hub to a running guest."""
     controllers = root.findall("devices/controller[@type='usb']")
     ports = [one.get("ports") or _USB_PORTS.get(one.get("model")) for one in controllers]
     hubs = len(root.findall("devices/hub[@type='usb']"))
@@ -102,7 +102,7 @@ def _slot(device: Element) -> Slot | None:
 
 
 def plug(xml: str) -> Plug:
-    """A device as far as that matters."""
+    """The facts about a device that matter for plugging it."""
     device = parse(xml)
     is_disk, model = device.tag == "disk", device.find("model")
     kind = (device.find("target").get("bus") if is_disk else device.get("type")) or ""

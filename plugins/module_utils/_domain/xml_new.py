@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The document of a guest that does not exist yet: the least that libvirt needs, before the user's wishes are
-grafted in.
-"""
+"""The XML of a guest that does not exist yet: the minimum for libvirt, before options are written into it."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def domain(
 ) -> str:
     """A bare guest: ACPI, an agent channel, a serial console, entropy; no disks, no NICs, no display.
 
-    Devices `without` which it is made come from elsewhere, and so do the `ports` of PCI Express.
+    Devices in `without` are left out, as others bring them, and so are PCI Express ports without `ports`.
     """
     root = parse("<domain/>")
     root.set("type", virt_type)
@@ -81,11 +79,11 @@ _SAID = {
 
 
 def said(xml: str | None) -> set[str]:
-    """What a piece in libvirt's own words says of what an operating system needs."""
+    """Options for an operating system's needs that a piece of libvirt's XML sets."""
     return {option for option, place in _SAID.items() if parse(xml).find(place) is not None} if xml else set()
 
 
 def brought(xml: str | None) -> set[str]:
-    """What a piece in libvirt's own words brings of the devices that a bare guest has."""
+    """The default devices of a bare guest that a piece of libvirt's XML has."""
     devices = parse(xml).findall("devices/*") if xml else ()
     return {(item.find("target").get("name") if item.tag == "channel" else item.tag) or "" for item in devices}

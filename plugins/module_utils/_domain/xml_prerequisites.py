@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What must be on the host before a guest can start. With the standard library alone, as little travels for that."""
+"""What a host must have before a guest can start. Standard library only, so that little code travels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIBVIRTS = ("", "nat", "route", "open")  # modes of networks whose bridge libvi
 
 
 def uplink(network: str) -> Uplink:
-    """Of an active network. Nothing where Open vSwitch connects guests, or libvirt gives them devices of their own."""
+    """The uplink of an active network; empty if Open vSwitch connects guests, or libvirt gives them host devices."""
     root = ElementTree.fromstring(network)  # noqa: S314 (libvirt wrote it)
     forward, bridge = root.find("forward"), root.find("bridge")
     mode = "" if forward is None else forward.get("mode", "nat")
@@ -81,10 +81,10 @@ _OWN = ("/var/lib/libvirt/qemu/", "/run/libvirt/", "/var/run/libvirt/", "/run/us
 
 
 def prerequisites(xml: str, *, restored: bool = False, disks: bool = True) -> Prerequisites:
-    """Of a guest, or of one device of it. Not the file of an NVDIMM: QEMU makes one that is missing.
+    """The prerequisites of a guest, or of one device. Not the file of an NVDIMM: QEMU creates a missing one.
 
-    `restored`: it goes on from a saved state, with more devices that may be missing. `disks`: with the files and
-    volumes of its disks; they travel when it moves.
+    `restored`: True if it resumes from a saved state, with which more devices may be missing. `disks`: True to include
+    files and volumes of its disks, which move with it.
     """
     root = _domain(xml)
     _drop(root, ("optional", "requisite") if restored else ("optional",))
@@ -131,19 +131,21 @@ def _paths(root: Element, places: t.Iterable[tuple[str, str]]) -> frozenset[str]
 
 
 def _directories(root: Element) -> frozenset[str]:
-    """Where files are made; not those that libvirt makes itself."""
+    """Directories where files are created, without those that libvirt creates itself."""
     made = (path for path in _paths(root, _MADE) if not path.startswith(_OWN))
     return frozenset(path.rpartition("/")[0] or "/" for path in made)
 
 
 def _starts_virtiofsd(shared: Element) -> bool:
-    """Whether libvirt starts the program, and chooses it."""
+    """True if libvirt starts virtiofsd, and chooses the program."""
     virtiofs = shared.find("driver[@type='virtiofs']") is not None
     return virtiofs and shared.find("binary[@path]") is None and shared.find("source[@socket]") is None
 
 
 def _offers(root: Element) -> t.Iterator[Offer]:
-    """Of firmware only what libvirt looks for at each start: a newer one writes down what it has found."""
+    """Offers that the guest needs; firmware only if libvirt looks for it at each start: a newer one stores what it
+    found.
+    """
     kind, system = root.find("os/type"), root.find("os")
     if kind is None or system is None:
         return
@@ -155,7 +157,7 @@ def _offers(root: Element) -> t.Iterator[Offer]:
 
 
 def _domain(xml: str) -> Element:
-    """The guest, or a guest with nothing but that device."""
+    """The guest, or a guest with only this device."""
     root = ElementTree.fromstring(xml)  # noqa: S314 (libvirt wrote it)
     if root.tag == "domain":
         return root
@@ -178,7 +180,7 @@ def _named(names: t.Iterable[str | None]) -> frozenset[str]:
 
 
 def _layers(disk: Element) -> t.Iterator[Element]:
-    """A disk, and what its definition says that it stands on."""
+    """A disk, and its backing files in the definition."""
     layer: Element | None = disk
     while layer is not None:
         yield layer
@@ -194,7 +196,7 @@ def _medium(drive: Element) -> t.Iterator[str | tuple[str, str]]:
 
 
 def _images(layer: Element) -> t.Iterator[Qcow2]:
-    """Where a disk, or what it stands on, is a qcow2; only then libvirt reads what its first bytes name."""
+    """The qcow2 images of a disk or backing file; libvirt reads file names only from such a header."""
     described = layer.find("driver[@type='qcow2']") is not None or layer.find("format[@type='qcow2']") is not None
     for source in layer.findall("source") if described else ():
         volume = (source.get("pool", ""), source.get("volume", ""))
@@ -204,7 +206,7 @@ def _images(layer: Element) -> t.Iterator[Qcow2]:
 
 
 def _devices(root: Element) -> frozenset[str]:
-    """Nothing where a number is none, or is written as only libvirt reads it."""
+    """The host devices; empty if a number is invalid, or in a form that only libvirt reads."""
     try:
         return frozenset(xml_host_devices.devices(root))
     except ValueError:
@@ -212,17 +214,17 @@ def _devices(root: Element) -> frozenset[str]:
 
 
 def _kind(nic: Element) -> str | None:
-    """The type of an interface. The kernel does not know the bridges of Open vSwitch."""
+    """The type of an interface; None for a bridge of Open vSwitch, which the kernel does not know."""
     kind = nic.get("type")
     return None if _is_switched(nic) and kind == "bridge" else kind
 
 
 def _is_switched(nic: Element) -> bool:
-    """Whether Open vSwitch connects it."""
+    """True if Open vSwitch connects the interface."""
     return nic.find("virtualport[@type='openvswitch']") is not None
 
 
 def _variables(nvram: Element) -> str:
-    """Where a guest's UEFI variables are; libvirt makes them from a template where they are not."""
+    """The path of a guest's UEFI variables; libvirt creates missing ones from a template."""
     source = nvram.find("source")
     return ((nvram.text or "").strip() if source is None else source.get("file")) or ""

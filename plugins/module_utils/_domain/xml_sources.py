@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The files and devices that the disks of a guest are."""
+"""The files and devices of a guest's disks."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
 def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
     """Paths of all files and devices of a definition's disks.
 
-    With `below`, also of what these stand on, which only those that run tell.
+    With `below`, also of their backing files, which only the XML of a running guest names.
     """
     found = parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
     return list(dict.fromkeys(filter(None, (path_of(source, located) for source in found))))
 
 
 def files(xml: str) -> list[str]:
-    """Paths of what a guest has of files beside its disks: to boot from, and as memory."""
+    """Paths of a guest's files beside its disks: for booting, and as memory."""
     places = ("os/kernel", "os/initrd", "os/dtb", "os/loader", "devices/memory/source/path")
     root = parse(xml)
     return [one.text for place in places for one in root.iterfind(place) if one.text] + variables(root)
 
 
 def variables(root: Element) -> list[str]:
-    """Paths of a guest's UEFI variables, which libvirt keeps in a place of its own when nobody names one."""
+    """Paths of a guest's UEFI variables, by default in libvirt's own directory."""
     nvram, source = root.findtext("os/nvram"), root.find("os/nvram/source")
     if source is not None:
         nvram = source.get("file")
@@ -43,14 +43,14 @@ def variables(root: Element) -> list[str]:
 
 
 def of_snapshot(xml: str) -> list[str]:
-    """The definitions in a snapshot's document, and one of the files that it is in itself."""
+    """The definitions in a snapshot's XML, and one with the snapshot's own files as disks."""
     root = parse(xml)
     kept = [one for tag in ("domain", "inactiveDomain") for one in root.findall(tag)]
     return [*map(text, kept), text(_holder(root.findall("disks/disk"), root.findall("memory[@file]")))]
 
 
 def of_backup(xml: str) -> str:
-    """A definition with the files that a backup job writes."""
+    """A definition with the files that a backup job writes as disks."""
     disks = parse(xml).findall("disks/disk")
     for written in [one for disk in disks for tag in ("target", "scratch") for one in disk.findall(tag)]:
         written.tag = "source"
@@ -58,7 +58,7 @@ def of_backup(xml: str) -> str:
 
 
 def _holder(disks: t.Sequence[Element], memory: t.Sequence[Element]) -> Element:
-    """A definition with these disks; a file with memory is one more."""
+    """A definition with these disks, and one more for each file with memory."""
     root = parse("<domain><devices/></domain>")
     devices = root.find("devices")
     devices.extend(disks)
@@ -68,7 +68,7 @@ def _holder(disks: t.Sequence[Element], memory: t.Sequence[Element]) -> Element:
 
 
 def path_of(source: Element, located: Located) -> str | None:
-    """The file or device that a source of a disk names, itself or as a volume."""
+    """The file or device that a disk's source names, directly or as a volume."""
     if source.get("pool"):
         return located(source.get("pool"), source.get("volume"))
     return t.cast("str | None", source.get("file") or source.get("dev"))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What reports and placement read of a guest's document: a part of what its tables say, in the same words.
+"""What reports and placement read from a guest's XML: a part of its tables, with the same names.
 
 Without the tables, which are most of what travels to a host; a test compares both on every example.
 """
@@ -46,7 +46,7 @@ def read(xml: str) -> tuple[dict[str, t.Any], Element]:
 
 
 def recorded(root: Element) -> dict[str, t.Any]:
-    """What the collection remembers of where a guest is: the addresses of its seed, those seen, and its migration."""
+    """The record of a guest's place: addresses of its seed, addresses seen, unfinished disks, and its migration."""
     moving = root.find(f"{_GUEST}/{{{CORRAL}}}moving")
     if moving is not None and moving.get("seal") not in (None, sealed(root.findtext("uuid") or "")):
         moving = None  # of the guest whose definition somebody copied
@@ -60,19 +60,19 @@ def recorded(root: Element) -> dict[str, t.Any]:
 
 
 def has_agent(root: Element) -> bool:
-    """Whether the agent of a running guest is connected."""
+    """True if the agent of a running guest is connected."""
     return root.find(_AGENT) is not None
 
 
 def is_managed(root: Element) -> bool:
-    """Whether the collection has recorded anything with the guest, tags included."""
+    """True if the collection has recorded anything with the guest, tags included."""
     return root.find(_GUEST) is not None or root.find(_SEEN) is not None
 
 
 def nics(root: Element) -> tuple[Nic, ...]:
     """The interfaces as the host's network sees them.
 
-    Only a running guest's have a device, and only those on a bridge one of their own.
+    Only those of a running guest have a device, and only if they are on a bridge.
     """
     found = []
     for device in root.iterfind("devices/interface"):
@@ -83,18 +83,18 @@ def nics(root: Element) -> tuple[Nic, ...]:
 
 
 def macs(root: Element) -> set[str]:
-    """Of its interfaces."""
+    """The MAC addresses of its interfaces."""
     return {nic.mac for nic in nics(root)}
 
 
 def sighted(root: Element, seen: t.Iterable[str]) -> list[str]:
-    """Addresses at which the guest was `seen` with interfaces that it still has."""
+    """Addresses at which the guest was `seen` on interfaces that it still has."""
     known = macs(root)
     return [entry.address for entry in map(Sighting.parse, seen) if entry and entry.mac in known]
 
 
 def sightings(entries: t.Iterable[str]) -> str:
-    """The element of addresses as libvirt's metadata call takes it; empty for none."""
+    """The element of recorded addresses as libvirt's metadata call takes it; empty for none."""
     root = ElementTree.Element("guest")
     for entry in entries:
         ElementTree.SubElement(root, "at").text = entry
@@ -102,7 +102,7 @@ def sightings(entries: t.Iterable[str]) -> str:
 
 
 def texts(root: Element, path: str) -> list[str]:
-    """Of the elements at that place."""
+    """The texts of the elements at a path."""
     return [element.text or "" for element in root.iterfind(path)]
 
 

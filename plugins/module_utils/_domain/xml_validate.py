@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Whether a definition holds together after an edit: libvirt would refuse it, or silently make something else of it."""
+"""Check that a definition is consistent after an edit: else libvirt would refuse it, or silently change it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Problems = t.Iterator["tuple[str, str]"]  # place and reason
 
 
 def problems(before: str, wanted: GuestSpec, after: Grafted) -> list[str]:
-    """Everything that an edit made wrong; what others left there, and nobody touched, is not looked at."""
+    """Every problem that an edit caused; what others left there, and nobody touched, is not checked."""
     return [f"{place} of {wanted.name}: {reason}" for place, reason in violations(before, wanted, after)]
 
 
 def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str, str]]:
-    """The same, as places and reasons."""
+    """The problems as places and reasons."""
     changed = {change.where for change in after.changes}
     if not changed:
         return []
@@ -56,7 +56,7 @@ def violations(before: str, wanted: GuestSpec, after: Grafted) -> list[tuple[str
 
 
 def recent(wanted: GuestSpec, after: Grafted) -> list[tuple[str, tuple[int, int]]]:
-    """The places that an edit wrote to, and that not every libvirt knows, with the first version that does."""
+    """The places that an edit wrote and that not every libvirt supports, with the first version that does."""
     changed = {change.where for change in after.changes}
     if not changed:
         return []
@@ -67,12 +67,12 @@ def recent(wanted: GuestSpec, after: Grafted) -> list[tuple[str, tuple[int, int]
 
 
 def _touches(place: str, field: str) -> bool:
-    """Whether a change is in that field, group or list; `list[]`: whether an entry comes or goes."""
+    """True if a change is in this field, group or list; `list[]`: if an entry is added or removed."""
     return re.sub(r"\[.*]$", "[]", place) == field or place.startswith((f"{field}.", f"{field}["))
 
 
 def _readable(table: row.Table, values: Values) -> Values:
-    """Without numbers that others wrote and no guest can have, and lists of numbers, which no rule looks at."""
+    """The values without numbers that no guest can have, and without lists of numbers, which no rule checks."""
     kept = {}
     for field, value in values.items():
         one = table.get(field)
@@ -92,7 +92,7 @@ def _checks(one: row.Row, value: t.Any) -> bool:
 
 
 def _listed_twice(root: Element, wanted: GuestSpec) -> Problems:
-    """Two names can mean one device: its own and its target, or its address."""
+    """Entries that mean the same device: by its name and its target, or its address."""
     for field, one in fields_domain.DOMAIN.items():
         if not isinstance(one, row.Items) or not wanted.fields.get(field):
             continue
@@ -106,7 +106,7 @@ def _listed_twice(root: Element, wanted: GuestSpec) -> Problems:
 
 
 def _controllers(root: Element, wanted: GuestSpec) -> Problems:
-    """libvirt would refuse to remove what others hang on, or make it anew."""
+    """Removed controllers that are in use: libvirt would refuse that, or add them again."""
     used = set(_used_controllers(root))
     for item in wanted.fields.get("controllers", ()):
         if item.state == "absent" and item.name in used:
@@ -117,7 +117,7 @@ def _controllers(root: Element, wanted: GuestSpec) -> Problems:
 
 
 def _without_ide(root: Element) -> Problems:
-    """libvirt says this only when the disks are made."""
+    """IDE devices on a machine without IDE, which libvirt reports only when the disks are created."""
     machine = str(root.xpath("string(os/type/@machine)"))
     if re.match(r"(pc-)?q35\b|virt\b", machine) is None:
         return
@@ -138,7 +138,7 @@ _NO_USB = "devices/controller[@type='usb'][@model='none']"
 
 
 def _without_usb(root: Element) -> Problems:
-    """libvirt refuses devices on a bus that is turned off."""
+    """USB devices on a guest without USB, which libvirt refuses."""
     devices = root.xpath(_USB_DEVICES)
     if devices and root.xpath(_NO_USB):
         kinds = ", ".join(dict.fromkeys(str(one.tag) for one in devices))
@@ -147,7 +147,7 @@ def _without_usb(root: Element) -> Problems:
 
 
 def _used_controllers(root: Element) -> t.Iterator[str]:
-    """Their names. libvirt numbers those of PCI, and those of disks on one bus, without gaps."""
+    """Names of controllers in use. libvirt numbers those of PCI, and those of disks on one bus, without gaps."""
     numbered = [
         ("pci", int(name[4:])) for name, one in fields_device.CONTROLLERS.names(root) if one.get("type") == "pci"
     ]
@@ -178,9 +178,9 @@ _FIRST_CONTROLLER = {
 
 
 def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Collection[str]) -> Problems:
-    """An edit of a console that is the first serial port once more would be lost.
+    """Edits of the console that mirrors the first serial port, which would be lost.
 
-    Libvirt adds it where there is none.
+    libvirt adds that console if there is none.
     """
     reason = "this console is the first serial port; set it with serial, or use another port"
     consoles = found.findall("devices/console") if found.find("devices/serial") is not None else ()
@@ -194,7 +194,7 @@ def _mirrored(found: Element, root: Element, wanted: GuestSpec, changed: t.Colle
 
 
 def _memory(root: Element, values: Values) -> Problems:
-    """libvirt takes the sum of the cells and plugged modules for the guest's memory, whatever stands beside it."""
+    """Memory that contradicts the cells: libvirt takes the sum of cells and modules, whatever else is set."""
     cells = [cell["memory_kib"] for cell in values.get("numa.cells", ()) if isinstance(cell.get("memory_kib"), int)]
     total = values.get("memory.maximum_kib")
     if cells and root.find("devices/memory") is None and isinstance(total, int) and sum(cells) != total:
@@ -212,7 +212,7 @@ def _memory(root: Element, values: Values) -> Problems:
 
 
 def _cells(_root: Element, values: Values) -> Problems:
-    """A wrong distance is worse than refused: libvirt 9 writes beyond its memory when it meets one."""
+    """Invalid cells and distances: libvirt 9 writes beyond its memory on a wrong distance."""
     cells = values.get("numa.cells", ())
     ids = [cell["id"] for cell in cells]
     there = set(ids)

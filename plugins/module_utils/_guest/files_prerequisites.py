@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which files and network devices this machine does not have."""
+"""Find files, network devices and host devices that this machine does not have."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OURS = f"{_HOOKS}/qemu.d/50-corral"  # it refuses guests, and sets up nothing
 
 
 def has_hook(of: str = "qemu") -> bool:
-    """Whether libvirt runs a script before it looks for what a guest needs: one may set up devices that are missing."""
+    """True if libvirt runs a hook script before it looks for a guest's devices: the script may set up missing ones."""
     scripts = [f"{_HOOKS}/{of}", *glob.glob(f"{_HOOKS}/{of}.d/*")]
     return any(os.path.isfile(one) and os.access(one, os.X_OK) for one in scripts if one != _OURS)
 
 
 def missing_paths(paths: t.Iterable[str]) -> frozenset[str]:
-    """Those that are known to lead to nothing. Of what may not be seen nobody knows."""
+    """The absolute paths that lead to nothing. A path that may not be inspected is not included."""
     return frozenset(path for path in paths if os.path.isabs(path) and _is_missing(path))
 
 
 def names_in(directory: str) -> list[str] | None:
-    """What a directory holds, nothing where there is none; None where that may not be seen."""
+    """The names in a directory; empty if there is none; None if it may not be read."""
     try:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -47,7 +47,7 @@ def names_in(directory: str) -> list[str] | None:
 
 
 def missing_links(names: t.Iterable[str]) -> frozenset[str]:
-    """Network devices of these names that there are not. One that is there may have names that only a call knows."""
+    """The names that no network device has. Alternative names, which only a system call knows, count as names."""
     return frozenset(name for name in names if _is_missing(f"/sys/class/net/{name}") and not _is_alternative(name))
 
 
@@ -73,7 +73,7 @@ _BUSES = "/sys/bus"
 
 
 def missing_devices(names: t.Iterable[str]) -> frozenset[str]:
-    """Those of these devices that there are not; `usb 0x1d6b:0x0002` is any of a kind, `usb 1.2` that in a place."""
+    """The host devices that do not exist; `usb 0x1d6b:0x0002` is any device of a kind, `usb 1.2` the one at a place."""
     if not os.path.isdir(_BUSES):
         return frozenset()
     usb, others = {}, {}
@@ -90,7 +90,7 @@ def missing_devices(names: t.Iterable[str]) -> frozenset[str]:
 
 
 def _usb_devices() -> frozenset[tuple[str, int, int]]:
-    """Of each USB device, how it is known by its makers' numbers and by its place."""
+    """Two marks of each USB device: (":", vendor, product) and (".", bus, device)."""
     found: set[tuple[str, int, int]] = set()
     for device in glob.glob(f"{_BUSES}/usb/devices/*"):
         for mark, base, parts in ((":", 16, ("idVendor", "idProduct")), (".", 10, ("busnum", "devnum"))):
@@ -110,9 +110,8 @@ def _usb(place: str) -> tuple[str, int, int]:
 
 
 def missing_named(images: t.Mapping[str, bool]) -> dict[str, NamedBy]:
-    """Each with the qcow2 image that names it. `images` are paths, with whether what they stand on is looked for.
-
-    Of images that may not be read nobody knows.
+    """Missing files that disk images name, by path, each with the qcow2 image that names it. `images` are paths, each
+    with True if its backing chain is followed. Images that may not be read are skipped.
     """
     found: dict[str, NamedBy] = {}
     seen: set[str] = set()
@@ -128,7 +127,9 @@ def missing_named(images: t.Mapping[str, bool]) -> dict[str, NamedBy]:
 
 
 def _below(image: str, found: dict[str, NamedBy]) -> str | None:
-    """What an image stands on, where that may name files itself; libvirt takes the image at its word what it is."""
+    """The backing file of an image, if it may name files itself: libvirt trusts the format that the image states for
+    it.
+    """
     names = files_header.bases(image)
     found.update({name: NamedBy(image, False) for name in missing_paths(names)})
     return names[0] if len(names) == 1 and files_header.backing_format(image) == "qcow2" else None

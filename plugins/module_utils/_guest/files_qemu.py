@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The process of a guest as its host sees it, and why libvirt ended it."""
+"""The QEMU process of a guest as its host sees it, why libvirt ended it, and the settings in qemu.conf."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ _LOOK_S = 0.2
 
 
 def settings() -> tuple[bool, list[str]]:
-    """Whether libvirt takes a disk back from QEMU's user (dynamic_ownership), and the directories that it is told
-    are shared.
-    """
+    """Whether libvirt changes the owner of disks (dynamic_ownership), and the directories of shared_filesystems."""
     text = _configuration()
     shared = re.search(r"^\s*shared_filesystems\s*=\s*\[(.*?)\]", text, re.MULTILINE | re.DOTALL)
     owns = _values(text).get("dynamic_ownership") != "0"
@@ -32,7 +30,7 @@ def settings() -> tuple[bool, list[str]]:
 
 
 def displays() -> DisplayDefaults:
-    """What holds for the displays of all guests here."""
+    """The defaults of qemu.conf for the displays of all guests."""
     values = _values(_configuration())
     listen = {kind: values.get(f"{kind}_listen") for kind in ("vnc", "spice")}
     guards = {"vnc": ("vnc_tls", "vnc_password", "vnc_sasl"), "spice": ("spice_password", "spice_sasl")}
@@ -54,7 +52,7 @@ _VALUE = re.compile(r"""^[ \t]*(\w+)[ \t]*=[ \t]*(?:"([^"\n]*)"|'([^'\n]*)'|(\d+
 
 
 def _values(text: str) -> dict[str, str]:
-    """The numbers and texts of the configuration; of two equal settings the first counts."""
+    """The numbers and texts in a configuration; the first of equal settings counts."""
     values: dict[str, str] = {}
     for name, *alternatives in _VALUE.findall(text):
         values.setdefault(name, "".join(alternatives))
@@ -62,11 +60,11 @@ def _values(text: str) -> dict[str, str]:
 
 
 def handed_over(name: str, over: t.Callable[[], bool]) -> bool:
-    """Wait until the guest's process ends, or it is `over`. Whether libvirt ended it because the guest had arrived
-    elsewhere.
+    """Wait until the guest's process ends or `over` returns True. True if libvirt ended the process because the guest
+    arrived elsewhere.
 
-    It writes why before it ends a process (qemuProcessStop), and then looks only five times a second whether that is
-    dead.
+    libvirt logs the reason before it ends a process (qemuProcessStop), and then checks only five times a second whether
+    the process is dead.
     """
     try:
         with open(_LOG.format(name), errors="replace") as log, open(PID_FILE.format(name)) as pid:

@@ -28,9 +28,9 @@ def do(
     step: plan_guest_steps.GuestStep,
     before_force: t.Callable[[], None] | None = None,
 ) -> object:
-    """Do one step on the guest with that UUID, and on no other that has its name by now.
+    """Do one step on the guest with this UUID, never on another guest that has its name by now.
 
-    `before_force` is called before a plug is pulled, and may forbid that.
+    `before_force` is called before a guest is forced off, and may raise to forbid that.
     """
     if type(step) in _ON_HOST:
         return _ON_HOST[type(step)](connection, step)
@@ -51,7 +51,7 @@ def _attach(domain: t.Any, step: plan_guest_steps.Attach) -> None:
 
 
 def _detach(domain: t.Any, step: plan_guest_steps.Detach) -> None:
-    """Ask the guest to let go of the device, and wait until it has."""
+    """Ask the guest to release the device, and wait until it does; raises Timeout."""
     alias = brief.alias(step.xml)
     with (
         explained("detach", f"{step.what} from {step.guest}"),
@@ -72,7 +72,7 @@ def _set_vcpus(domain: t.Any, step: plan_guest_steps.SetVcpus) -> None:
 
 
 def _set_memory(domain: t.Any, step: plan_guest_steps.SetMemory) -> None:
-    """Ask the guest, which does it or has no driver for it."""
+    """Set the balloon; if the guest does not follow in time, store `step.record`."""
     with explained("set memory of", step.guest), libvirt_wait.balloon(domain.connect(), domain, kib=step.kib) as moved:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
@@ -147,7 +147,7 @@ def _set_stats_period(domain: t.Any, step: plan_guest_steps.SetStatsPeriod) -> N
 
 
 def create_volume(connection: Connection, step: plan_guest_steps.CreateVolume) -> None:
-    """Make a disk image; raises NotMade where one is, unless it is to be replaced."""
+    """Create a disk image; raises NotMade if it exists, unless it is to be replaced."""
     volume = step.volume
     how: dict[str, t.Any] = {
         "replace": step.replace,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which networks, filters and volumes libvirt does not have ready for a guest."""
+"""Find networks, filters, volumes and secrets that libvirt does not have ready for a guest."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDict
 
 
 def inactive_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, bool]:
-    """Those of these networks that are not active, each with whether there is one."""
+    """The networks that are not active, each with True if it is defined."""
     there, off = _named(connection, 0), _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_INACTIVE)
     return {name: name in there for name in networks if name in off or name not in there}
 
 
 def networks_without_autostart(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
-    """Those of these networks that do not start with the host."""
+    """The networks that do not start with the host."""
     return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_NO_AUTOSTART).intersection(networks)
 
 
 def transient_networks(connection: Connection, networks: t.Collection[str]) -> frozenset[str]:
-    """Those of these networks that are gone when they stop."""
+    """The networks that are transient: they are gone once stopped."""
     return _named(connection, libvirt.VIR_CONNECT_LIST_NETWORKS_TRANSIENT).intersection(networks)
 
 
 def active_networks(connection: Connection, networks: t.Collection[str]) -> dict[str, str]:
-    """Those of these networks that are active, each with its document."""
+    """The active networks, each with its XML."""
     found: dict[str, str] = {}
     with explained("list the networks of", connection.getURI()):
         for network in connection.listAllNetworks(libvirt.VIR_CONNECT_LIST_NETWORKS_ACTIVE):
@@ -58,9 +58,9 @@ def active_networks(connection: Connection, networks: t.Collection[str]) -> dict
 
 
 def missing_filters(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
-    """Those of these network filters, and of those that they refer to, that there are not.
+    """The network filters, and filters to which they refer, that do not exist.
 
-    Those that were there for one guest are not asked for again over the same connection.
+    Filters that were complete once are not looked up again over the same connection.
     """
     complete = _COMPLETE.setdefault(connection, set())
     if complete.issuperset(names):
@@ -84,13 +84,13 @@ def missing_filters(connection: Connection, names: t.Collection[str]) -> frozens
 
 
 def _named(connection: Connection, flags: int) -> frozenset[str]:
-    """Names of networks: libvirt chooses them, so that none can go before it is asked how it is."""
+    """Names of networks with these flags: libvirt filters the list, so no network can disappear in between."""
     with explained("list the networks of", connection.getURI()):
         return frozenset(network.name() for network in connection.listAllNetworks(flags))
 
 
 def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Those of these volumes (pool, name) that libvirt does not find, each with what it says."""
+    """The volumes (pool, name) that libvirt does not find, each with libvirt's message."""
     found: dict[tuple[str, str], str] = {}
     gone = (libvirt.VIR_ERR_NO_STORAGE_POOL, libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_OPERATION_INVALID)
     for pool, name in volumes:
@@ -105,7 +105,7 @@ def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]
 
 
 def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
-    """Those of these secrets, by UUID or usage, that there are not; none where the driver knows no such thing."""
+    """The secrets, by UUID or usage, that do not exist; empty if the driver does not support secrets."""
     try:
         found = connection.listAllSecrets()
     except libvirt.libvirtError as error:
@@ -118,12 +118,12 @@ def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozens
 
 
 def missing_offers(connection: Connection, offers: t.Collection[Offer]) -> frozenset[Offer]:
-    """Those of which libvirt says that it cannot give them."""
+    """The offers that libvirt says it cannot provide."""
     return frozenset(one for one in offers if not _is_offered(connection, one))
 
 
 def _is_offered(connection: Connection, one: Offer) -> bool:
-    """True also where libvirt says nothing: the machine itself may be what it does not know."""
+    """True if libvirt offers it, or cannot tell: it may not know the machine type itself."""
     with contextlib.suppress(libvirt.libvirtError):
         kind = (one.arch or None, one.machine or None, one.virt_type or None)
         return brief.offers(connection.getDomainCapabilities(None, *kind), one.what)
@@ -131,7 +131,7 @@ def _is_offered(connection: Connection, one: Offer) -> bool:
 
 
 def volume_paths(connection: Connection, volumes: t.Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Where these volumes (pool, name) are; without those that libvirt does not find."""
+    """Paths of the volumes (pool, name), without volumes that libvirt does not find."""
     found = {}
     for pool, name in volumes:
         with contextlib.suppress(libvirt.libvirtError):

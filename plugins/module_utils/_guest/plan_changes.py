@@ -41,9 +41,9 @@ def rename(
     managed_state: t.Sequence[str],
     recorded: t.Mapping[str, t.Any],
 ) -> plan_guest_steps.Rename | None:
-    """What gives the guest its new name; None when it has that. `found` has the new name, `former` the old one.
+    """The step that renames a guest; None if it has its new name. `found` has the new name, `former` the old one.
 
-    `managed_state` is what libvirt keeps of `former`, `recorded` what we record with it.
+    `managed_state` is what libvirt keeps of `former`, `recorded` our record of it.
     """
     what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
     if former is None and found is None:
@@ -79,7 +79,7 @@ def rename(
 
 @dataclasses.dataclass(frozen=True)
 class DefinitionSight:
-    """What libvirt has by now of the guest with a UUID."""
+    """What libvirt has now of the guest with a UUID."""
 
     exists: bool
     expected: bool  # whether the plan was made for a guest that exists
@@ -89,7 +89,7 @@ class DefinitionSight:
 
 
 def check_unchanged(verb: str, guest: str, sight: DefinitionSight, *, must_be_off: bool = False) -> None:
-    """Raises Refused where somebody has changed it since: that change is not overwritten, and not lost."""
+    """Raise Refused if somebody has changed the guest since it was read: their change is not overwritten."""
     reason = _reason(sight, must_be_off=must_be_off)
     if reason:
         raise Refused(
@@ -112,7 +112,7 @@ def _reason(sight: DefinitionSight, *, must_be_off: bool) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GuestPlan(step.Plan[GuestStep]):
-    """What is done to a guest; what is pending waits for its next boot."""
+    """What is done to a guest; `pending` changes wait for its next boot."""
 
     uuid: str | None = None  # whom the steps are done to; None: there is no such guest
     wait: plan_guest_steps.WaitForAddress | None = None  # afterwards
@@ -165,7 +165,7 @@ def _definition(
     *,
     record_changed: bool,
 ) -> list[GuestStep]:
-    """Steps until the definition is as wanted, and with it the files that it names."""
+    """Steps that define the guest as wanted and create or change the files it names."""
     if unfinished_xml:
         begun = plan_guest_steps.Define(wanted.name, unfinished_xml, "disks to be created")
         return [begun, *storage, plan_guest_steps.Define(wanted.name, stored.xml, "complete")]
@@ -183,9 +183,9 @@ def changes(
     seed_plan: Seeding,
     recorded: str | None,
 ) -> tuple[Change, ...]:
-    """How the plan shows in a diff: of the definition, of files, and what only the running guest lacked.
+    """The changes that a diff shows: of the definition, of files, and of the running guest alone.
 
-    `recorded` is the former seed.
+    `recorded` is the digest of the former seed.
     """
     running = now.running.changes if now and plan.steps else ()
     made = [
@@ -201,7 +201,7 @@ def changes(
 
 
 def _only_running(wanted: GuestSpec, stored: Grafted, running: t.Sequence[Change], plan: GuestPlan) -> list[Change]:
-    """What an earlier run stored and the running guest gets now, unless that goes on waiting."""
+    """Changes that an earlier run stored and that the running guest gets now."""
     if wanted.apply == "live":
         return [*running]
     places = {change.where for change in stored.changes}
@@ -217,7 +217,7 @@ def _autostart_change(found: FoundGuest | None, plan: GuestPlan) -> list[Change]
 
 
 def saved(name: str) -> str:
-    """A note on a guest that was saved while it ran."""
+    """A note on a guest that has a managed save."""
     return (
         f"{name} has a managed save: its next start resumes from that, and the changes take effect at the start after "
         f"it; to discard the managed save: virsh managedsave-remove {name}"
@@ -232,7 +232,7 @@ def _refuse_not_live(wanted: GuestSpec, now: plan_live.Now | None, storage: t.Se
 
 
 def _reach_running(wanted: GuestSpec, now: plan_live.Now, *, record_changed: bool) -> tuple[list[GuestStep], list[str]]:
-    """Live steps for what the running guest lacks; the rest is pending."""
+    """Live steps for what the running guest lacks, and the changes that wait for the next boot."""
     if wanted.apply == "next_boot":
         return [], [str(change) for change in now.running.changes]
     made, pending = plan_live.live_steps(now, record_changed=record_changed)
@@ -246,7 +246,7 @@ def _reach_running(wanted: GuestSpec, now: plan_live.Now, *, record_changed: boo
 
 
 def _waiting(wanted: GuestSpec, now: plan_live.Now) -> tuple[str, ...]:
-    """Why devices wait for the next boot, where that is not the user's wish."""
+    """Reasons why devices wait for the next boot although the task does not ask for that."""
     if wanted.apply == "next_boot":
         return ()
     devices: dict[str, list[str]] = {}
@@ -260,11 +260,11 @@ def _waiting(wanted: GuestSpec, now: plan_live.Now) -> tuple[str, ...]:
 
 
 def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[GuestStep]:
-    """The steps on the definition with those on what runs.
+    """The steps on the definition combined with those on the running guest.
 
-    A device is updated before the definition says so: one that the host refuses (a network that is not active) must not
-    wait there for the next boot. What is attached comes after it: a disk that a running guest has is one that its
-    definition calls finished.
+    A device is updated before it is defined: if the host refuses the update (a network that is not active), the
+    definition must not keep it for the next boot. Devices are attached after the definition: a disk that a running
+    guest has must be complete in its definition.
     """
     first = [step for step in reached if isinstance(step, plan_guest_steps.UpdateDevice)]
     defines = [at for at, step in enumerate(made) if isinstance(step, plan_guest_steps.Define)]
@@ -275,9 +275,9 @@ def _merged(made: list[GuestStep], reached: t.Sequence[GuestStep]) -> list[Guest
 def awaited(
     wanted: GuestSpec, result: GuestPlan, *, assigned: t.Collection[str], seen: t.Collection[str]
 ) -> plan_guest_steps.WaitForAddress | None:
-    """Whether an address of the guest is waited for, and from where.
+    """The step that waits for an address of the guest; None if none is waited for.
 
-    One that is `assigned` to it is known; so is one at which it was `seen`, unless it starts only now.
+    An `assigned` address is known; so is one at which the guest was `seen`, unless it starts only now.
     """
     source = wanted.wait_for_ip or "none"
     if source == "unknown":
@@ -303,9 +303,9 @@ def _refuse_fixed(wanted: GuestSpec, found: FoundGuest | None, changes: t.Sequen
 
 
 def _restart(wanted: GuestSpec, found: FoundGuest) -> list[GuestStep]:
-    """Shut down and start: the definition holds everything, so live steps would be work for nothing.
+    """Steps that shut down and start the guest: the new definition makes live steps needless.
 
-    A guest that somebody has paused is paused again, unless it is to run; one that an I/O error stopped is not.
+    A guest that somebody paused is paused again, unless it shall run; one that an I/O error stopped is not.
     """
     held = found.state == "paused" and not found.stopped_itself
     paused = wanted.state == "paused" or (wanted.state == "present" and held)

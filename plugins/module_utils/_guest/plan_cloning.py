@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what a copy of a guest has from it, and what it is told at its first boot. Pure."""
+"""Decide what a clone takes from its original, and the seed for its first boot. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Recorded = t.Mapping[str, t.Any]  # what we record with a guest
 def checked(
     wanted: GuestSpec, original: FoundGuest | None, *, managed_state: t.Sequence[str], recorded: Recorded, seed: bool
 ) -> FoundGuest:
-    """The guest to be copied; raises NotFound or Refused.
+    """The guest to copy; raises NotFound or Refused.
 
-    `managed_state` is what libvirt keeps of it, `recorded` what we record with it, `seed` whether it has a seed disk.
+    `managed_state` is what libvirt keeps of it, `recorded` our record of it, `seed` True if it has a seed disk.
     """
     what, name = f"cannot create {wanted.name} as a copy of {wanted.clone_of}", wanted.clone_of
     if original is None:
@@ -60,7 +60,7 @@ def checked(
 
 
 def refuse_half(wanted: GuestSpec) -> t.NoReturn:
-    """Nothing but the same copy can be made of half a copy."""
+    """Raise Refused: a half-finished clone can only be finished as the same clone."""
     raise Refused(
         f"cannot change {wanted.name}: an interrupted run was creating it as a copy of another guest; set clone_of "
         f"again to finish it, or remove it: ansible-playbook corral.virt.purge -e guest={wanted.name}"
@@ -74,9 +74,9 @@ def resumed(
     recorded: Recorded,
     begun: t.Mapping[str, str],
 ) -> GuestSpec:
-    """The copy that an interrupted run began, with the disks that are still to be copied; raises Refused.
+    """The clone that an interrupted run began, with the disks still to be copied; raises Refused.
 
-    `recorded` is what we record with the copy, `begun` the paths of its disks by name.
+    `recorded` is our record of the clone, `begun` the paths of its disks by name.
     """
     again = f"remove {wanted.name}, and run this again"
     if recorded.get("copy_of") != original.uuid:
@@ -99,9 +99,9 @@ def resumed(
 def described(
     wanted: GuestSpec, disks: t.Sequence[OriginalDisk], *, only: t.Collection[str] | None = None
 ) -> GuestSpec:
-    """The copy with copies of the original's `disks`, or of `only` some.
+    """The clone with copies of the original's `disks`, limited to the names in `only`.
 
-    Raises BadInput for those that cannot be copied.
+    Raises BadInput for disks that cannot be copied.
     """
     listed = {item.name: item for item in wanted.disks or ()}
     stated = {one.name: listed.get(one.name) or listed.get(one.target) for one in disks}
@@ -119,10 +119,9 @@ def described(
 
 
 def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Recorded | None = None) -> GuestSpec:
-    """The copy with its seed: without one it would be its original inside, with the same keys, machine ID and
-    addresses.
+    """The clone with its seed: without one it would keep the keys, machine ID and addresses of its original.
 
-    `macs` are those of the copy, `original` is what we keep of the guest that is copied now. Raises BadInput.
+    `macs` are those of the clone, `original` is our record of a guest that is being copied now. Raises BadInput.
     """
     seed = wanted.seed or plan_seed.seed({}, guest=wanted.name)
     instance_id = seed.meta_data.get("instance-id")
@@ -145,7 +144,7 @@ def seeded(wanted: GuestSpec, *, uuid: str, macs: t.Sequence[str], original: Rec
 
 
 def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collection[str]) -> None:
-    """Raises Refused where the copy (`after`) would write files of its original (`before`)."""
+    """Raise Refused if the clone (`after`) would write files of its original (`before`)."""
     both = sorted(set(before) & set(after))
     if both:
         raise Refused(
@@ -155,7 +154,7 @@ def check_files(wanted: GuestSpec, before: t.Collection[str], after: t.Collectio
 
 
 def _replaced(item: Disk | None) -> bool:
-    """Whether the user says what the copy has instead."""
+    """True if the user names another disk for the clone, or none."""
     if item is None:
         return False
     return item.state == "absent" or bool(item.image) or bool(item.places)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what becomes of each disk of a guest: one table, of what there is and what is asked. Pure."""
+"""Decide what is done with each disk of a guest, from what exists and what is asked: one table. Pure."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
 
 
 def format_of(item: Disk) -> str:
-    """The format of a disk that is made."""
+    """The format of a new disk."""
     return item.fields.get("format") or "qcow2"
 
 
 def file_name(guest: str, item: Disk) -> str:
-    """The name that its file has in its pool."""
+    """The name of the disk's file in its pool."""
     form = format_of(item)
     check_name(guest, what=f"a new file for disk {item.name} is named after its guest")
     return f"{guest}-{item.name}.{'img' if form == 'raw' else form}"
@@ -87,7 +87,7 @@ def new_volume_of(guest: str, item: Disk, site: Site) -> Volume:
 
 
 def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> DiskOrigin:
-    """The image, with its format as its first bytes say; raises what speaks against making the disk from it."""
+    """The image, with its format as in its first bytes; raises if the disk cannot be created from it."""
     copied, size = item.clone == "copy", item.size_bytes
     origin = _usable(guest, image, site, copied=copied)
     if format_of(item) != "qcow2" and not copied:
@@ -103,10 +103,10 @@ def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> DiskOrigi
 
 
 def _checked_original(guest: str, item: Disk, original: Original, site: Site) -> DiskOrigin:
-    """The disk to be copied; raises what speaks against it.
+    """The disk to copy; raises if it cannot be copied.
 
-    What a guest wrote into a raw disk is data, whatever it looks like. libvirt may have looked at the file before, or
-    look again before it copies: so its word and the first bytes must both agree with the definition.
+    A raw disk holds data of the guest, whatever it looks like. libvirt may have probed the file, or may probe it again
+    before it copies: so its answer and the first bytes must both agree with the definition.
     """
     origin, size, what = site.origin, item.size_bytes, f"disk {item.name} of {original.guest}"
     cannot = f"cannot copy {what} for {guest}"
@@ -134,7 +134,7 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
 
 
 def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
-    """An image that guests can have; raises what it is instead."""
+    """The image, if guests can use it; raises NotFound or Refused."""
     origin, pool = site.origin, site.pool.name
     if origin is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; import it with virt_image")
@@ -164,7 +164,7 @@ NewVolume = t.Callable[[Volume], str]  # its document
 
 @dataclasses.dataclass(frozen=True)
 class DiskPlan:
-    """Disks with their sources filled in, and the steps that make or grow their images."""
+    """Disks with their sources filled in, and the steps that create or grow their images."""
 
     disks: tuple[Disk, ...] | None = None
     steps: tuple[plan_guest_steps.GuestStep, ...] = ()
@@ -174,19 +174,21 @@ class DiskPlan:
     notes: tuple[str, ...] = ()
 
     def unfinished(self) -> tuple[Disk, ...]:
-        """The disks of a guest that nobody can start before the steps are done."""
+        """Disks with incomplete images suffixed: nobody can start the guest before the steps are done."""
         making = {path: path + UNFINISHED_SUFFIX for path in self.making if not path.endswith(SEED)}
         sources = [(disk, disk.fields.get("source")) for disk in self.disks or ()]
         return tuple(_placed(disk, making[path]) if path in making else disk for disk, path in sources)
 
     def remember(self, known: Known) -> dict[str, t.Any]:
-        """What must be remembered of the guest: which images are ours, and that none is unfinished any more."""
+        """Fields of the guest's record after the steps: the images it owns, and which ones are still incomplete."""
         made = tuple(path for path in self.making if path not in known.volumes)
         done: dict[str, t.Any] = {"making": self.left} if known.making != self.left else {}
         return {**done, **({"volumes": known.entries(made)} if made or known.adopted else {})}
 
     def begun(self, known: Known) -> dict[str, t.Any]:
-        """The same before the steps are done: what they replace is ours, what has the name of a new image is not."""
+        """Fields of the record before the steps: files that are replaced are owned, files at the paths of new images
+        are not.
+        """
         made = [step for step in self.steps if isinstance(step, plan_guest_steps.MAKING)]
         new = {step.path for step in made if not step.replace}
         replaced = [step.path for step in made if step.replace and step.path in self.making]
@@ -194,7 +196,7 @@ class DiskPlan:
 
 
 def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
-    """A guest that was made without `disks`, and is described so again, has the one disk of the default profile."""
+    """A guest created without `disks` and repeated without them gets the one disk of the default profile again."""
     system = known.devices.get("system")
     begun = system is not None and system.path in known.unfinished
     whole = {"vcpus.current", "memory.current_kib"} <= set(wanted.fields)  # enough to make it, not only to change it
@@ -204,7 +206,7 @@ def resumed(wanted: GuestSpec, known: Known) -> GuestSpec:
 
 
 def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
-    """What must be known of the host's files, by disk."""
+    """Questions about files of the host, by disk name."""
     asked: dict[str, Question] = {}
     for item in wanted.disks or ():
         device = _defined(item, known)
@@ -221,7 +223,7 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
 
 
 def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
-    """Pool and name of a volume that the task names and that libvirt opens now, which it does through its pool."""
+    """Pool and name of a volume that the task names and that libvirt opens now, through its pool; else None."""
     told = item.fields.get("volume")
     if not told or item.state != "present":
         return None
@@ -234,7 +236,7 @@ def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, st
 
 
 def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
-    """What becomes of every wanted disk; raises BadInput, NotFound or Refused."""
+    """The plan for every wanted disk; raises BadInput, NotFound or Refused."""
     if wanted.disks is None:
         _refuse_start(wanted, known)
         return DiskPlan(left=known.unfinished)
@@ -283,12 +285,12 @@ _CASES = {
 
 
 def case_of(there: str, asked_bytes: int | None, has_bytes: int | None) -> str:
-    """What becomes of a disk, seen what there is of it, and the size that it shall have and has."""
+    """The case of a disk, from what exists (`there`), and the requested and current sizes."""
     return _CASES[there][_size(asked_bytes, has_bytes)]
 
 
 def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
-    """How the size that is asked for compares with what there is."""
+    """How the requested size compares with the current one."""
     if asked_bytes is None:
         return SILENT
     if has_bytes is None:
@@ -300,7 +302,7 @@ def _size(asked_bytes: int | None, has_bytes: int | None) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Sight:
-    """One disk with all that is known of it."""
+    """One disk with what is known of it."""
 
     guest: str
     item: Disk
@@ -310,13 +312,13 @@ class _Sight:
     target: str | None = None  # where the guest that runs has it
 
     def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
-        """Raise it."""
+        """Raise `kind` with a message that names the disk and the guest."""
         raise kind(f"cannot {verb} disk {self.item.name} of {self.guest}{reason}")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """What is done about one disk."""
+    """What is done with one disk."""
 
     disk: Disk
     steps: tuple[plan_guest_steps.GuestStep, ...] = ()
@@ -344,12 +346,12 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
 
 
 def _path(device: DiskDevice, answer: Size) -> str:
-    """Where the bytes of a disk are; a volume that is missing is told as the definition names it."""
+    """The path of a disk's bytes; for a missing volume, pool/name as in the definition."""
     return answer.path or device.path or "/".join(t.cast("tuple[str, str]", device.volume))
 
 
 def _standing(path: str, known: Known, site: Site) -> str:
-    """What there is of a disk that the guest does not have."""
+    """What exists at the path of a disk that the guest does not have: BEGUN, NOTHING, OURS or FOREIGN."""
     if path in known.unfinished and path in known.volumes:
         return BEGUN
     if site.size_bytes is None:
@@ -358,12 +360,12 @@ def _standing(path: str, known: Known, site: Site) -> str:
 
 
 def _given(item: Disk) -> bool:
-    """Whether nothing is made or grown: the disk goes, names what is there, or is a drive that needs no medium."""
+    """True if nothing is created or grown: the disk is absent, names its storage, or is a drive that needs no medium."""
     return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
 
 
 def _defined(item: Disk, known: Known) -> DiskDevice | None:
-    """The disk as the guest has it, if that is complete."""
+    """The disk as the guest has it; None if it has none or the disk is incomplete."""
     device = known.devices.get(item.name)
     return None if device is None or device.path in known.unfinished else device
 
@@ -392,7 +394,7 @@ def _grown(sight: _Sight, disk: Disk) -> _Outcome:
 
 
 def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
-    """It comes back as it is."""
+    """Attach the guest's former disk again, unchanged."""
     return _Outcome(_adopted(sight))
 
 
@@ -411,7 +413,7 @@ def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Ou
 
 
 def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
-    """What stands there is what an interrupted run of ours left."""
+    """Create the disk again, over what an interrupted run left."""
     return _make(sight, new_volume, replace=True)
 
 

@@ -2,10 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest: the stages that lead from its options to a plan.
-
-They ask `Host` for facts about the host.
-"""
+"""The stages that lead from a guest's options to a plan; they ask `GuestHost` for facts about the host."""
 
 from __future__ import annotations
 
@@ -133,7 +130,7 @@ def owner_of(found: FoundGuest, recorded: t.Mapping[str, t.Any], host: GuestHost
 
 
 def with_paths(found: FoundGuest, host: GuestHost) -> list[dict[str, t.Any]]:
-    """The guest's disks; those that its definition names by pool and volume with their path."""
+    """The guest's disks; a disk defined by pool and volume has its path as source."""
     return [
         {**item, "source": host.located(item["pool"], item["volume"])} if item.get("pool") else item
         for item in fields_disk.read_all(parse(found.xml))
@@ -143,8 +140,8 @@ def with_paths(found: FoundGuest, host: GuestHost) -> list[dict[str, t.Any]]:
 def adopted(
     found: FoundGuest, recorded: t.Mapping[str, t.Any], owner: Owner, host: GuestHost
 ) -> tuple[OwnedVolume, ...] | None:
-    """Entries of its record, with those completed that an older version or another host wrote, where the guest alone
-    uses their disks; None where there is nothing to complete.
+    """Entries of the guest's record, with older or foreign ones completed; None if none can be. Entries are completed
+    only for disks that nobody but this guest uses.
     """
     entries = tuple(recorded.get("volumes") or ())
     paths = plan_disk_record.incomplete(entries, owner, making=recorded.get("making") or ())
@@ -174,7 +171,7 @@ def created_clone(wanted: GuestSpec, uuid: str, host: GuestHost) -> tuple[GuestS
 def existing_clone(
     wanted: GuestSpec, found: FoundGuest, recorded: t.Mapping[str, t.Any], known: Known, host: GuestHost
 ) -> tuple[GuestSpec, FoundGuest | None]:
-    """The options of a clone that exists with their defaults; the original where disks are still to be copied."""
+    """The options of an existing clone with their defaults; the original if disks are still to be copied, else None."""
     original = None
     if recorded.get("copying"):
         if not wanted.clone_of:
@@ -191,7 +188,7 @@ def existing_clone(
 
 
 def check_files(wanted: GuestSpec, original: FoundGuest, xml: str) -> None:
-    """Refuse files that the clone would share with its original."""
+    """Raise Refused for files that the clone would share with its original."""
     plan_cloning.check_files(wanted, *map(xml_cloned.own_files, (original.xml, xml)))
 
 
@@ -215,13 +212,13 @@ def _with_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | N
 
 
 def takes_disks(wanted: GuestSpec) -> bool:
-    """Whether disks that exist may come into use by it."""
+    """True if the guest may start to use disks that exist already."""
     named = any(item.places for item in wanted.disks or ())
     return wanted.state != "absent" and bool(named or wanted.clone_of or wanted.xml)
 
 
 def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
-    """The plan for one guest; raises a refusal."""
+    """The plan for one guest; raises NotFound, Refused or BadInput."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
     recorded = fields_record.read(found.xml) if found else {}
@@ -241,7 +238,7 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
 def _renamed(
     wanted: GuestSpec, found: FoundGuest | None, host: GuestHost
 ) -> tuple[plan_guest_steps.Rename | None, FoundGuest | None]:
-    """The step that renames the guest, and the guest as it will be then."""
+    """The step that renames the guest, and the guest as it is after that."""
     former = host.find(t.cast(str, wanted.renamed_from))
     managed_state = host.managed_state(former.uuid) if former else ()
     step = plan_changes.rename(
@@ -292,7 +289,7 @@ def _plan_present(
 
 
 def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: GuestHost) -> None:
-    """Refuse to start a new guest if others have taken its capacity since it was placed."""
+    """Raise Refused for a new guest that starts if others have taken its capacity since it was placed."""
     if subject.found or not any(isinstance(step, Start) for step in result.steps):
         return
     left = host.capacity(subject.uuid)
@@ -307,11 +304,10 @@ def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPla
 def _check_prerequisites(
     definition: _Definition, result: GuestPlan, found: FoundGuest | None, host: GuestHost
 ) -> tuple[str, ...]:
-    """Refuse what libvirt would refuse on each run: it opens what there is not when the guest starts or gets it.
+    """Refuse prerequisites that libvirt would refuse on each run: it opens them when the guest starts or gets a device.
 
-    A guest with a managed save image goes on with the definition in that.
-
-    Returns notes on what it would refuse at the next start, and when the host starts.
+    A guest with a managed save image resumes with the definition in that image. Returns notes on what libvirt would
+    refuse at the next start, and when the host starts.
     """
     plugged = [
         step for step in result.steps if isinstance(step, (plan_guest_steps.Attach, plan_guest_steps.UpdateDevice))
@@ -344,7 +340,7 @@ def _check_prerequisites(
 def _next_start_notes(
     definition: _Definition, result: GuestPlan, found: FoundGuest | None, made: t.Collection[str], host: GuestHost
 ) -> tuple[str, ...]:
-    """Notes on files that the definition newly names and libvirt would not find at the next start."""
+    """Notes on files that the definition newly names and that libvirt would not find at the next start."""
     if found is None or not any(isinstance(step, plan_guest_steps.Define) for step in result.steps):
         return ()
     needed = plan_start.added_files(prerequisites(definition.stored.xml), prerequisites(found.xml))
@@ -432,7 +428,7 @@ def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
 
 
 def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
-    """The plan for its disks and its seed."""
+    """The plan for the guest's disks and its seed."""
     wanted, known = subject.wanted, subject.known
     answers = host.disks(plan_disk.questions(wanted, known))
     disks = plan_disk.plan(wanted, known, answers, xml_host.new_volume)
@@ -443,7 +439,7 @@ def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
 
 @dataclasses.dataclass(frozen=True)
 class _Definition:
-    """The edited definition."""
+    """The edited definition of a guest."""
 
     wanted: GuestSpec  # with the disks' sources
     remember: t.Mapping[str, t.Any]
@@ -468,7 +464,7 @@ def _edited_definition(subject: _Subject, seed_plan: Seeding) -> _Definition:
 def _claimed(
     made: t.Sequence[plan_guest_steps.GuestStep], unfinished_xml: str | None, owner: Owner
 ) -> tuple[plan_guest_steps.GuestStep, ...]:
-    """The steps, each with the record that what it makes is the guest's from then on."""
+    """The steps; each that creates a file carries a claim: the records with and without that file."""
     if unfinished_xml is None:
         return tuple(made)
     claimed: list[plan_guest_steps.GuestStep] = []
@@ -484,7 +480,7 @@ def _claimed(
 
 
 def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> list[str]:
-    """Check the requirements on the host; raises a refusal, returns notes."""
+    """Check the requirements on the host; raises Refused, NotFound or BadInput; returns notes."""
     wanted, found, stored = definition.wanted, subject.found, definition.stored
     recent = xml_validate.recent(wanted, stored)
     if recent:
@@ -517,7 +513,7 @@ def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, s
 
 
 def _running_definition(subject: _Subject, definition: _Definition) -> plan_live.Now | None:
-    """The live document after the same graft: its changes are what the running guest lacks."""
+    """The live XML after the same graft: its changes are what the running guest lacks; None if it is not running."""
     wanted, found = definition.wanted, subject.found
     if found is None or found.live_xml is None:
         return None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the options of a guest mean: what contradicts what, what follows, and what is meant by silence. Pure."""
+"""What the options of a guest mean: contradictions, implied options and defaults. Pure."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def check_display(
 
 
 def beyond_loopback(display: Display) -> bool:
-    """Whether its own words let others than this host reach it."""
+    """True if the display's own settings let other hosts reach it."""
     return not all(map(_is_loopback, _places(display, DisplayDefaults())))
 
 
 def _mentioned(wanted: GuestSpec, after: t.Sequence[Display]) -> Display | None:
-    """The display that the task speaks of: that of its type, else the first."""
+    """The display that the task describes: the first of its type, or the first of all; None without graphics."""
     if wanted.graphics is None:
         return None
     kind = wanted.graphics.get("type")
@@ -120,9 +120,9 @@ _TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "thr
 
 
 def described(wanted: GuestSpec) -> GuestSpec:
-    """What runs at first follows the maximum, and that the cells of NUMA.
+    """A new guest whose current sizes default to the maxima, and maximum memory to the sum of its NUMA cells.
 
-    Raises BadInput where nobody says how large the guest is.
+    Raises BadInput if vcpus or memory is missing.
     """
     cells = [item.fields["memory_kib"] for item in wanted.fields.get("numa.cells", ()) if "memory_kib" in item.fields]
     fields = {**({"memory.maximum_kib": sum(cells)} if cells else {}), **wanted.fields}
@@ -138,10 +138,10 @@ def described(wanted: GuestSpec) -> GuestSpec:
 
 
 def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
-    """Let a maximum follow its current value where the user said only the latter.
+    """Let a maximum follow its current value if the user set only the latter.
 
-    A guest without room to grow (current = maximum) keeps having none; one with room keeps its maximum unless it is
-    exceeded. A current value told by its name leaves the maximum alone where it fits below it.
+    A guest without room to grow (current = maximum) stays without; one with room keeps its maximum unless it is
+    exceeded. A value set as `current` leaves the maximum alone if it fits.
     """
     fields = dict(wanted.fields)
     for current, maximum in _FOLLOW:
@@ -158,7 +158,7 @@ def completed(wanted: GuestSpec, found: t.Mapping[str, t.Any]) -> GuestSpec:
 
 
 def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch: str) -> str:
-    """How it is run: the best that the host offers; raises Refused for what it does not."""
+    """The virtualization type, by default the best that the host offers; raises Refused for one it does not offer."""
     offered = by_arch.get(arch) or [kind for kinds in by_arch.values() for kind in kinds]
     if wanted.virt_type == "auto":
         return defaults.virt_type(offered)
@@ -171,12 +171,12 @@ def virt_type(wanted: GuestSpec, by_arch: t.Mapping[str, t.Sequence[str]], arch:
 
 
 def machine(wanted: GuestSpec, offered: t.Collection[str]) -> str:
-    """The machine type; empty for libvirt's choice."""
+    """The machine type; empty: libvirt chooses."""
     return str(wanted.fields.get("machine") or defaults.machine(offered))
 
 
 def equipped(wanted: GuestSpec) -> GuestSpec:
-    """One `system` disk, and `eth0` on `br0`, where nothing is said of them."""
+    """The guest with a `system` disk and `eth0` on `br0`, unless the user lists disks and interfaces."""
     return wanted.with_fields(
         interfaces=(_NIC,) if wanted.interfaces is None else wanted.interfaces,
         disks=(Disk("system", image=wanted.image),) if wanted.disks is None else wanted.disks,
@@ -204,13 +204,13 @@ _TRUSTED = re.compile(r"(?:https?://microsoft\.com/win/|win)(?:11|2k25)")
 
 
 def is_trusted_windows(osinfo: str) -> bool:
-    """Whether a new guest with that system gets UEFI firmware with secure boot and a TPM."""
+    """True if a new guest with this system gets UEFI firmware with secure boot and a TPM."""
     return _TRUSTED.fullmatch(osinfo) is not None
 
 
 def suited(wanted: GuestSpec, in_xml: t.Collection[str] = ()) -> GuestSpec:
-    """What its operating system needs of a new guest, where the user says nothing else, with options or `in_xml`. All
-    others know virtio.
+    """The new guest with the hardware that Windows needs, except for what options or `in_xml` set. Other systems know
+    virtio.
     """
     osinfo = str(wanted.fields.get("osinfo") or "")
     if not osinfo.rpartition("/")[0].endswith("//microsoft.com/win"):
@@ -229,7 +229,7 @@ def suited(wanted: GuestSpec, in_xml: t.Collection[str] = ()) -> GuestSpec:
 
 
 def _on_bus(disk: Disk, bus: str) -> Disk:
-    """A disk of no bus that the user names is on that one; a read-only medium has its own."""
+    """The disk on this bus, unless the user sets one; read-only media keep their own bus."""
     is_free = disk.state == "present" and not disk.fields.get("bus") and disk.fields.get("device", "disk") == "disk"
     return dataclasses.replace(disk, fields={**disk.fields, "bus": bus}) if is_free else disk
 
@@ -246,8 +246,8 @@ def check_links(
     *,
     switched: t.Iterable[str] = (),
 ) -> None:
-    """Raise NotFound where a guest is to be plugged into what is not there: it would be defined and then fail to
-    start. The kernel does not know the bridges of Open vSwitch, which `switched` interfaces are on.
+    """Raise NotFound for a missing bridge or network: the guest would be defined and then fail to start. Interfaces in
+    `switched` are on bridges of Open vSwitch, which the kernel does not know.
     """
     switched = {*switched, *(item.name for item in interfaces if item.fields.get("virtualport") == "openvswitch")}
     known = {"bridge": bridges, "network": networks}
@@ -264,7 +264,7 @@ def check_links(
 
 
 def newly_connected(wanted: GuestSpec, changes: t.Iterable[Change]) -> list[Item]:
-    """Interfaces that are new, or get another bridge or network."""
+    """Interfaces that are new, or that get another bridge or network."""
     places = {change.where for change in changes}
     at = ("", ".bridge", ".network")
     return [item for item in wanted.interfaces or () if places & {f"interfaces[{item.name}]{field}" for field in at}]
@@ -279,7 +279,7 @@ def unwanted_devices(wanted: GuestSpec) -> set[str]:
 
 
 def with_image(guest: GuestSpec) -> GuestSpec:
-    """`image` is short for the image of the first disk; raises BadInput where it means none."""
+    """The guest with its `image` as the image of its first disk; raises BadInput if no disk takes one."""
     disks = list(guest.disks or ())
     first = next((i for i, disk in enumerate(disks) if disk.state == "present" and _has_image(disk)), None)
     if guest.image and disks:
@@ -307,7 +307,7 @@ def _has_image(disk: Disk) -> bool:
 def disks(
     items: t.Sequence[Item], given: t.Sequence[t.Mapping[str, t.Any]], guest: str, problems: Problems
 ) -> tuple[Disk, ...]:
-    """Disks with what is said of their volumes."""
+    """Disks with their size, pool, image and clone options; adds to `problems`."""
     found = []
     for item, entry in zip(items, given):
         what = f"disk {item.name} of {guest}"
@@ -331,7 +331,7 @@ _TWO_PARTS = {"rbd": "pool/image", "iscsi": "target/LUN (iqn.2026-01.org.example
 
 
 def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """What is wrong with how the place of its bytes is told."""
+    """What is wrong with the options that say where the disk's bytes are."""
     places, fields = disk.places, disk.fields
     if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
         yield f"{places[0]} uses existing storage; it excludes {', '.join([*places[1:], *_MAKING])}"
@@ -349,7 +349,7 @@ def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]
 
 
 def conflicts(fields: Fields, stop_on_reboot: bool | None, guest: str, *, most_vcpus: int) -> t.Iterator[str]:
-    """What is said of one thing in two ways that differ."""
+    """Contradictions between two options that set the same thing."""
     if stop_on_reboot is not None and "on_reboot" in fields:
         yield f"stop_on_reboot of {guest}: it is short for on_reboot: destroy; set only one of them"
     product = _vcpus_of_topology(fields)
@@ -365,7 +365,7 @@ def conflicts(fields: Fields, stop_on_reboot: bool | None, guest: str, *, most_v
 
 
 def implied(fields: Fields, stop_on_reboot: bool | None) -> dict[str, t.Any]:
-    """The fields with what follows from them; from a contradiction follows nothing."""
+    """The fields with those that follow from them."""
     found = dict(fields)
     if stop_on_reboot is not None:
         found["on_reboot"] = "destroy" if stop_on_reboot else "restart"
@@ -382,7 +382,7 @@ def implied(fields: Fields, stop_on_reboot: bool | None) -> dict[str, t.Any]:
 
 
 def implied_graphics(graphics: Graphics) -> Graphics:
-    """A port of -1 is libvirt's choice."""
+    """The display options; a port of -1 means that libvirt chooses."""
     said = graphics or {}
     ports: dict[str, t.Any] = {port: said[port] for port in ("port", "tls_port") if port in said}
     if not ports:
@@ -400,13 +400,13 @@ _TYPES = {"bridge": "bridge", "network": "network", "device": "direct", "address
 
 
 def _typed(item: Item) -> Item:
-    """An interface's type follows from what it is plugged into."""
+    """The interface with the type that its bridge, network, device or address implies."""
     kind = next((kind for place, kind in _TYPES.items() if item.fields.get(place)), None)
     return item if kind is None or item.fields.get("type") else item.with_fields(type=kind)
 
 
 def limit_problems(fields: Fields, guest: str) -> t.Iterator[str]:
-    """What is above its own maximum."""
+    """Values above their own maximum."""
     for low, high in (*_FOLLOW, ("memory.maximum_kib", "memory.hotplug_maximum_kib")):
         if {low, high} <= fields.keys() and fields[low] > fields[high]:
             yield (
@@ -416,7 +416,7 @@ def limit_problems(fields: Fields, guest: str) -> t.Iterator[str]:
 
 
 def origin_problems(params: t.Mapping[str, t.Any]) -> list[str]:
-    """What is wrong with the other name that it had, or with the other guest that it is a copy of."""
+    """What is wrong with `renamed_from` and `clone_of`."""
     problems = Problems()
     for option, further in (("renamed_from", _former_problems), ("clone_of", _original_problems)):
         if params.get(option):

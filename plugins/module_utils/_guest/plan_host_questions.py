@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the stages of a guest ask its host."""
+"""The questions of a guest's stages to its host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Capacity", "GuestHost", "check_capacity"]
 
 @dataclasses.dataclass(frozen=True)
 class Capacity:
-    """What all guests of a host may use together, and what the others use, that run or start with it."""
+    """What all guests of a host may use, and what the others use that run or start with it."""
 
     memory_mib: int
     vcpus: int
@@ -40,7 +40,7 @@ class Capacity:
 
 
 def check_capacity(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int) -> None:
-    """Raises Refused where the guest does not fit."""
+    """Raise Refused if the guest does not fit."""
     lacks = [
         f"{what}: {used} of {limit} are allocated, and it needs {needed}"
         for what, limit, used, needed in (
@@ -57,78 +57,78 @@ def check_capacity(name: str, capacity: Capacity, *, memory_mib: int, vcpus: int
 
 
 class GuestHost(t.Protocol):
-    """What the host of a guest answers. Each question takes round trips: a stage asks only what it needs."""
+    """The host of a guest. Each question takes round trips: a stage asks only what it needs."""
 
     @property
     def uri(self) -> str:
-        """How it is reached."""
+        """The connection URI of the host."""
 
     def find(self, name: str) -> FoundGuest | None:
-        """The guest of that name."""
+        """The guest with this name; None if there is none."""
 
     def managed_state(self, uuid: str) -> t.Sequence[str]:
         """What libvirt keeps beside the guest's definition."""
 
     def saved_xml(self, uuid: str) -> str | None:
-        """The definition with which a guest that is off goes on from its managed save image; None without one, empty
-        where it cannot be read.
+        """The definition in the managed save image of a guest that is off; None without an image, empty if it is
+        unreadable.
         """
 
     def new_uuid(self) -> str:
-        """One that no guest has."""
+        """A UUID that no guest has."""
 
     def host_uuid(self) -> str:
-        """By which libvirt tells hosts apart; empty where it does not."""
+        """The UUID by which libvirt tells hosts apart; empty if it does not."""
 
     def identities(self, paths: t.Collection[str]) -> t.Mapping[str, FileIdentity | None]:
-        """What is at these paths of volumes: None where nobody can tell which file; no entry where there is none."""
+        """The files at these volume paths: None if nobody can tell which file; no entry if there is none."""
 
     def capabilities(self) -> t.Mapping[str, t.Any]:
         """What guests it can run, as `xml_host.host` reads it."""
 
     def libvirt_version(self) -> int:
-        """Of its libvirt; 9000000 is 9.0.0."""
+        """The version of libvirt on the host; 9000000 is 9.0.0."""
 
     def capacity(self, uuid: str) -> Capacity | None:
-        """What guests may use here, and what all others but this one do; nobody else starts guests until this one is
-        done. None where no limit is set.
+        """What guests may use here, and what all others but this one use; no other guest starts until this one is done.
+        None if no limit is set.
         """
 
     def links(self) -> tuple[set[str] | None, set[str]]:
-        """Its bridges, None where nobody can tell, and its networks."""
+        """The host's bridges (None if nobody can tell) and its networks."""
 
     def missing(self, needed: Prerequisites) -> Missing:
-        """What it is known not to have of the prerequisites of a guest."""
+        """The prerequisites that the host is known not to have."""
 
     def filters(self) -> t.Sequence[str] | None:
-        """Documents of its network filters; None where it knows no such thing."""
+        """XML of the host's network filters; None if its driver has none."""
 
     def bridge_calls(self) -> t.Mapping[str, bool] | None:
-        """Which packet filters see bridged packets; None where nobody can tell."""
+        """Which packet filters see bridged packets; None if nobody can tell."""
 
     def displays(self) -> DisplayDefaults:
-        """What holds for displays that say nothing."""
+        """The host's defaults for displays."""
 
     def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
-        """What there is where disks are or would be; what they are made from is held until the guest is done."""
+        """What exists where disks are or would be; the images they are made from stay locked until the guest is done."""
 
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
-        """What there is where its seed is or would be."""
+        """What exists where the guest's seed is or would be."""
 
     def located(self, pool: str, volume: str) -> str | None:
-        """The path of a volume; None where no pool with that name has files."""
+        """The path of a volume; None if no pool with that name has files."""
 
     def volumes(self) -> t.Sequence[str]:
         """The paths of all volumes of active pools."""
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> t.Mapping[str, str]:
-        """What else uses files of a guest (its UUID), by path: other guests, and volumes that stand on them."""
+        """What else than the guest `but` (its UUID) uses the files, by path: other guests, and volumes on top of them."""
 
     def own_chains(self, found: FoundGuest) -> t.Sequence[t.Sequence[str]]:
-        """Files that a guest alone writes, or wrote before a snapshot, each with what it stands on."""
+        """Files that only this guest writes, or wrote before a snapshot, each with its backing chain."""
 
     def unfinished_removals(self) -> t.Sequence[DiskAside]:
         """Disks that interrupted runs have moved aside, or whose time aside is over."""
 
     def owned_disks(self, paths: t.Collection[str]) -> t.Mapping[str, OwnedDisk]:
-        """What there is of disks that were made for the guest, by path."""
+        """What exists of disks that were created for the guest, by path."""

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest that exists (made by hand, by virt-manager, by Salt) as the arguments of `virt_domain` that describe it.
+"""An existing guest (made by hand, virt-manager or Salt) as the `virt_domain` arguments that describe it.
 
-Said to the guest they change nothing, and where it is not, they make it again. The stages: withhold what needs a
-secret, read the options, leave out what is refused alone and then together, add what a new guest would have and this
-one has not, put the rest beside them in libvirt's own words, and tell what is lost.
+Applied to the guest they change nothing; where it is missing, they create it again. The stages: withhold what needs a
+secret, read the options, drop options that are refused alone and then together, add what a new guest would have and
+this one lacks, put the rest into `xml`, and report what is lost.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _ROUNDS = 9  # an option inside an entry inside an option takes four
 
 
 def minimal(given: Given, make: t.Callable[[Given], Element], told: t.Callable[[Element], Given]) -> Given:
-    """Without options that change nothing in the document that `make` gives, and of which `told` are the options.
+    """The arguments without options that change nothing in the XML that `make` returns; `told` reads options from XML.
 
-    All of them where nothing less makes the same.
+    Returns all arguments if fewer do not make the same.
     """
     given = _without_libvirts(copy.deepcopy(given))
     for option in _NUMBERS:
@@ -98,13 +98,13 @@ def minimal(given: Given, make: t.Callable[[Given], Element], told: t.Callable[[
 
 
 def _stay(given: Given) -> tuple[str, ...]:
-    """What is never left out: others hang on it. With a port of PCI, a guest has none but those that are said."""
+    """Options that are never left out, as others depend on them. With one PCI port listed, only listed ports exist."""
     ports = any(entry["type"] == "pci" for entry in given.get("controllers", ()))
     return (*_STAY, "controllers") if ports else _STAY
 
 
 def _with_lacking(least: Given, given: Given, said: Given, told: Given) -> Given:
-    """`least` with the options of `given` where a document tells something else than is to be said."""
+    """`least` with the options of `given` whose value a document (`told`) has not as required (`said`)."""
     more: Given = {}
     lacking = [option for option in given if said.get(option) != told.get(option)]
     first = [option for option in lacking if option in _FIRST and option not in least] or lacking
@@ -125,7 +125,7 @@ def _with_lacking(least: Given, given: Given, said: Given, told: Given) -> Given
 
 
 def _with_lacking_entries(option: str, least: Entries, given: Entries, said: Entries, told: Entries) -> Entries:
-    """The same of a list: an entry that lacks comes with what makes it an entry first."""
+    """`_with_lacking` for a list: an entry that is missing starts with the keys that identify it."""
     keys = _LISTS[option].keys
     chosen, wanted, found = ({_name(keys, one): one for one in entries} for entries in (least, said, told))
     more = []
@@ -150,14 +150,14 @@ def _cores(option: str, value: t.Any) -> t.Any:
 
 
 def _core(option: str, entry: Given) -> Given:
-    """What tells an entry apart, and without which none can be made."""
+    """The keys that identify an entry, and those without which it cannot be created."""
     one = _LISTS[option]
     kept = {*one.keys, *one.needed, "state", *(_PLACE if option == "disks" else ())}
     return {key: value for key, value in entry.items() if key in kept and (key, value) not in _DISK}
 
 
 def _rows(table: Table) -> t.Iterator[tuple[str, Items]]:
-    """The lists of entries."""
+    """All lists of entries in a table, by option."""
     for field, one in table.items():
         if isinstance(one, Items):
             yield field.rpartition(".")[2], one
@@ -168,7 +168,7 @@ _LISTS: t.Mapping[str, Items] = dict(_rows(DOMAIN))
 
 
 def _without_libvirts(given: Given) -> Given:
-    """What libvirt adds by itself."""
+    """The arguments without what libvirt adds by itself."""
     for option, value in _LIBVIRT.items():
         if given.get(option) == value:
             given.pop(option)
@@ -184,7 +184,7 @@ def _without_libvirts(given: Given) -> Given:
 
 
 def _added_controllers(given: Given) -> list[Given]:
-    """Those that libvirt adds: for disks and channels, and the ports of a guest of which nobody says any."""
+    """Controllers that libvirt adds: for disks and channels, and the ports of a guest that lists none."""
     controllers = given.get("controllers", [])
     used = {disk.get("bus") for disk in given.get("disks", [])} & set(_CONTROLLERS)
     used |= {"virtio-serial"} if any(one.get("state") != "absent" for one in given.get("channels", [])) else set()
@@ -194,7 +194,7 @@ def _added_controllers(given: Given) -> list[Given]:
 
 
 def _are_spare(ports: t.Sequence[Given]) -> bool:
-    """Whether they are those of a guest that was just made."""
+    """True if these are the ports of a guest that was just created."""
     spare = [(str(entry["index"]), entry.get("model")) for entry in ports if "state" not in entry]
     return spare in ([], [("0", "pci-root")], _SPARE)
 
@@ -209,9 +209,9 @@ _DEVICE = "ancestor-or-self::*[parent::devices] | self::*[local-name()='arg']/..
 
 
 def withhold(root: Element, display: Element | None) -> list[dict[str, str]]:
-    """Take away what must not be made without a secret, and what hangs on it; say what that is.
+    """Remove what must not be created without a secret, and what depends on it; returns a note on each.
 
-    Of the `display` that an option describes without its secret, also which.
+    `display` is the one that an option describes without its secret; its note names that option.
     """
     gone = _displays(root)
     gone.update(_of_spice(root, gone))
@@ -225,7 +225,7 @@ def withhold(root: Element, display: Element | None) -> list[dict[str, str]]:
 
 
 def _displays(root: Element) -> Reasons:
-    """Displays that would be open to more people than they are."""
+    """Displays that would be open to more people than they are now, each with the reason."""
     gone = {}
     for display in root.findall("devices/graphics"):
         if display.get("passwd"):
@@ -236,7 +236,7 @@ def _displays(root: Element) -> Reasons:
 
 
 def _of_spice(root: Element, gone: Reasons) -> Reasons:
-    """Devices that need a display by SPICE, where the last one goes."""
+    """Devices that need a SPICE display, if the last one is removed."""
     left = [one for one in root.findall("devices/graphics[@type='spice']") if one not in gone]
     if left or not any(one.get("type") == "spice" for one in gone):
         return {}
@@ -244,7 +244,7 @@ def _of_spice(root: Element, gone: Reasons) -> Reasons:
 
 
 def _with_secrets(root: Element) -> Reasons:
-    """What holds a secret: the device, where it is part of one."""
+    """Elements that hold a secret, or the device that contains one."""
     found = {}
     for one in root.iter(t.cast(t.Any, "*")):
         if one.tag != "secret" and overlay.has_secret(one):
@@ -262,7 +262,7 @@ _SILENT = {"firmware": "bios", "secure_boot": False}  # what a guest has where n
 
 @dataclasses.dataclass(frozen=True)
 class OptionCheck:
-    """The options of a guest, as they are checked where they are declared."""
+    """How the options of a guest are checked where they are declared."""
 
     accepts: t.Callable[[t.Mapping[str, t.Any]], bool]  # none of them is refused
     spec: t.Callable[[t.Mapping[str, t.Any]], GuestSpec]  # what they ask for; raises BadInput
@@ -270,7 +270,7 @@ class OptionCheck:
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-    """What a definition says: arguments, those that need a secret which is not told, and the rest."""
+    """What a definition says: arguments, those withheld as they need a secret, and what is not imported."""
 
     arguments: Given
     withheld: Given
@@ -278,9 +278,9 @@ class Import:
 
 
 def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = False, uuid: bool = False) -> Import:
-    """The options that describe the guest of a definition (with its secrets, which show that there are some).
+    """The options that describe the guest of a definition, which includes its secrets.
 
-    The `least` of them, without what defaults give; on request with its `uuid`.
+    `least` leaves out what defaults give; `uuid` adds the UUID.
     """
     root = parse(xml)
     withheld, shown, left = _withheld(root)
@@ -298,7 +298,7 @@ def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = F
 
 
 def _withheld(root: Element) -> tuple[Given, Given, list[dict[str, str]]]:
-    """Options that need a secret, those of a display that needs none, and what is taken out of the document."""
+    """Options that need a secret, options of a display that needs none, and notes on what is removed from the document."""
     display = fields_graphics.first(root)
     shown = _display(display) if display is not None else {}
     secret = display is not None and bool(display.get("passwd"))
@@ -308,7 +308,7 @@ def _withheld(root: Element) -> tuple[Given, Given, list[dict[str, str]]]:
 
 
 def _display(display: Element) -> Given:
-    """The options of the first display."""
+    """The options of a display; empty if it is neither VNC nor SPICE."""
     if display.get("type") not in ("vnc", "spice"):
         return {}
     shown = as_options(fields_graphics.GRAPHICS, row.read(display, fields_graphics.GRAPHICS))
@@ -317,7 +317,7 @@ def _display(display: Element) -> Given:
 
 
 def _told(root: Element) -> Given:
-    """What options say of a document, its first display included."""
+    """The options that describe a document, its first display included."""
     told, display = (
         as_options(fields_domain.DOMAIN, row.read(fields_domain.spelt_out(root), fields_domain.DOMAIN)),
         fields_graphics.first(root),
@@ -326,7 +326,7 @@ def _told(root: Element) -> Given:
 
 
 def _given(root: Element) -> Given:
-    """What options say of it."""
+    """The options that describe a document, as the module takes them."""
     given = as_options(fields_domain.DOMAIN, fields_domain.read_fields(text(root)))
     given["disks"] = [entry for entry in given.get("disks", []) if entry["name"] != "seed"]
     given["interfaces"] = given.get("interfaces", [])
@@ -345,7 +345,7 @@ def _leave_one_of_serials(given: Given) -> None:
 
 
 def _leave_one_of_firmware(given: Given, *, by_libvirt: bool) -> None:
-    """The loader, or what libvirt chooses it by."""
+    """Keep the loader, or the options by which libvirt chooses it."""
     if by_libvirt:
         given.pop("loader", None)
         given.get("nvram", {}).pop("template", None)
@@ -355,7 +355,7 @@ def _leave_one_of_firmware(given: Given, *, by_libvirt: bool) -> None:
 
 
 def _with_absences(given: Given, root: Element, options: OptionCheck) -> Given:
-    """Also what a new guest of its operating system would have and this one has not."""
+    """The options, also with what a new guest of this system would have and this one lacks."""
     bare, found = (
         row.read(fields_domain.spelt_out(one), fields_domain.DOMAIN) for one in (_made(given, root, options), root)
     )
@@ -373,7 +373,7 @@ def _with_absences(given: Given, root: Element, options: OptionCheck) -> Given:
 
 
 def _absence(one: Row, bare: t.Any, found: t.Any) -> t.Any:
-    """What says that a field has not the value of a new guest: entries of a list, or a value; None where it has it."""
+    """The value that says that a new guest's default is missing: list entries or a scalar; None if it is not."""
     if isinstance(one, Items):
         names = [one.named(entry) for entry in found or ()]
         gone = [entry for entry in bare or () if one.named(entry) not in names]
@@ -384,7 +384,7 @@ def _absence(one: Row, bare: t.Any, found: t.Any) -> t.Any:
 
 
 def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
-    """A guest that is made now, before anything is said of it."""
+    """A new guest before any option is applied."""
     kind = root.find("os/type")
     said = {} if kind is None else kind.attrib
     return parse(
@@ -401,18 +401,18 @@ def _bare(given: t.Mapping[str, t.Any], root: Element) -> Element:
 
 
 def _made(given: t.Mapping[str, t.Any], root: Element, options: OptionCheck) -> Element:
-    """What the arguments make where the guest is not."""
+    """The document that the arguments create where the guest does not exist."""
     return parse(fields_domain.graft(text(_bare(given, root)), _new(given, options)).xml)
 
 
 def _new(given: t.Mapping[str, t.Any], options: OptionCheck) -> GuestSpec:
-    """A guest that is made now, with what its operating system needs."""
+    """A new guest, with what its operating system needs."""
     return completed(suited(options.spec(given), xml_new.said(given.get("xml"))), {})
 
 
 def _whole(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
-    """The options with the rest beside them. What is refused beside the rest (the path of a pipe, where no option says
-    pipe) is of the rest, too.
+    """The options with the rest in `xml`. Options that are refused beside the rest (the path of a pipe, where no option
+    says pipe) move to the rest.
     """
     while True:
         complete = _completed(given, root, wish, options)
@@ -423,9 +423,9 @@ def _whole(given: Given, root: Element, wish: Element, options: OptionCheck) -> 
 
 
 def _completed(given: Given, root: Element, wish: Element, options: OptionCheck) -> Given:
-    """The options with the rest beside them in libvirt's own words.
+    """The options with the rest in `xml`.
 
-    A device that has no identity, or that both together do not make, is told in those words alone.
+    A device without an identity, or that options and rest together do not make, is described in `xml` alone.
     """
     verbatim = {*_nowhere(given, wish), *_namesakes(wish)}
     given = _without(given, verbatim)
@@ -444,14 +444,14 @@ def _completed(given: Given, root: Element, wish: Element, options: OptionCheck)
 
 
 def _namesakes(wish: Element) -> list[Element]:
-    """Interfaces that share a MAC address, and the like: no option tells them apart."""
+    """Interfaces that share a MAC address, and the like: options cannot tell them apart."""
     devices = [one for one in wish.findall("devices/*") if overlay.identity(one)]
     count = collections.Counter((one.tag, overlay.identity(one)) for one in devices)
     return [one for one in devices if count[one.tag, overlay.identity(one)] > 1]
 
 
 def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
-    """Also those that say the same, or have an identity and say the same and more."""
+    """The devices, and all that say the same, or that have an identity and say the same and more."""
     alike = {overlay.signature_of(one): one for one in devices}
     found = {one for one in wish.findall("devices/*") if overlay.signature_of(one) in alike}
     others = [one for one in wish.findall("devices/*") if overlay.identity(one)]
@@ -461,21 +461,21 @@ def _with_like(devices: t.Collection[Element], wish: Element) -> set[Element]:
 
 
 def _nowhere(given: t.Mapping[str, t.Any], wish: Element) -> list[Element]:
-    """Disks of which no option says where their bytes are: as an option, each would be a new one."""
+    """Disks whose storage no option names: as an option, each would be a new one."""
     placed = {entry["name"] for entry in given.get("disks", []) if any(entry.get(option) for option in PLACES)}
     disks = [one for one in wish.findall("devices/disk") if one.get("device", "disk") in ("disk", "lun")]
     return [one for one in disks if fields_disk.name_of(one) not in placed]
 
 
 def _not_made(wish: Element, made: Element) -> list[Element]:
-    """Devices that are not made."""
+    """Wished devices that `made` lacks."""
     there = overlay.Children(made.find("devices"))
     devices = wish.find("devices")
     return [] if devices is None else [one for one in overlay.told_apart_first(devices) if not there.has(one)]
 
 
 def _without(given: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> Given:
-    """The options without what they say of some devices."""
+    """The options without what describes these devices."""
     rest, tags = dict(given), {one.tag for one in devices}
     for field, one in fields_domain.DOMAIN.items():
         option, tag = field.split(".")[0], f"{one.path}/".split("/")[1]
@@ -493,7 +493,7 @@ def _without(given: t.Mapping[str, t.Any], devices: t.Collection[Element]) -> Gi
 
 
 def _lost(given: t.Mapping[str, t.Any], root: Element, wish: Element, options: OptionCheck) -> list[dict[str, str]]:
-    """What is not made by the arguments."""
+    """Paths of elements that the arguments do not create."""
     rest = remainder(wish, _made(given, root, options), fields_domain.SHAPE)
     if rest is None:
         return []
@@ -501,7 +501,7 @@ def _lost(given: t.Mapping[str, t.Any], root: Element, wish: Element, options: O
 
 
 def _accepted(given: Given, options: OptionCheck) -> Given:
-    """Without the options that are refused: libvirt takes what we do not."""
+    """The options without refused ones: libvirt accepts what we do not."""
     if options.accepts(given):
         return given
     fitting: Given = {"name": given["name"]}
@@ -512,7 +512,7 @@ def _accepted(given: Given, options: OptionCheck) -> Given:
 
 
 def _fitting(given: Given, root: Element, options: OptionCheck) -> Given:
-    """Without what is refused beside the other options of a new guest: libvirt holds what we refuse to make."""
+    """The options without those refused together: libvirt stores what we refuse to create."""
     while True:
         guest, bare = _new(given, options), text(_bare(given, root))
         violations = xml_validate.violations(bare, guest, fields_domain.graft(bare, guest))
@@ -525,7 +525,7 @@ def _fitting(given: Given, root: Element, options: OptionCheck) -> Given:
 
 
 def less(given: Given, place: str, above: str = "") -> Given:
-    """Without what a place names (`disks[vda].io`, `boot.cmdline`): the entry of a list, or else the option."""
+    """The options without the one at a place (`disks[vda].io`, `boot.cmdline`): the list entry, or else the option."""
     option, _brackets, name, within = re.fullmatch(r"(\w+)(\[(.*?)\])?\.?(.*)", place).groups()  # type: ignore[union-attr]
     where = f"{above}{option}"
     one, value, rest = fields_domain.DOMAIN.get(where), given.get(option), {**given}

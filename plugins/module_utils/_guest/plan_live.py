@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""How each field reaches a running guest. The table decides; nothing else does."""
+"""How each field reaches a running guest. This table alone decides."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def hotplug_obstacles(
 
 
 def _fixed(plug: Plug, *, plugged: bool) -> str | None:
-    """Why a running guest can neither get nor give away such a device."""
+    """Why a running guest cannot get or lose such a device; None if it can."""
     what = None
     if plug.drive == "floppy":
         what = "a floppy drive"
@@ -76,7 +76,7 @@ def _fixed(plug: Plug, *, plugged: bool) -> str | None:
 
 
 class _Left:
-    """The slots that are left while devices come and go."""
+    """The free slots and ports while devices are plugged and unplugged."""
 
     def __init__(self, buses: Buses) -> None:
         self._buses = buses
@@ -85,7 +85,7 @@ class _Left:
         self._no_scsi = "" if buses.scsi else "the running guest has no SCSI controller"
 
     def take(self, plug: Plug) -> str:
-        """Give the device a slot if it needs one; why there is none."""
+        """Give the device a slot if it needs one; returns the reason if there is none, else an empty text."""
         if (plug.what, plug.kind) == ("disk", "scsi"):
             return self._no_scsi
         if _on_usb(plug):
@@ -96,7 +96,7 @@ class _Left:
         return reason
 
     def release(self, plug: Plug) -> str:
-        """Its slot is free again."""
+        """Free the slot or port of the device."""
         if plug.slot is not None:
             self._used[plug.slot] -= 1
         if _on_usb(plug) and self._ports is not None:
@@ -228,7 +228,7 @@ POLICY: dict[str, str] = {
 
 
 def how(where: str) -> str:
-    """The policy for one change's place: its own, or that of what it is a part of."""
+    """The policy for the place of a change: its own, or that of the item it belongs to."""
     place = re.sub(r"\[[^\]]*\]", "[]", where)
     return POLICY.get(place) or POLICY.get(re.sub(r"(\[\]\.\w+(\.parameters)?).*", r"\1", place), NEXT_BOOT)
 
@@ -239,7 +239,7 @@ def comes_and_goes(changes: t.Iterable[Change]) -> list[str]:
 
 
 def updates(wanted: GuestSpec) -> GuestSpec:
-    """Only what an update of a device can carry: one document with more in it would be refused as a whole."""
+    """Only the fields that a device update can carry: libvirt refuses an update with any other in it."""
     lists = {
         option: tuple(_narrowed(item, option) for item in items if item.state == "present")
         for option, items in wanted.fields.items()
@@ -261,7 +261,7 @@ def _narrowed(item: Item, option: str) -> Item:
 
 @dataclasses.dataclass(frozen=True)
 class Now:
-    """A running guest beside what is wanted of it."""
+    """A running guest, and what is wanted of it."""
 
     wanted: GuestSpec
     running: Grafted  # its document with all wishes in it
@@ -273,14 +273,14 @@ class Now:
 
 
 def obstacles(now: Now) -> dict[str, str]:
-    """Why devices wait for the next boot, which other guests can get or give away while they run; by device."""
+    """Why devices wait for the next boot although others can be plugged while a guest runs, by device."""
     wanted = [change for change in now.running.changes if change.where in now.plugs]
     ordered = [*reversed([one for one in wanted if _goes(one)]), *(one for one in wanted if not _goes(one))]
     return hotplug_obstacles([(one.where, not _goes(one)) for one in ordered], now.plugs, now.buses)
 
 
 def _goes(change: Change) -> bool:
-    """Whether a device is unplugged. That makes room for others, and a disk goes before its controller does."""
+    """True if a device is unplugged. That frees its slot, and a disk goes before its controller."""
     return how(change.where) == ATTACH and change.before is not None
 
 
@@ -289,9 +289,9 @@ Steps = t.Optional["list[plan_guest_steps.GuestStep]"]  # None: waits for the ne
 
 
 def live_steps(now: Now, *, record_changed: bool) -> tuple[list[plan_guest_steps.GuestStep], list[str]]:
-    """Steps for what the running guest lacks, and what of it waits for the next boot.
+    """Steps for what the running guest lacks, and the changes that wait for the next boot.
 
-    A record of ours that changed must also stand in what runs: a migration takes it from there.
+    A changed record must also be in the running guest: a migration takes it from there.
     """
     found: list[plan_guest_steps.GuestStep] = []
     pending: list[str] = []
@@ -325,7 +325,7 @@ def _metadata(now: Now, _changes: Changes = (), _device: str = "") -> list[plan_
 
 
 def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
-    """Only up, and up to the maximum: the vCPUs a guest was started with cannot be unplugged."""
+    """Only more vCPUs, up to the maximum: those a guest was started with cannot be unplugged."""
     count = now.wanted.fields["vcpus.current"]
     if now.limits.get("vcpus.current", 0) < count <= now.limits.get("vcpus.maximum", 0):
         return [plan_guest_steps.SetVcpus(now.wanted.name, count)]
@@ -333,7 +333,7 @@ def _vcpus(now: Now, _changes: Changes, _device: str) -> Steps:
 
 
 def _memory(now: Now, _changes: Changes, _device: str) -> Steps:
-    """A guest without a balloon keeps what it has; one that was asked and did not follow is not asked again."""
+    """A balloon step; None without a balloon, or if the guest was asked before and did not follow."""
     kib = now.wanted.fields["memory.current_kib"]
     can = kib <= now.limits.get("memory.maximum_kib", 0) and now.limits.get("balloon.model") != "none"
     return (
@@ -349,9 +349,9 @@ def _attach(now: Now, changes: Changes, device: str) -> Steps:
 
 
 def _update(now: Now, changes: Changes, device: str) -> Steps:
-    """Of disks only removable media can be changed; a display can change its password, not get a first or lose it.
+    """A device update; None for disks other than removable media, and for a first, last or retyped display.
 
-    A display that is to be of another type gets its password with that: libvirt finds the one that runs by its type.
+    A display that gets another type also gets its password then: libvirt finds the running display by its type.
     """
     media = {
         f"disks[{disk['name']}]" for disk in now.limits.get("disks", ()) if disk.get("device") in ("cdrom", "floppy")
@@ -381,7 +381,7 @@ def _parameters(kind: str, names: t.Mapping[str, str]) -> t.Callable[[Now, Chang
 
 
 def _iotune(now: Now, _changes: Changes, device: str) -> Steps:
-    """All limits of the disk: libvirt takes those not told for none."""
+    """All limits of the disk: libvirt resets those that are not passed."""
     found: dict[str, t.Any] = next(
         (disk for disk in now.limits.get("disks", ()) if f"disks[{disk['name']}]" == device), {}
     )

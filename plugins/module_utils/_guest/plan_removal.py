@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what goes with a guest that shall not be there. Pure."""
+"""Decide what is removed with a guest. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def absent(
     unfinished: t.Sequence[DiskAside] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
-    """Remove the guest, then (when told to) the disks it owns and nobody else uses; `in_use` is path -> user, and
-    `disks` is what there is of those that are to be removed. `owned` are entries of its record, which count only for
-    their `owner`; `others` are files of the guest that are not in it, and stay.
+    """Remove the guest, then (if wanted) the disks that it owns and nobody else uses. `in_use` is path -> user, `disks`
+    what exists of the disks to remove. `owned` are entries of its record, which count only for their `owner`; `others`
+    are files of the guest that are not in the record, and stay.
 
-    Raises Refused for a disk that cannot be removed now: with the guest goes what tells whose it is. Nobody knows
-    afterwards whose a kept disk was, so its note has the command that deletes it, at that `uri`.
+    Raises Refused for a disk that cannot be removed now: the record that names its owner goes with the guest. So the
+    note on a kept disk has the command that deletes it, at that `uri`.
     """
     _refuse_namesake(wanted, found)
     in_use = {**_opened(found, disks), **in_use}
@@ -71,7 +71,7 @@ def absent(
 def _deletions(
     wanted: GuestSpec, own: t.Mapping[str, OwnedVolume], removed: t.Mapping[str, OwnedDisk]
 ) -> list[plan_guest_steps.DeleteVolume]:
-    """Of disks that are there, or may be."""
+    """Steps that delete the disks that exist, or may exist."""
     going = tuple(path for path, disk in removed.items() if disk.volume or disk.active)
     keep_h = wanted.keep_removed_h
     return [
@@ -83,14 +83,14 @@ def _deletions(
 
 
 def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
-    """Why disks of its record are not surely its own, by path."""
+    """Why disks in the guest's record may not be its own, by path."""
     found = {path: disk.identity for path, disk in disks.items()}
     reasons = {one.path: plan_disk_record.doubt(one, owner, found.get(one.path)) for one in owned}
     return {path: reason for path, reason in reasons.items() if reason}
 
 
 def _kept(owner: Owner, one: OwnedVolume, in_use: t.Mapping[str, str], doubts: t.Mapping[str, str], uri: str) -> str:
-    """What is to be known of a disk that stays when its guest goes."""
+    """A note on a recorded disk that stays when its guest is removed."""
     kept = f"kept disk {one.path} of {owner.name}"
     if one.path in in_use:
         return f"{kept}: {in_use[one.path]} uses it"
@@ -101,7 +101,7 @@ def _kept(owner: Owner, one: OwnedVolume, in_use: t.Mapping[str, str], doubts: t
 
 
 def _left(owner: Owner, path: str, in_use: t.Mapping[str, str], uri: str) -> str:
-    """The same of a file that is not in its record: a snapshot made it, or whoever defined the guest."""
+    """A note on a file that stays and is not in the record: made by a snapshot or by hand."""
     kept = f"kept file {path} of {owner.name}, which is not in its record (made by a snapshot, or by hand)"
     return (
         f"{kept}: {in_use[path]} uses it"
@@ -111,8 +111,8 @@ def _left(owner: Owner, path: str, in_use: t.Mapping[str, str], uri: str) -> str
 
 
 def unrecorded(chains: t.Iterable[t.Sequence[str]], owned: t.Collection[str]) -> list[str]:
-    """Files of a guest that are not in its record, in the order of `chains`: each of its files, and what that stands
-    on. Between two of its own files there are only files of its own; what is below is an image that others use, too.
+    """Files of a guest that are not in its record, in the order of `chains`: each of its files with its backing files.
+    Files between two of its own are its own; what is below them is an image that others use too.
     """
     found: list[str] = []
     tops = {chain[0] for chain in chains}
@@ -123,7 +123,7 @@ def unrecorded(chains: t.Iterable[t.Sequence[str]], owned: t.Collection[str]) ->
 
 
 def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
-    """Disks that a process has open, such as qemu-nbd, of a guest that is off: one that runs has them open itself."""
+    """Disks of a guest that is off that a process such as qemu-nbd has open: path -> user."""
     user = "a process that libvirt does not know (see `{}`)"
     return {
         path: user.format(shlex.join(["fuser", "-v", path]))
@@ -135,7 +135,7 @@ def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, st
 def gone(
     guest: str, left_over: t.Iterable[str], unfinished: t.Sequence[DiskAside] = (), *, uri: str = SYSTEM
 ) -> GuestPlan:
-    """No guest; but files that may be left of it, by a run that ended between its removal and theirs."""
+    """The plan for a guest that does not exist: notes on files that an interrupted removal may have left."""
     note = "disk {} may be left over from {}: no guest uses it; inspect it; to delete it: {}"
     finishing, kept = plan_disposal.steps_and_notes(guest, unfinished)
     left = [note.format(path, guest, plan_disposal.command(uri, path)) for path in left_over]
@@ -143,7 +143,7 @@ def gone(
 
 
 def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
-    """Of disks that can be removed: those of a host whose files nobody can look for from here."""
+    """Notes on disks that are not deleted, as nobody can look for files of their host from here."""
     return [
         f"disk {path} of {guest} is not deleted: no storage pool has its directory, so it is unknown whether it "
         "exists; inspect it on its host"
@@ -153,20 +153,20 @@ def _unknown(guest: str, disks: t.Mapping[str, OwnedDisk]) -> list[str]:
 
 
 def shared(disks: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Of a guest's disks those that it does not own alone, but for its seed: path -> who does."""
+    """Disks of the guest, except its seed, that it does not own alone: path -> who else does."""
     why = {"shareable": "it is shareable, and somebody else", "readonly": "it is read-only, and its writer"}
     own = [item for item in disks if item.get("source") and item["name"] != "seed"]
     return {item["source"]: reason for field, reason in why.items() for item in own if item.get(field)}
 
 
 def named_after(guest: str, paths: t.Iterable[str]) -> list[str]:
-    """Those of the paths that are named as the images of that guest are."""
+    """The paths that are named like images of this guest."""
     ours = re.compile(rf"/{re.escape(guest)}-[^/]+\.(qcow2|img|iso)")
     return [path for path in paths if ours.search(path)]
 
 
 def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) -> None:
-    """Raises Refused with every disk that would stay with nobody's name on it."""
+    """Raise Refused with every disk that would stay without an owner."""
     problems = []
     for path, disk in disks.items():
         if disk.pool and not disk.active and not disk.volume:
@@ -182,7 +182,7 @@ def _refuse_unreachable(guest: str, disks: t.Mapping[str, OwnedDisk], uri: str) 
 
 
 def _refuse_namesake(wanted: GuestSpec, found: FoundGuest) -> None:
-    """A name is not an identity: a guest that was named by its UUID is not removed with another one of that name."""
+    """Raise Refused if the guest has another UUID than the task says."""
     if wanted.uuid and wanted.uuid != found.uuid:
         raise Refused(
             f"cannot remove {wanted.name}: the guest with this name has UUID {found.uuid}, not {wanted.uuid}; check "

@@ -49,7 +49,7 @@ _CHANGED = {"next_boot": REWRITE, "ignore": IGNORED, "refuse": DIFFERS}
 
 @dataclasses.dataclass(frozen=True)
 class SeedCase:
-    """What becomes of a seed, and what the host is asked for that."""
+    """What is done with a seed, and the question to the host for that."""
 
     name: str
     question: SeedDisk | Customizing | None = None
@@ -89,7 +89,7 @@ def seed_case(wanted: GuestSpec, known: Known, disks: DiskPlan) -> SeedCase:
 
 
 def _is_first(seed: Seed, known: Known, disks: DiskPlan) -> bool:
-    """Whether the guest has not started with any seed yet."""
+    """True if the guest has not started with any seed yet."""
     if seed.method == OFFLINE:
         # A disk can be customized while none of the guest's was ever started.
         return _overlay(disks) is not None and set(known.volumes) <= set(known.making)

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:
-    """All that is needed, but for files that are made before."""
+    """All prerequisites together, without files that are made before."""
     every = functools.reduce(operator.or_, each, Prerequisites())
     images = frozenset(image for image in every.images if image.place not in made)
     return dataclasses.replace(every, files=every.files.difference(made), images=images)
@@ -54,15 +54,13 @@ def added_files(needed: Prerequisites, before: Prerequisites) -> Prerequisites:
 
 
 def without(needed: Prerequisites, paths: t.Collection[str]) -> Prerequisites:
-    """The same without files that are found elsewhere."""
+    """The prerequisites without files that are found elsewhere."""
     templates = {path: variables for path, variables in needed.templates.items() if path not in paths}
     return dataclasses.replace(needed, files=needed.files.difference(paths), templates=templates)
 
 
 def of_update(needed: Prerequisites, fields: str) -> Prerequisites:
-    """What the change of a device of a running guest needs: an interface stays where it is plugged in unless that
-    changes.
-    """
+    """What an update of a running guest's device needs: nothing of its network, unless its connection changes."""
     if not all(field.startswith(_IN_PLACE) for field in fields.split(", ")):
         return needed
     nothing = frozenset[str]()
@@ -75,13 +73,13 @@ _IN_PLACE = ("link", "filterref.", "bandwidth")
 def check_steps(
     guest: str, made: t.Iterable[plan_power_steps.GuestStep], ask: t.Callable[[], tuple[Prerequisites, Missing]]
 ) -> None:
-    """Refuse the start among the steps of a guest, as `check` does; the host is asked only where there is one."""
+    """Check a start among the steps as `check` does; the host is asked only if there is one."""
     if any(isinstance(step, plan_power_steps.Start) for step in made):
         check("start", guest, *ask())
 
 
 def check(verb: str, guest: str, needed: Prerequisites, missing: Missing) -> None:
-    """Raise NotFound with all that the host lacks, and what mends it; Refused for a start while it takes no guests."""
+    """Raise NotFound with all that the host lacks and the remedies; Refused for a start on a host in maintenance."""
     if verb == "start" and missing.maintenance is not None:
         raise Refused(
             f"cannot start {guest}: this host is in maintenance ({missing.maintenance}) and takes no guests; end that "
@@ -101,7 +99,7 @@ HERE = "this host"
 
 
 def problems(needed: Prerequisites, missing: Missing, host: str = HERE) -> list[tuple[str, str]]:
-    """Each thing that a host lacks of what a guest needs, with what mends it."""
+    """Each prerequisite that a host lacks (the reason), with its remedy."""
     if missing == Missing():
         return []
     parts = (
@@ -121,18 +119,18 @@ def problems(needed: Prerequisites, missing: Missing, host: str = HERE) -> list[
 
 
 def _on(host: str) -> str:
-    """Where it is; nothing of the host that the task runs on."""
+    """ " on HOST"; empty for the host that the task runs on."""
     return "" if host == HERE else f" on {host}"
 
 
 def _of_saved(guest: str) -> str:
-    """What else mends a start: the guest's definition does not count."""
+    """The remedy for a start from a managed save image, which ignores the guest's definition."""
     edit, discard = (shlex.join(["virsh", verb, guest]) for verb in ("managedsave-edit", "managedsave-remove"))
     return f"`{edit}` changes what the image needs, `{discard}` discards it and what the guest was doing"
 
 
 def autostart_notes(guest: str, missing: Missing) -> tuple[str, ...]:
-    """What keeps a guest from starting with the host: libvirt starts no network for it."""
+    """Notes on networks that keep a guest from starting with the host: libvirt does not start them for it."""
     return tuple(
         f"{guest} starts with the host, and network {name}, which it needs, does not; {_lasting(name, missing)}"
         for name in sorted(missing.no_autostart)
@@ -140,7 +138,7 @@ def autostart_notes(guest: str, missing: Missing) -> tuple[str, ...]:
 
 
 def _lasting(name: str, missing: Missing) -> str:
-    """How a network comes to start with the host: libvirt refuses that of a transient one."""
+    """How to make a network start with the host; libvirt has no autostart for a transient one."""
     asked = "set autostart: true with virt_network"
     if name not in missing.transient:
         return f"{asked} (or `{shlex.join(['virsh', 'net-autostart', name])}`)"
@@ -151,7 +149,7 @@ def _lasting(name: str, missing: Missing) -> str:
 
 
 def next_start_notes(guest: str, needed: Prerequisites, missing: Missing) -> tuple[str, ...]:
-    """What of a stored change keeps a guest from its next start; nothing is refused, as it may come until then."""
+    """Notes on what the next start of a guest needs and is missing; not refused, as it may appear until then."""
     return tuple(
         f"the next start of {guest} fails while {reason}; {remedy}" for reason, remedy in problems(needed, missing)
     )
@@ -171,7 +169,7 @@ def _networks(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
 
 
 def _uplinks(_needed: Prerequisites, missing: Missing, host: str) -> Problems:
-    """Devices that an active network needs."""
+    """Missing bridges and interfaces that active networks need."""
     for name, uplink in sorted(missing.uplinks.items()):
         if uplink.bridge in missing.links:
             yield f"network {name} has no bridge {uplink.bridge} on {host}", _bridge_remedy(name, uplink)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Describe guests as data, in the words of the options."""
+"""Describe guests as data that uses the names of the options."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["describe_guest", "describe_guests"]
 def describe_guests(
     connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
 ) -> list[dict[str, t.Any]]:
-    """Guests by name: all, or those of these `names`."""
+    """All guests sorted by name, or only those in `names`."""
     return run_summary.each(connection, functools.partial(describe_guest, addresses=addresses), names)
 
 
 def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
-    """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
+    """One guest: its running state, or its definition if it is off. `statistics` are libvirt's bulk statistics."""
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
         root, fields, recorded = parse(xml), fields_domain.read_fields(xml), fields_record.read(xml)
@@ -68,7 +68,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
 def _hardware(
     root: t.Any, fields: t.Mapping[str, t.Any], sizes: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
-    """What the guest's document says of it; `sizes` are those of its disks, by target."""
+    """The hardware in the guest's document; `sizes` are those of its disks, by target."""
     return {
         "title": fields.get("title", ""),
         "description": fields.get("description", ""),

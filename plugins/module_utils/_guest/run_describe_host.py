@@ -19,7 +19,7 @@ __all__ = ["describe_host", "with_cpu_use"]
 
 
 def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:
-    """The host with the processors that each guest keeps busy for that long (`cpu_use`)."""
+    """The host with the number of processors that each guest keeps busy (`cpu_use`), measured for these seconds."""
     before, began = statistics.cpu_seconds(connection), time.monotonic()
     time.sleep(seconds)
     after, took = statistics.cpu_seconds(connection), time.monotonic() - began
@@ -34,7 +34,7 @@ def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float)
 def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str, t.Any]:
     """A hypervisor: processors, memory (total, and free after what guests may use), capabilities, pools, guests.
 
-    With `cpus` (the `host_model_xml` of other hosts) also the CPU that all of them can give their guests.
+    With `cpus` (`host_model_xml` of other hosts) also the CPU model that all of them support.
     """
     node = libvirt_query.node(connection)
     capabilities = xml_host.host(libvirt_query.capabilities(connection))
@@ -74,7 +74,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
 
 
 def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> dict[str, t.Any]:
-    """What new guests may have; nothing where libvirt cannot say."""
+    """What new guests may have, from the domain capabilities; empty if libvirt cannot tell."""
     details = statistics.domain_capabilities(connection, virt_type, defaults.machine(machines) or None)
     return xml_host.domain_capabilities(details) if details else {}
 
@@ -88,7 +88,7 @@ def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> di
 
 
 def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
-    """What placement and balance decide by."""
+    """The facts about a guest that placement and balancing use."""
     disks = [item for item in guest["disks"] if item.get("pool") or item.get("source", "").startswith("/")]
     directories = {item["source"].rpartition("/")[0] for item in disks if item.get("source")}
     named = {item["pool"] for item in disks if item.get("pool")}

@@ -54,7 +54,7 @@ __all__ = ["Definition", "converge", "do_irreversible", "do_on_definition", "mak
 
 @dataclasses.dataclass
 class Definition:
-    """What is stored of a guest (its UUID), as the plan or the last step of this run left it; None: no such guest."""
+    """The stored definition of the guest with a UUID, as the plan or this run's last step left it; xml None: no guest."""
 
     connection: t.Any
     uuid: str
@@ -62,7 +62,7 @@ class Definition:
     made: dict[str, FileIdentity] = dataclasses.field(default_factory=dict)  # files that this run has made, by path
 
     def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
-        """Raises Refused where somebody has changed it."""
+        """Raise Refused if somebody has changed the definition."""
         plan_changes.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
 
     def _sight(self) -> plan_changes.DefinitionSight:
@@ -74,30 +74,30 @@ class Definition:
         return plan_changes.DefinitionSight(True, True, seen.active, seen.persistent, differs)
 
     def look(self, step: plan_guest_steps.GuestStep) -> None:
-        """Before it is replaced."""
+        """Check the definition before it is replaced."""
         self.check(step.verb, step.guest)
 
     def look_off(self, step: plan_guest_steps.GuestStep) -> None:
-        """Before it is removed."""
+        """Check the definition and that the guest is off, before it is removed."""
         self.check(step.verb, step.guest, must_be_off=True)
 
     def define(self, step: plan_guest_steps.Define) -> None:
-        """Replace it; from then on it is expected as libvirt has it."""
+        """Replace the definition, and read it back as libvirt has it."""
         definition.define(self.connection, step.guest, fields_record.identified(step.xml, self.made))
         self.follow()
 
     def stamp(self, path: str) -> None:
-        """After a file was made for the guest: mark it, and let the record tell which it is."""
+        """Mark a file made for the guest, and keep its identity for the record."""
         found = identity.stamped(path) if is_here(self.connection.getURI()) else None
         if found and found.is_known:
             self.made[path] = found
 
     def undefine(self, step: plan_guest_steps.Undefine) -> None:
-        """Remove it."""
+        """Remove the definition."""
         definition.undefine_by(self.connection, self.uuid, step.guest, step.managed_state)
 
     def follow(self) -> None:
-        """After a step of this run has changed it."""
+        """Read the definition again after a step of this run has changed it."""
         seen = libvirt_query.stored(self.connection, self.uuid)
         self.xml = seen.xml if seen else None
 
@@ -121,7 +121,7 @@ Step = t.Union[plan_guest_steps.CreateVolume, plan_guest_steps.WriteSeed, plan_g
 
 
 def make_file(stored: Definition, step: Step) -> None:
-    """Make the file of that step, and record which it is."""
+    """Make the file of a step, and record its identity."""
     claim = step.claim
     with contextlib.ExitStack() as stack:
         if claim:
@@ -142,7 +142,7 @@ class _Making:
 
     @contextlib.contextmanager
     def replace(self) -> t.Iterator[None]:
-        """Delete what has the name, unless somebody uses it."""
+        """Before a file is created: delete the old one at its path, unless somebody uses it."""
         step = self.step
         if step.replace and os.path.lexists(step.path) and is_here(self.connection.getURI()):
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
@@ -154,7 +154,7 @@ class _Making:
         yield
 
     def rewrite(self) -> None:
-        """A guest that runs has its own seed open: others must not use it."""
+        """Before a seed is rewritten: refuse if others than its own guest use it."""
         step = self.step
         if step.replace:
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
@@ -164,13 +164,13 @@ class _Making:
             plan_disposal.check_sight(step.path, step.guest, sight, uri=self.connection.getURI(), verb="replace")
 
     def create(self) -> None:
-        """By libvirt."""
+        """Create the volume with libvirt."""
         from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_domain
 
         libvirt_domain.create_volume(self.connection, self.step)
 
     def seed(self) -> None:
-        """With the libraries of a seed."""
+        """Write or apply the seed."""
         from ansible_collections.corral.virt.plugins.module_utils._seed import run_seeds
 
         run_seeds.do(self.connection, self.step)
@@ -187,7 +187,7 @@ _MAKERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
 
 
 def do_irreversible(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object:
-    """Do one step on the guest with that UUID."""
+    """Do one step that cannot be undone on the guest with this UUID."""
     return _DOERS[type(step)](_subject(connection, uuid, step))
 
 
@@ -249,7 +249,7 @@ Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
 
 
 def _once(question: Q) -> Q:
-    """Ask each question once: stages ask what they need when they need it, and the answer holds until they are done."""
+    """Cache the answer to each question for one guest: stages ask when they need it."""
 
     @functools.wraps(question)
     def answer(host: _Host, *arguments: t.Hashable) -> t.Any:
@@ -267,7 +267,7 @@ def _host_uuid(connection: t.Any) -> str:
 
 
 class _Host:
-    """A connection as the `Host` of a guest; what it locks is in `locks`, which the caller closes after the steps."""
+    """The `GuestHost` behind a connection; its locks go into `locks`, which the caller closes after the steps."""
 
     def __init__(self, connection: t.Any, locks: contextlib.ExitStack, gate: Gate, limit: Capacity | None) -> None:
         self._connection = connection
@@ -395,7 +395,7 @@ class _Host:
 
 
 def _do(stored: Definition, step: plan_guest_steps.GuestStep, *, removes: bool = False) -> object:
-    """Pass a step to its doer; `removes`: the guest is not to be there afterwards."""
+    """Do one step with its doer; `removes`: True if the guest is being removed."""
     connection, uuid = stored.connection, stored.uuid
     if isinstance(step, plan_guest_steps.MAKING):
         make_file(stored, step)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest that exists as arguments of `virt_domain`, checked by Ansible as the module's own are."""
+"""An existing guest as arguments of `virt_domain`, checked by Ansible like the module's own."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["arguments", "imported"]
 
 
 def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
-    """The arguments alone."""
+    """The arguments that describe the guest of a definition."""
     return imported(xml, autostart=autostart).arguments
 
 
 def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = False) -> Import:
-    """The options that describe the guest of a definition (with its secrets, which show that there are some).
+    """The options that describe the guest of a definition, which includes its secrets.
 
-    The `least` of them, without what defaults give; on request with its `uuid`.
+    `least` leaves out what defaults give; `uuid` adds the UUID.
     """
     options = OptionCheck(_accepts, _spec)
     return plan_import.imported(xml, options, autostart=autostart, least=least, uuid=uuid)

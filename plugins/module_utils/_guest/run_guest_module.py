@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A module that is told what a guest may not tell: passwords, keys, seeds."""
+"""The base of modules whose options hold secrets of guests: passwords, keys, seeds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["GuestModule"]
 
 
 class GuestModule(Module):
-    """A module that is told the secrets of guests. Of its arguments only their names go into the host's log.
+    """A module whose options hold secrets of guests. Only the guests' names go into the host's log.
 
-    Ansible hides a secret there only where it stands as it was given, which it does not within a dictionary: line ends
-    and quotes are written in another way.
+    Ansible hides a secret only where it appears exactly as given; within a dictionary its line ends and quotes are
+    written in another way.
     """
 
     def confidential(self) -> t.Iterator[str]:
-        """Parts of its arguments that nobody may see."""
+        """The parts of the arguments that nobody may see."""
         yield from super().confidential()
         yield from _unknown(self.params, self.argument_spec)
         guests = self.params.get("domains", [self.params])
@@ -36,8 +36,8 @@ class GuestModule(Module):
 
 
 def _unknown(given: t.Any, options: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Texts below options that there are not, such as a password below one that is misspelt: Ansible refuses the
-    option, and shows what was given.
+    """Values of options that do not exist, such as a password below a misspelt one: Ansible refuses the option, and
+    shows its value.
     """
     known = {name: one for option, one in options.items() for name in (option, *one.get("aliases", ()))}
     for option, value in given.items() if isinstance(given, dict) else ():

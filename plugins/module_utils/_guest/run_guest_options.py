@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_domain`, and what they mean: parameters in, one `GuestSpec` out. Docs:
-plugins/doc_fragments/domain.py.
+"""Options of `virt_domain`, parsed to a `GuestSpec`. Docs: plugins/doc_fragments/domain.py.
 
-What is in the XML has its option from its row; here is the rest, and what fields say together.
+Options that rows define come from the rows; the others, and checks across options, are here.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def all_wanted(items: t.Sequence[t.Mapping[str, t.Any]], at_once: int = 1) -> li
 
 
 def wanted(params: t.Mapping[str, t.Any]) -> GuestSpec:
-    """What the user said about one guest; raises BadInput with every problem."""
+    """The options of one guest; raises BadInput with every problem."""
     name, problems = params["name"], Problems()
     problems.tried(lambda: units.check_existing_name(name, what="name"))
     problems.found += _control_characters(params, name)
@@ -157,9 +156,9 @@ def _of_graphics(graphics: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> dict[str, t.Any] | None:
-    """`vcpus: 2` and `vcpus: {current: 2}` are the same.
+    """The value of `vcpus` or `memory` as a dictionary: `2` means `{current: 2}`.
 
-    Ansible checks dictionaries that are declared, so this one is checked here.
+    Ansible checks only dictionaries that are declared, so this one is checked here.
     """
     if value is None:
         return None
@@ -175,7 +174,7 @@ def _dictionary(option: str, value: object, guest: str, problems: list[str]) -> 
 
 
 def spec_problems(result: t.Any, spec: t.Mapping[str, t.Any], guest: str, *way: str) -> t.Iterator[str]:
-    """What Ansible found wrong with a dictionary of options, each with its place; `way` leads to it."""
+    """What Ansible found wrong with a dictionary of options, each with its place; `way` leads to the dictionary."""
     for unknown in sorted((name,) if isinstance(name, str) else name for name in result.unsupported_parameters):
         known: t.Any = {"options": spec}
         for step in unknown[:-1]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Many guests in one call: each on its own, one result for all."""
+"""Converge many guests in one call: each on its own, with one result for all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ W = t.TypeVar("W")
 
 
 def result(name: str, plan: Plan[t.Any], told: t.Iterable[object] = ()) -> dict[str, t.Any]:
-    """The result of one guest; `told` is what its steps gave back."""
+    """The result of one guest; `told` is what its steps returned."""
     return {
         "name": name,
         "changed": any(step.changes for step in plan.steps),
@@ -36,7 +36,7 @@ def result(name: str, plan: Plan[t.Any], told: t.Iterable[object] = ()) -> dict[
 def each(
     wanted: t.Sequence[GuestSpec], converge: t.Callable[[GuestSpec], dict[str, t.Any]], *, at_once: int = 1
 ) -> list[dict[str, t.Any]]:
-    """A result for each guest, begun in the order given; one that fails is reported and the rest goes on."""
+    """A result for each guest, started in the given order; a failed one is reported and the others go on."""
     return outcomes(wanted, converge, lambda one: {"name": one.name}, at_once=at_once)
 
 
@@ -47,7 +47,7 @@ def outcomes(
     *,
     at_once: int,
 ) -> list[dict[str, t.Any]]:
-    """The same of whatever stands for a guest; `called` is how a failed one is named in its result."""
+    """A result for each object; `called` returns the keys that name a failed one in its result."""
 
     def outcome(one: W) -> dict[str, t.Any]:
         try:
@@ -72,7 +72,7 @@ def diffs(results: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
-    """The module's result: changed when one changed, `msg` when one failed."""
+    """The module's result: changed if one guest changed, with `msg` if one failed."""
     failed = [one for one in results if one.get("failed")]
     return {
         "changed": any(one["changed"] for one in results),
@@ -86,6 +86,6 @@ def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
 
 
 def _reason(one: t.Mapping[str, t.Any]) -> str:
-    """Why a guest failed; its name once."""
+    """Why a guest failed, with its name once."""
     named = re.search(rf"(?<![\w.-]){re.escape(one['name'])}(?![\w-])", one["msg"])
     return str(one["msg"]) if named else f"{one['name']}: {one['msg']}"

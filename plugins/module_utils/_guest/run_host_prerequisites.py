@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which prerequisites of a guest a host lacks, by what libvirt and somebody who sees its files and devices tell."""
+"""Find prerequisites of a guest that a host lacks, from libvirt and from whoever sees the host's files and devices."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ _VIRTIOFSD = ("/usr/share/qemu/vhost-user", "/etc/qemu/vhost-user")  # where a p
 
 
 class HostLook(t.Protocol):
-    """What a host is asked beside libvirt."""
+    """The questions to a host that libvirt does not answer."""
 
     def has_hook(self, of: str) -> bool:
-        """Whether libvirt there runs a script that may set up what is missing."""
+        """True if libvirt there runs a hook script, which may set up what is missing."""
 
     def missing_links(self, names: t.Collection[str], switches: t.Collection[str]) -> frozenset[str]:
-        """Network devices of these names, and bridges of Open vSwitch, that it is known not to have."""
+        """The network devices, and bridges of Open vSwitch, that the host is known not to have."""
 
     def missing_devices(self, names: t.Collection[str]) -> frozenset[str]:
-        """Devices for guests that it is known not to have."""
+        """The devices for guests that the host is known not to have."""
 
     def missing_paths(self, needed: Prerequisites) -> frozenset[str]:
-        """Paths that are known to lead to nothing."""
+        """The paths that are known to lead to nothing."""
 
     def missing_named(self, needed: Prerequisites) -> t.Mapping[str, NamedBy]:
-        """Files that its disks name, and that it is known not to have."""
+        """The files that disk images name and that the host is known not to have."""
 
     def names_in(self, directory: str) -> t.Collection[str] | None:
-        """What a directory holds; None where nobody knows."""
+        """The names in a directory; None if nobody can tell."""
 
 
 def missing(connection: t.Any, needed: Prerequisites, host: HostLook | None) -> Missing:
-    """What is known not to be there; without a `host` to ask, as far as libvirt tells."""
+    """The prerequisites that are known to be missing; without a `host` to ask, those that libvirt knows of."""
     no_autostart = networks_without_autostart(connection, needed.networks) if needed.networks else frozenset()
     found = Missing(
         networks=inactive_networks(connection, needed.networks) if needed.networks else {},
@@ -70,7 +70,7 @@ def missing(connection: t.Any, needed: Prerequisites, host: HostLook | None) -> 
 
 
 def _beside_libvirt(connection: t.Any, needed: Prerequisites, found: Missing, host: HostLook) -> Missing:
-    """The same with what only the host itself can tell."""
+    """`found` with what only the host itself can tell."""
     uplinks = _uplinks(connection, needed)
     links = {*needed.links, *(link for one in uplinks.values() for link in (one.bridge, *one.interfaces) if link)}
     absent = host.missing_links(links, needed.switches)
@@ -90,7 +90,7 @@ def _beside_libvirt(connection: t.Any, needed: Prerequisites, found: Missing, ho
 
 
 def _missing_helpers(needed: Prerequisites, host: HostLook) -> frozenset[str]:
-    """Those of which no description is there; only the administrator's may have any name."""
+    """The needed helpers if no package describes one; none if the administrator's directory holds any file."""
     if not needed.helpers:
         return frozenset()
     packaged, own = map(host.names_in, _VIRTIOFSD)

@@ -21,7 +21,7 @@ _MEASURED_S = 1
 def measured(
     connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]
 ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
-    """All guests as `read` tells of them, with `cpu_percent`, and the host that carries them; takes a second."""
+    """All guests that `read` returns, with `cpu_percent`, and the load of their host; takes a second."""
     before, begun = clocks.read(connection), time.monotonic()
     guests, node = read(), libvirt_query.node(connection)
     time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))

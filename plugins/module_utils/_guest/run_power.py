@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring a guest that is there to a state. Free of Ansible, and without the model of a guest, so that little travels."""
+"""Bring an existing guest to a power state. Free of Ansible and of the guest model, so that little code travels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.An
 
 
 def _prerequisites(connection: t.Any, found: Power | None) -> tuple[Prerequisites, Missing]:
-    """What libvirt opens for a guest that starts, and what of that there is not."""
+    """What libvirt opens when the guest starts, and what of that is missing."""
     xml, restored = libvirt_power.definition(connection, found.uuid) if found else ("", False)
     needed = prerequisites(xml, restored=restored) if xml else Prerequisites()
     return needed, missing(connection, needed)

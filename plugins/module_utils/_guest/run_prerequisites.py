@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which prerequisites of a guest the host lacks that we run on."""
+"""Find prerequisites of a guest that this host lacks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["missing"]
 
 
 def missing(connection: t.Any, needed: Prerequisites) -> Missing:
-    """What is known not to be there. Of files and devices of another machine, or that a hook sets up, nobody knows."""
+    """The prerequisites known to be missing, without files and devices of another machine or that a hook may set up."""
     local = has_files_here(connection.getURI())
     mark = files_maintenance.read() if local else None
     reason = str(mark["reason"]) if mark else None
@@ -40,7 +40,7 @@ def missing(connection: t.Any, needed: Prerequisites) -> Missing:
 
 
 class _ThisHost:
-    """The one that we run on. Its kernel does not know the bridges of Open vSwitch."""
+    """The host that this code runs on. Its kernel does not know bridges of Open vSwitch."""
 
     def __init__(self, connection: t.Any) -> None:
         self._connection = connection

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The guests of a host for a report, after their addresses were searched for and recorded."""
+"""The guests of a host for a report, after a search for their addresses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Search", "guests"]
 
 
 class Search(t.NamedTuple):
-    """For which guests (None: all), and for how many seconds at most."""
+    """Which guests to search for addresses (None: all), and for how many seconds at most."""
 
     names: t.Collection[str] | None
     timeout_s: int
 
 
 def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) -> dict[str, t.Any]:
-    """What a module returns; with `load` also the host that carries them. Without a gate nothing is recorded."""
+    """The result of the module; with `load` also of the host. Without a gate nothing is recorded."""
     recorded: dict[str, t.Any] = {}
 
     def read() -> list[dict[str, t.Any]]:
@@ -45,6 +45,6 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
 
 
 def _similar(names: t.Collection[str], there: t.Collection[str]) -> list[str]:
-    """Guests that may be meant by names of which there is no guest."""
+    """Names of existing guests that resemble the names that no guest has."""
     lacking = [name for name in names if name not in there]
     return sorted({near for name in lacking for near in difflib.get_close_matches(name, there, 3)})

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Names, UUIDs and states of guests, their tags, and the links of their host: without the model of a guest, so that
-little travels to a host.
+"""Names, UUIDs, states and tags of guests, and the links of their host: without the guest model, so that little code
+travels to a host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["described", "of_guests"]
 
 
 def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What the options ask for."""
+    """The guests, and with `links` the host's links and maintenance reason."""
     guests = of_guests(connection, name=params["name"], tags=params["tags"])
     if not params["links"]:
         return {"domains": guests}
@@ -36,7 +36,7 @@ def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.A
 
 
 def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False) -> list[dict[str, t.Any]]:
-    """Guests by name; `name` limits them to one. A guest that is removed meanwhile is left out."""
+    """Guests sorted by name; `name` limits them to one. A guest that is removed meanwhile is left out."""
     found = []
     for item, state in states.of_all(connection):
         if name in (None, item.name()):

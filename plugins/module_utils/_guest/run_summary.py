@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The guests of a host, as reports and placement see them: a part of what `describe` says, and little code."""
+"""The guests of a host for reports and placement: a part of what `describe` returns, and little code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Described = t.Mapping[str, t.Any]  # a guest
 def guests(
     connection: t.Any, more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]] = lambda _root: {}
 ) -> list[dict[str, t.Any]]:
-    """All guests by name; of each guest's document `more` reads more."""
+    """All guests sorted by name; `more` reads further fields from each guest's document."""
     return each(connection, lambda item, statistics: _guest(item, statistics, more))
 
 
@@ -33,7 +33,7 @@ def each(
     described: t.Callable[[t.Any, t.Mapping[str, t.Any]], dict[str, t.Any]],
     names: t.Collection[str] | None = None,
 ) -> list[dict[str, t.Any]]:
-    """Guests by name: one call for the statistics of all, one document each. `names` limits them.
+    """Guests sorted by name, from one call for all statistics and one document each. `names` limits them.
 
     A guest that disappears meanwhile is left out.
     """
@@ -46,19 +46,19 @@ def each(
 
 
 def active(guests: t.Iterable[Described]) -> list[Described]:
-    """Those of described guests that have a process on the host."""
+    """The guests that have a process on the host."""
     return [guest for guest in guests if guest["state"] in ACTIVE]
 
 
 def memory_used_mib(guests: t.Iterable[Described]) -> int:
-    """What active ones of described guests may use at most."""
+    """The maximum memory of all active guests together."""
     return sum(guest["memory"]["maximum_mib"] for guest in active(guests))
 
 
 def _guest(
     item: t.Any, statistics: t.Mapping[str, t.Any], more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]]
 ) -> dict[str, t.Any]:
-    """One guest: what runs where it runs, else its definition. `statistics` are libvirt's bulk statistics."""
+    """One guest: its running state, or its definition if it is off. `statistics` are libvirt's bulk statistics."""
     with explained("read guest", item.name()):
         report, root = xml_summary.read(item.XMLDesc())
         autostart = bool(item.isPersistent() and item.autostart())
@@ -79,7 +79,7 @@ def _guest(
 
 
 def block_sizes(statistics: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
-    """Bytes by target, from libvirt's bulk statistics (block.N.capacity, block.N.physical)."""
+    """Sizes in bytes by target, from libvirt's bulk statistics (block.N.capacity, block.N.physical)."""
     sizes = {}
     known = {"capacity": "capacity_bytes", "physical": "physical_bytes", "allocation": "allocation_bytes"}
     named = [key for key in statistics if key.startswith("block.") and key.endswith(".name")]

@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 
 def require(packages: t.Sequence[str]) -> None:
-    """Raises Unsupported where one is not installed."""
+    """Raises Unsupported if one of these packages is not installed."""
     missing = [one for one in packages if not shutil.which(_PROGRAMS[one], path=SYSTEM_PATH)]
     if missing:
         names = " ".join(missing)
@@ -43,18 +43,18 @@ def require(packages: t.Sequence[str]) -> None:
 
 
 def switch_off(bridge: str, field: str) -> None:
-    """An option of a running bridge."""
+    """Set an option of a running bridge to 0."""
     run("ip", "link", "set", bridge, "type", "bridge", field, "0")
 
 
 def set_sysctl(keys: t.Sequence[str], value: str) -> None:
-    """Of the running kernel."""
+    """Set keys of the running kernel."""
     for key in keys:
         run("sysctl", "-w", f"{key}={value}")
 
 
 def start(change: NetworkChange, timeout_s: int) -> None:
-    """Begin to try the bridge, in a service that survives the loss of this session."""
+    """Start the trial of the bridge in a service that survives the loss of this session."""
     private.make(STATE)
     for leftover in ("confirmed", "result.json"):
         remove(os.path.join(STATE, leftover))
@@ -72,7 +72,7 @@ def start(change: NetworkChange, timeout_s: int) -> None:
 
 
 def confirm(bridge: str) -> None:
-    """Tell the service that the controller is here; raises Failed when it was too late."""
+    """Tell the service that the controller is back; raises Failed if the bridge was rolled back or no result comes."""
     if not os.path.exists(RESULT):
         configuration.write(f"{STATE}/confirmed", "", mode=0o600)
     deadline = time.monotonic() + _ANSWER_S
@@ -98,7 +98,7 @@ def _rendered(text: str | Document) -> str:
 
 
 def _program() -> str:
-    """Also out of the archive in which Ansible sends a module."""
+    """The source text of the service, also from the archive in which Ansible sends a module."""
     loader: t.Any = files_bridge_switch.__loader__
     source = loader.get_source(files_bridge_switch.__name__)
     if not source:

@@ -38,11 +38,11 @@ OTHERS = ("kernel", "dhcp", "ra")  # who bring their routes again
 
 
 class SwitchFailed(Exception):
-    """Why the bridge was taken back."""
+    """Why the bridge was rolled back."""
 
 
 def main() -> None:
-    """Entry point; leaves result.json."""
+    """Run the switch, roll back on any error, and write result.json."""
     change = json.loads(read(f"{STATE}/change.json") or "{}")
     log: Log = []
     replaced: Texts = {}
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
-    """Raises whatever speaks against the bridge; `replaced` and `settings` get what was there before."""
+    """Switch to the bridge; raises any error. The previous state goes to `replaced` and `settings`."""
     before = static_addresses(change["port"])
     settings.update(settings_of(change["port"]))
     time.sleep(DELAY_S)
@@ -72,7 +72,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
     grace = time.monotonic() + min(GRACE_S, change["timeout_s"] / 3)
 
     def taken_over() -> bool:
-        """What no configuration knows was added by hand, and moves too."""
+        """True if the bridge has the addresses; settings that no configuration restores are added by hand."""
         if lacking(bridge, settings):
             if time.monotonic() < grace:
                 return False
@@ -94,7 +94,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
 
 
 def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
-    """Leave the host as it was before; goes on whatever fails."""
+    """Restore the host's configuration; continues after errors."""
     drop_rules(change["bridge"], settings, log)
     for path, text in replaced.items():
         with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> N
 
 
 def drop_rules(link: str, settings: Settings, log: Log) -> None:
-    """Rules that name a link stay without it: these are another link's now."""
+    """Delete a link's rules that are in `settings`: they belong to another link now."""
     there = settings_of(link)
     for what in there.keys() & settings.keys():
         if what.startswith("rule "):
@@ -120,7 +120,7 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
 
 
 def restore(link: str, settings: Settings, log: Log) -> list[str]:
-    """Add what the rollback has not brought back; what is missing after that, each with the command that adds it."""
+    """Add settings that the rollback has not restored; returns those still missing, with the commands to add them."""
     began = time.monotonic()
     while lacking(link, settings) and time.monotonic() < began + RESTORE_S:
         if time.monotonic() >= began + GRACE_S:
@@ -130,13 +130,13 @@ def restore(link: str, settings: Settings, log: Log) -> list[str]:
 
 
 def add(link: str, settings: Settings, log: Log) -> None:
-    """Give a link what it lacks. A route may need another one first."""
+    """Add the settings that a link lacks, in two passes: a route may require another one."""
     for _each in range(2):
         attempt([named(settings[what], link) for what in lacking(link, settings)], log)
 
 
 def lacking(link: str, settings: Settings) -> list[str]:
-    """What of these settings a link does not have."""
+    """The settings that a link lacks."""
     if not settings:
         return []
     now = settings_of(link)
@@ -144,12 +144,12 @@ def lacking(link: str, settings: Settings) -> list[str]:
 
 
 def named(words: t.Sequence[str], link: str) -> list[str]:
-    """A command for a link of that name."""
+    """The command with the link's name filled in."""
     return [word.replace(LINK, link) for word in words]
 
 
 def settings_of(link: str) -> Settings:
-    """Addresses, routes, rules and DNS servers of a link that nobody else brings again, whoever made them."""
+    """Addresses, routes, rules and DNS servers of a link that no kernel, DHCP or RA restores."""
     found: Settings = {}
     for row in addresses(link):
         if row.get("scope") == "global" and not row.get("dynamic"):
@@ -174,7 +174,7 @@ def settings_of(link: str) -> Settings:
 
 
 def address_of(row: t.Mapping[str, t.Any]) -> Settings:
-    """One address, as `ip -j` shows it."""
+    """The setting of one address from `ip -j`."""
     place = f"{row['local']}/{row['prefixlen']}"
     words = [row["local"], "peer", f"{row['address']}/{row['prefixlen']}"] if row.get("address") else [place]
     words += ["broadcast", row["broadcast"]] if row.get("broadcast") else []
@@ -184,7 +184,7 @@ def address_of(row: t.Mapping[str, t.Any]) -> Settings:
 
 
 def route_of(words: t.Sequence[str], family: str) -> Settings:
-    """One route, as `ip` shows it without its device; nothing of one that comes again by itself."""
+    """The setting of one route from `ip` without its device; empty for one that is restored by itself."""
     special = ("local", "broadcast", "multicast", "anycast", "nexthop", "expires")
     if not words or is_of_others(words) or any(word in special for word in words):
         return {}
@@ -195,7 +195,7 @@ def route_of(words: t.Sequence[str], family: str) -> Settings:
 
 
 def multipath_of(words: t.Sequence[str], family: str, link: str) -> Settings:
-    """A route over several next hops, of which one is on the link. What is left of it without the link is replaced."""
+    """The setting of a multipath route with a next hop on the link; it replaces what is left of the route."""
     if "nexthop" not in words or is_of_others(words):
         return {}
     hops = [at for at, word in enumerate(words) if word == "dev"]
@@ -209,19 +209,19 @@ def multipath_of(words: t.Sequence[str], family: str, link: str) -> Settings:
 
 
 def is_of_others(words: t.Sequence[str]) -> bool:
-    """Whether somebody brings a route again."""
+    """True if the kernel, DHCP or RA restores a route."""
     return "proto" in words and words[words.index("proto") + 1] in OTHERS
 
 
 def plain_route(words: t.Sequence[str]) -> list[str]:
-    """A route as it is added: without its state, and without the number of a next hop, which goes with the link."""
+    """A route as it is added: without its state, and without the id of a next hop, which goes with the link."""
     numbers = [at for at, word in enumerate(words) if word == "nhid"]
     numbered = {*numbers, *(at + 1 for at in numbers)}
     return [word for at, word in enumerate(words) if word not in ("linkdown", "dead") and at not in numbered]
 
 
 def rule_of(words: t.Sequence[str], family: str, link: str) -> Settings:
-    """One rule that names the link."""
+    """The setting of one rule that names the link; empty for any other."""
     ends = [at for at, word in enumerate(words) if word in ("iif", "oif") and words[at + 1 : at + 2] == [link]]
     if not ends:
         return {}
@@ -231,7 +231,7 @@ def rule_of(words: t.Sequence[str], family: str, link: str) -> Settings:
 
 
 def lines_of(*command: str) -> list[str]:
-    """What a program printed; nothing where it is not there, or fails."""
+    """The output lines of a program; empty if it is missing or fails."""
     try:
         return run(command).splitlines()
     except SwitchFailed:
@@ -239,25 +239,25 @@ def lines_of(*command: str) -> list[str]:
 
 
 def is_confirmed() -> bool:
-    """Whether the controller came back."""
+    """True if the controller has come back."""
     return os.path.exists(f"{STATE}/confirmed")
 
 
 def has_taken_over(change: Change, before: t.Collection[str]) -> bool:
-    """Whether the port is in the bridge, and the bridge has the addresses."""
+    """True if the port is in the bridge, and the bridge has the addresses."""
     now = {row["local"] for row in addresses(change["bridge"])}
     master = os.path.realpath(f"/sys/class/net/{change['port']}/master")
     return os.path.basename(master) == change["bridge"] and bool(now) and set(before) <= now
 
 
 def static_addresses(link: str) -> list[str]:
-    """Addresses that no server could replace by others."""
+    """Global addresses of a link that are not dynamic (from DHCP or RA)."""
     rows = [row for row in addresses(link) if row["scope"] == "global"]
     return [row["local"] for row in rows if not row.get("dynamic")]
 
 
 def addresses(link: str) -> list[dict[str, t.Any]]:
-    """As `ip` shows them; none of a link that is not there."""
+    """Addresses of a link from `ip -j`; empty if the link does not exist."""
     try:
         found = json.loads(run(["ip", "-j", "addr", "show", "dev", link]) or "[]")
     except SwitchFailed:
@@ -266,7 +266,7 @@ def addresses(link: str) -> list[dict[str, t.Any]]:
 
 
 def wait_for(condition: t.Callable[[], bool], deadline: float, problem: str) -> None:
-    """Raises SwitchFailed when it does not come about in time."""
+    """Wait for a condition; raises SwitchFailed after the deadline."""
     while not condition():
         if time.monotonic() > deadline:
             raise SwitchFailed(problem)
@@ -274,7 +274,7 @@ def wait_for(condition: t.Callable[[], bool], deadline: float, problem: str) -> 
 
 
 def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = False) -> None:
-    """Run commands; one that fails is only noted, unless it `must` not."""
+    """Run commands; failures are only logged, unless `must`."""
     for command in commands:
         try:
             printed = run(command)
@@ -287,7 +287,7 @@ def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = Fal
 
 
 def run(command: t.Sequence[str]) -> str:
-    """What a program printed; raises SwitchFailed."""
+    """The output of a program; raises SwitchFailed."""
     text = " ".join(command)
     try:
         done = subprocess.run(
@@ -306,7 +306,7 @@ def run(command: t.Sequence[str]) -> str:
 
 
 def read(path: str) -> str | None:
-    """The text of a file; None where there is none."""
+    """The text of a file; None if there is none."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             return stream.read()
@@ -315,7 +315,7 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a file at once. netplan's may hold passwords: only root ever reads them."""
+    """Replace a file atomically. netplan's may hold passwords: only root can ever read them."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     private = "/netplan/" in path or path.startswith(STATE)
     path = os.path.realpath(path) if os.path.isfile(path) else path
@@ -334,7 +334,7 @@ def write(path: str, text: str) -> None:
 
 
 def sync(folder: str) -> None:
-    """Let a power cut keep the names in a folder."""
+    """Write the names in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -343,7 +343,7 @@ def sync(folder: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 

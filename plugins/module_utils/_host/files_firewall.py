@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The firewall that rules on this host: what it has, and one verb for each change."""
+"""The active firewall of this host: reads its rules, and has one function for each change."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _RULE_FILES = {
 
 
 def addresses(name: str) -> tuple[str, ...]:
-    """What this host's resolver knows of a name."""
+    """Addresses of a name from this host's resolver; empty if unknown."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -68,7 +68,7 @@ def addresses(name: str) -> tuple[str, ...]:
 
 
 def services() -> Services:
-    """Which firewalls this host starts."""
+    """Which firewalls are active on this host, or start at boot."""
     return Services(
         firewalld=active("firewalld"),
         ufw="Status: active" in answer("ufw", "status"),
@@ -78,7 +78,7 @@ def services() -> Services:
 
 
 def read(manager: str, bridges: t.Sequence[str] = ()) -> Facts:
-    """What a firewall has, with what it knows of bridges of these names; raises Failed where it does not answer."""
+    """Facts of a firewall, with zones of the named bridges; raises Failed if it does not answer."""
     facts = _READERS[manager]()
     return _with_zones(facts, bridges) if isinstance(facts, Firewalld) and bridges else facts
 
@@ -95,7 +95,7 @@ def firewalld(zone: str, kind: str, rule: str, *, permanent: bool) -> None:
 
 
 def reload_firewalld() -> None:
-    """Have it read its files again."""
+    """Reload firewalld's configuration."""
     run("firewall-cmd", "--reload")
 
 
@@ -105,12 +105,12 @@ def move_to_zone(zone: str, device: str) -> None:
 
 
 def ufw(rule: str) -> None:
-    """Add a rule."""
+    """Add a ufw rule."""
     run("ufw", *rule.split(" "))
 
 
 def delete_ufw(rule: str) -> None:
-    """Delete a rule."""
+    """Delete a ufw rule."""
     words = rule.split(" ")
     run("ufw", *(("route", "delete", *words[1:]) if words[0] == "route" else ("delete", *words)))
 
@@ -123,7 +123,7 @@ def iptables(
     delete: t.Sequence[t.Sequence[str]],
     insert: t.Sequence[t.Sequence[str]],
 ) -> None:
-    """Insert rules at a place of a chain, and delete others. In this order nobody is shut out in between."""
+    """Insert rules at a position of a chain, then delete others, so that access is never interrupted."""
     for rule in insert:
         run(tool, "-w", "-I", chain, *([str(at)] if at > 1 else []), *rule)
     for rule in delete:
@@ -131,13 +131,13 @@ def iptables(
 
 
 def write(path: str, text: str, checked_by: str | None) -> None:
-    """Replace a file that this program loads at boot, once it accepts the new one."""
+    """Replace a file that a firewall loads at boot, once the program `checked_by` accepts it."""
     check = functools.partial(_CHECKS[checked_by], text) if checked_by else None
     configuration.write(path, text, check=check)
 
 
 def with_includes(path: str, folders: t.Sequence[str], seen: t.Sequence[str] = ()) -> str:
-    """The text of a file of nftables and of all that it includes."""
+    """The text of an nftables file and of all files that it includes."""
     text = configuration.read(path)
     texts, seen = [text], (*seen, path)
     for name in _INCLUDE.findall(text):
@@ -148,7 +148,7 @@ def with_includes(path: str, folders: t.Sequence[str], seen: t.Sequence[str] = (
 
 
 def _included(name: str, here: str, folders: t.Sequence[str]) -> list[str]:
-    """Files that an include names: wildcards count, and folders are searched as nft does."""
+    """Files that an include statement names, with wildcards and folders as nft resolves them."""
     for folder in (here, *folders):
         found = sorted(filter(os.path.isfile, glob.glob(os.path.join(folder, name))))
         if found:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a host says of its links and of whoever configures them."""
+"""A host's links, and who configures them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BRCTL = "/usr/sbin:/sbin"
 
 
 def facts(nf_calls: t.Sequence[str]) -> BridgeFacts:
-    """All that decides on a bridge, whoever configures the links."""
+    """The host's facts that a bridge depends on, whoever configures the links."""
     links = {str(link["ifname"]): link for link in ip("-d", "link", "show")}
     routes = ip("route", "show", "default") + ip("-6", "route", "show", "default")
     programs = filter(os.path.exists, _SYSCTL_PROGRAMS)
@@ -61,7 +61,7 @@ def facts(nf_calls: t.Sequence[str]) -> BridgeFacts:
 
 
 def owner(port: str) -> PortOwner:
-    """Who could have configured a link."""
+    """Which programs may configure a link."""
     connection = ("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", port)
     stanza = re.compile(rf"^\s*iface\s+{re.escape(port)}\s", re.MULTILINE)
     return PortOwner(
@@ -73,12 +73,12 @@ def owner(port: str) -> PortOwner:
 
 
 def config(manager: str, port: str) -> Config:
-    """The configuration of a link."""
+    """The configuration of a link in its manager's form."""
     return _READERS[manager](port)
 
 
 def trial() -> Trial | None:
-    """The last switch since the boot."""
+    """The last switch since the boot; None if there was none."""
     running = active(UNIT)  # before its result, which it writes last
     change = configuration.read(f"{STATE}/change.json")
     if not change:
@@ -89,7 +89,7 @@ def trial() -> Trial | None:
 
 
 def interfaces_files(path: str, seen: t.Collection[str] = ()) -> dict[str, str]:
-    """The file of ifupdown and all that it sources, in order."""
+    """Texts by path of an interfaces file of ifupdown and all files that it sources, in order."""
     text = configuration.read(path)
     found = {path: text}
     for line in text.splitlines():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The mark of a host that takes no guests; the role `maintenance` sets it."""
+"""The maintenance mark of a host, which then takes no guests; the role `maintenance` sets it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _LISTS = ("bridges", "pools", "stopped")
 
 
 def read(path: str = PATH) -> dict[str, str | list[str]] | None:
-    """`reason` and `since`, who set it (`by`), its `id`, and what the host had then; or None.
+    """The mark: `reason`, `since`, `by`, `id`, and the host's `boot`, `bridges`, `pools` and `stopped`; None if unset.
 
-    That is its `boot`, `bridges` and `pools`; `stopped` are UUIDs of guests that run again afterwards. A mark that
-    cannot be read counts: somebody set it.
+    `stopped` are UUIDs of guests that run again afterwards. A mark that cannot be read counts as set.
     """
     try:
         with open(path) as stream:

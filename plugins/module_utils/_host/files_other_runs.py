@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which guests other runs on this host are at work on, and that no further run begins."""
+"""Finds guests that other runs on this host work on, and keeps further runs from starting."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["held_by_others"]
 
 
 def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:
-    """Take the locks of these guests, and of all that were ever locked, for as long as `locks` is open.
+    """Lock these guests, and all that were ever locked, while `locks` is open.
 
-    Those that others hold.
+    Returns the names that other runs hold.
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a file for each guest

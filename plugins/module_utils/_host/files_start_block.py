@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Guests that libvirt must not start on this host for now, whoever asks it to.
+"""Guests that libvirt must not start on this host for now, whoever starts them.
 
 The role `hypervisor` installs a hook that libvirt runs before each start and before each incoming migration. It refuses
 a guest that has an entry here, for as long as the process that made the entry holds its lock.
@@ -33,9 +33,9 @@ _POLL_S = 0.01
 
 @contextlib.contextmanager
 def held(uuid: str, reason: str) -> t.Iterator[None]:
-    """Keep libvirt from starting that guest here, by whomever, to the end of the context or of this process.
+    """Keep libvirt from starting that guest here, until the context or this process ends.
 
-    `reason` is shown to those who try: "it is being migrated to hyper2". Raises Refused while another run holds it.
+    `reason` is shown on such a start: "it is being migrated to hyper2". Raises Refused while another run holds it.
     """
     text = " ".join("".join(each if each.isprintable() else " " for each in reason).split())
     try:
@@ -55,7 +55,7 @@ def held(uuid: str, reason: str) -> t.Iterator[None]:
 
 
 def hooked() -> bool:
-    """Whether libvirt of this host heeds that: it looks for hooks only when it starts."""
+    """True if libvirt of this host runs the hook: it looks for hooks only when it starts."""
     installed_s = files_systemd.changed(HOOK)
     if installed_s is None or not os.access(HOOK, os.X_OK):
         return False
@@ -64,7 +64,7 @@ def hooked() -> bool:
 
 
 def _locked(path: str, stack: contextlib.ExitStack) -> int:
-    """Descriptor of the entry, with its lock; both end with the stack."""
+    """The locked descriptor of an entry; the stack closes it. Raises Refused if another run holds the lock."""
     end = time.monotonic() + _PROBE_S
     while True:
         with contextlib.ExitStack() as mine:
@@ -82,7 +82,7 @@ def _locked(path: str, stack: contextlib.ExitStack) -> int:
 
 
 def _is_at(entry: int, path: str) -> bool:
-    """Whether the file is still the one at that path: its last holder removes it."""
+    """True if the file is still the one at that path: its last holder removes it."""
     try:
         return os.path.samestat(os.fstat(entry), os.lstat(path))
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Units of systemd that belong to libvirt: what they are, and their starts."""
+"""systemd units of libvirt: their state and their restarts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = "Id,LoadState,UnitFileState,ActiveState,ExecMainStartTimestampMonotonic
 
 
 def units(names: t.Sequence[str]) -> dict[str, Unit]:
-    """Units by name, all in one question; those that the host does not have, too."""
+    """Units by name, from one call; a missing unit has the defaults."""
     shown = run("systemctl", "show", f"--property={_SHOWN}", "--", *names)
     blocks = [_properties(block) for block in shown.split("\n\n")]
     found = {values["Id"]: _unit(values) for values in blocks if "Id" in values}
@@ -33,7 +33,7 @@ def units(names: t.Sequence[str]) -> dict[str, Unit]:
 
 
 def changed(path: str) -> float | None:
-    """When the inode of a file was changed, in seconds since the epoch; None where there is none."""
+    """When a file's inode was changed, in seconds since the epoch; None if there is no file."""
     try:
         return os.stat(path).st_ctime
     except FileNotFoundError:
@@ -41,12 +41,12 @@ def changed(path: str) -> float | None:
 
 
 def enable(names: t.Sequence[str]) -> None:
-    """From the next boot on."""
+    """Enable units from the next boot on."""
     run("systemctl", "enable", "--", *names)
 
 
 def restart(each: DueRestart) -> None:
-    """One daemon, and the sockets that it lacks."""
+    """Restart one daemon, and start the sockets that it lacks."""
     for path in each.files:
         if (changed(path) or 0) > time.time():  # the clock was set back: it would be due until then
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))
@@ -74,7 +74,7 @@ def _unit(values: t.Mapping[str, str]) -> Unit:
 
 
 def _start_socket(socket: str, unit: str) -> None:
-    """A daemon takes its sockets when it starts; systemd refuses to add one to a daemon that runs."""
+    """Start a socket of a daemon; the daemon is stopped first, as it takes sockets only at its start."""
     for attempt in range(1, _STOP_ATTEMPTS + 1):
         run("systemctl", "stop", "--", unit)
         try:
@@ -86,7 +86,7 @@ def _start_socket(socket: str, unit: str) -> None:
 
 
 def _start(verb: str, unit: str) -> None:
-    """systemctl says only that a start has failed; the end of the unit's log says why."""
+    """Start or restart a unit; on failure, raises Failed with the end of the unit's log."""
     try:
         run("systemctl", verb, "--", unit)
     except Failed as error:

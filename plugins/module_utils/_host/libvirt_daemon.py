@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a daemon says before it is restarted: jobs of guests that would break; and after: what confines its guests."""
+"""Reads guests' jobs that a restart of the daemon would break, and the security drivers that confine guests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PAUSED_FOR = {2: "migration", 3: "save", 4: "dump", 9: "snapshot", 11: "start",
 
 
 def jobs(uri: str = SYSTEM) -> list[str]:
-    """Every job as `web: block job on vda`. A libvirt that does not answer may be at work, which is one, too."""
+    """Every job as `web: block job on vda`. If libvirt does not answer, that counts as a job."""
     answer: list[list[str]] = []
 
     def ask() -> None:
@@ -54,15 +54,15 @@ def jobs(uri: str = SYSTEM) -> list[str]:
 
 
 def guests(uri: str = SYSTEM) -> list[str]:
-    """Names of all guests."""
+    """Names of all guests of the host."""
     with opened(uri, readonly=True) as connection:
         return [domain.name() for domain in connection.listAllDomains()]
 
 
 def security_drivers(uri: str = SYSTEM) -> list[str] | None:
-    """Those that keep a guest that broke out of QEMU from the others' disks.
+    """Active security drivers (AppArmor, SELinux) that confine QEMU.
 
-    None without the binding that could ask.
+    None without libvirt's Python binding.
     """
     if libvirt is None:
         return None

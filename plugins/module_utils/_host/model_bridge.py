@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A host's bridge: as wanted, and what the host says of its links and of their configuration."""
+"""A host's bridge: the requested one, and the host's links and their configuration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Command = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class BridgeSpec:
-    """What the user asked for. Without a port: the link that leads to this host."""
+    """The requested bridge. Without a port: the link that leads to this host."""
 
     name: str
     port: str | None = None
@@ -51,7 +51,7 @@ class BridgeSpec:
 
 
 def rolled_back(result: t.Mapping[str, t.Any]) -> str:
-    """What came of a switch that was taken back, and what of the host is not as before."""
+    """The result of a switch that was rolled back, and what differs on the host."""
     differs = "; ".join(map(str, result.get("differs") or ()))
     if not differs:
         return f"it was rolled back and the host is as before: {result.get('why')}"
@@ -60,7 +60,7 @@ def rolled_back(result: t.Mapping[str, t.Any]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """The last switch since the boot; its result is None while it has none."""
+    """The last switch since the boot; its result is None until it ends."""
 
     bridge: str
     running: bool
@@ -69,7 +69,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class BridgeFacts:
-    """Links as `ip -d -j link` prints them, by name, and what else decides."""
+    """Links as `ip -d -j link` prints them, by name, and other facts that a bridge depends on."""
 
     host: str
     links: t.Mapping[str, t.Mapping[str, t.Any]]
@@ -84,7 +84,7 @@ class BridgeFacts:
 
 @dataclasses.dataclass(frozen=True)
 class PortOwner:
-    """Who could have configured a link."""
+    """Programs that may configure a link."""
 
     networkmanager: bool = False  # has a connection for it
     netplan: bool = False  # has files
@@ -122,7 +122,7 @@ Config = t.Union[Ifupdown, Networkd, Netplan]
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A file that is written as YAML below a line of comment."""
+    """A YAML file below a comment line."""
 
     head: str
     content: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
@@ -130,7 +130,7 @@ class Document:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkChange:
-    """How a host's network switches to a bridge, how that is kept, and how it is taken back.
+    """How a host's network switches to a bridge, how that is made permanent, and how it is rolled back.
 
     `trial` are files that a reboot forgets, `lasting` those that replace them.
     """

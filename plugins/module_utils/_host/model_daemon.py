@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The daemons that libvirt is on a host, and what is known of them."""
+"""The daemons of libvirt on a host, and their state."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ HOOKED = ("libvirtd.service", "virtqemud.service")  # daemons that run it
 
 @dataclasses.dataclass(frozen=True)
 class Daemons:
-    """Daemons that serve one host: `reads`, which files each reads when it starts.
+    """Daemons that serve one host: `reads` has the files that each reads at its start.
 
-    `sockets`, which daemon each of them starts.
+    `sockets` has the daemon that each socket starts.
     """
 
     server: str  # that listens for TLS, as virt-admin calls it
@@ -54,12 +54,12 @@ class Daemons:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that a block of settings may stand in."""
+        """All files that can hold a block of settings."""
         return (*self.settings, QEMU_CONF)
 
 
 def _sockets(**kinds: str) -> dict[str, str]:
-    """`libvirtd="- -ro"`: two sockets of that daemon."""
+    """Socket units by daemon, `libvirtd="- -ro"` for two sockets, as socket -> service."""
     return {
         f"{name}{kind[1:] if kind == '-' else kind}.socket": f"{name}.service"
         for name, all_ in kinds.items()
@@ -102,7 +102,7 @@ UNITS = tuple(
 
 @dataclasses.dataclass(frozen=True)
 class DaemonSpec:
-    """What the user asked for; None is silence."""
+    """The requested settings; None: not specified."""
 
     block: str
     modular: bool = False
@@ -117,9 +117,9 @@ class DaemonSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What systemd says of a unit.
+    """The state of a systemd unit.
 
-    `started`: when its process began, in seconds since the epoch by the clock of now.
+    `started`: when its process started, in seconds since the epoch by the current clock.
     """
 
     exists: bool = False
@@ -130,15 +130,13 @@ class Unit:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process, or may be."""
+        """True unless the unit is inactive or failed."""
         return self.active not in ("inactive", "failed")
 
 
 @dataclasses.dataclass(frozen=True)
 class DaemonFacts:
-    """Units by name, texts of files by path, and when their inodes were changed: unlike the content's time, no copy
-    sets that back.
-    """
+    """Units by name, texts of files by path, and their inodes' change times, which no copy sets back."""
 
     units: t.Mapping[str, Unit]
     texts: t.Mapping[str, str]
@@ -147,7 +145,7 @@ class DaemonFacts:
 
 @dataclasses.dataclass(frozen=True)
 class DueRestart:
-    """A daemon that is to start again, why, and the sockets that it is to have from then on."""
+    """A daemon to restart, the reason, and the sockets that it lacks."""
 
     unit: str
     reason: str
@@ -157,7 +155,7 @@ class DueRestart:
 
     @property
     def runs(self) -> bool:
-        """Whether guests may have jobs in it."""
+        """True if guests may have jobs in the daemon."""
         return Unit(active=self.active).runs
 
     def __str__(self) -> str:

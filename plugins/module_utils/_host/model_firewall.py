@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Ports that a host's firewall admits: as wanted, and what each kind of firewall has today."""
+"""Ports that a host's firewall admits: the requested ones, and the state of each kind of firewall."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version
 
 @dataclasses.dataclass(frozen=True)
 class FirewallSpec:
-    """Ports by protocol, and who may reach them by IP version, both as firewalls print them."""
+    """Ports by protocol, and admitted sources by IP version, both as firewalls print them."""
 
     ports: t.Mapping[str, tuple[str, ...]]
     sources: t.Mapping[int, tuple[str, ...]]
@@ -48,7 +48,7 @@ class FirewallSpec:
 
     @property
     def comment(self) -> str:
-        """By which rules of ours are found again: it changes with what they admit."""
+        """The comment of our rules, by which they are found again; it changes with what they admit."""
         if not (self.admits(4) or self.admits(6) or self.bridges):
             return f"{MARK} nobody"  # else it would be that of everybody
         words = json.dumps([self.ports, self.sources, *([self.bridges] if self.bridges else [])], sort_keys=True)
@@ -56,13 +56,13 @@ class FirewallSpec:
 
     @property
     def text(self) -> str:
-        """The ports, for the user."""
+        """The ports as text."""
         words = [f"{port}/{name}" for name in sorted(self.ports) for port in self.ports[name]]
         guests = [f"DHCP and DNS for {', '.join(self.bridges)}"] if self.bridges else []
         return ", ".join([*([" ".join(words)] if words else []), *guests]) or "no port"
 
     def admits(self, version: int) -> bool:
-        """Whether anybody of that IP version may reach the ports."""
+        """True if any source of that IP version may reach the ports."""
         return self.everybody or bool(self.sources[version])
 
 
@@ -89,7 +89,7 @@ class Nftables:
 
 @dataclasses.dataclass(frozen=True)
 class Firewalld:
-    """The zone that new connections come in through, and its ports and rich rules."""
+    """The zone of new connections, and its ports and rich rules."""
 
     zone: str
     running: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ class Firewalld:
 
 @dataclasses.dataclass(frozen=True)
 class Ufw:
-    """Lines of `ufw show added`."""
+    """Rules as lines of `ufw show added`."""
 
     added: tuple[str, ...] = ()
 
@@ -117,13 +117,13 @@ class IptablesFamily:
 
     @property
     def tool(self) -> str:
-        """The program."""
+        """The name of the program."""
         return IPTABLES[self.version]
 
 
 @dataclasses.dataclass(frozen=True)
 class Iptables:
-    """Both families."""
+    """The state of both IP versions."""
 
     families: tuple[IptablesFamily, ...]
 

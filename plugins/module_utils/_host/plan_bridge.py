@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A host's bridge: the port it takes over, whoever configures that port, and what is to be done."""
+"""Decisions about a host's bridge: its port, the port's manager, and the steps. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SHORTEST_S = 5  # for a connection to come back
 
 
 def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
-    """What the user asked for; raises BadInput with every problem."""
+    """The requested bridge; raises BadInput with every problem."""
     name, wanted_port, timeout_s = params["name"], params["port"], params["timeout"]
     problems = []
     for option, value in (("name", name), ("port", wanted_port)):
@@ -75,7 +75,7 @@ def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
 
 
 def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
-    """The link that the bridge is to take over; None when the bridge is there. Raises Refused."""
+    """The link that the bridge takes over; None if the bridge exists. Raises Refused."""
     trial = facts.trial
     if trial and trial.running and not trial.result:
         raise Refused(
@@ -92,7 +92,7 @@ def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
 
 
 def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> str:
-    """Whoever configured a port; raises Refused where the bridge is to be made by hand."""
+    """The program that configures a port; raises Refused if the bridge must be created by hand."""
     if owner.networkmanager and not owner.netplan:
         raise Refused(
             f"cannot create bridge {bridge}: NetworkManager configures {name}, which is not supported; create the "
@@ -122,9 +122,9 @@ def switch(bridge: str, name: str, facts: BridgeFacts, config: Config) -> Networ
 
 
 def decide(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange | None) -> Draft:
-    """Steps and what they change; raises Refused for a bridge that is there and does not fit.
+    """Steps and their changes; raises Refused if the existing bridge does not fit.
 
-    `change`: how to switch to a bridge that is not there yet.
+    `change`: how to switch to a bridge that does not exist yet.
     """
     drafts = [] if wanted.filter_guests else [_unfiltered(facts)]
     if change is None:
@@ -138,7 +138,7 @@ def decide(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange | None)
 
 
 def confirm(name: str, trial: Trial | None) -> Draft:
-    """Keep the bridge that a switch is trying; raises Refused when there is none."""
+    """The step that keeps the bridge on trial; raises Refused if there is no such trial."""
     if trial is None or trial.bridge != name:
         raise Refused(
             f"cannot confirm bridge {name}: no switch to it was started since the last boot; use state: present"
@@ -158,7 +158,7 @@ def confirm(name: str, trial: Trial | None) -> Draft:
 
 
 def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
-    """The link of the default route, else the one that holds the address the controller uses."""
+    """The link of the default route, else the one with the address that the controller uses."""
     holders = [link for link, addresses in facts.addresses.items() if wanted.address in addresses]
     found = next(iter((*facts.default_routes, *holders)), None)
     if not found:
@@ -170,7 +170,7 @@ def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
 
 
 def _unfit(name: str, facts: BridgeFacts) -> list[str]:
-    """Why a link cannot be a port."""
+    """Why a link cannot be a port; empty if it can."""
     link = facts.links.get(name)
     if link is None:
         return [f"there is no interface {name}; choose one of {', '.join(sorted(facts.links))}"]
@@ -193,7 +193,7 @@ def _kind(link: Link) -> str | None:
 
 
 def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
-    """The bridge is there: it must lead somewhere, and let guests talk at once."""
+    """Steps for an existing bridge: without STP and forward delay. Raises Refused if it has no port."""
     name, link = wanted.name, facts.links[wanted.name]
     if _kind(link) != "bridge":
         raise Refused(f"cannot use {name}: it is not a bridge; choose another name (bridge_name)")
@@ -227,7 +227,7 @@ def _switched(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange) -> 
 
 
 def _unfiltered(facts: BridgeFacts) -> Draft:
-    """Guests' packets on a bridge pass the host's packet filter while br_netfilter is loaded."""
+    """Steps that keep the host's packet filter from guests' packets on a bridge, also with br_netfilter."""
     rule = 'ACTION=="add", SUBSYSTEM=="module", KERNEL=="br_netfilter"'
     texts = {
         SYSCTL: _HEAD + "".join(f"-net.bridge.{call} = 0\n" for call in NF_CALLS),

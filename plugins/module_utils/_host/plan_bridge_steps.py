@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The vocabulary of change of a host's bridges: plain data with a readable text."""
+"""Steps of a host's bridges, as data with a readable text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class RequirePackages(HostStep):
-    """Go on only where packages are installed, which others do."""
+    """Fail unless packages are installed; this does not install them."""
 
     packages: tuple[str, ...]
 
@@ -56,7 +56,7 @@ class SetSysctl(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class SwitchToBridge(HostStep):
-    """Begin to try a network with the bridge; it is taken back unless it is confirmed in time."""
+    """Start a trial of the network with the bridge; it is rolled back unless confirmed in time."""
 
     change: NetworkChange
     addresses: tuple[str, ...]  # that the bridge takes over
@@ -69,7 +69,7 @@ class SwitchToBridge(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class ConfirmBridge(HostStep):
-    """Keep the bridge that is being tried, also at the next boot."""
+    """Keep the bridge on trial, also at the next boot."""
 
     bridge: str
 

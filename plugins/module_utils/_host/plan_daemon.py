@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Settings of libvirt's daemons, and which of them is to start again for what it reads."""
+"""Settings of libvirt's daemons, and which daemons must restart for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class EnableSockets(HostStep):
-    """Let systemd listen from the next boot on."""
+    """Enable sockets from the next boot on."""
 
     units: tuple[str, ...]
 
@@ -60,18 +60,18 @@ class EnableSockets(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class RestartDaemons(HostStep):
-    """Start daemons again while no guest has a job that would break; start the sockets that they lack."""
+    """Restart daemons while no guest has a job that would break; start the sockets that they lack."""
 
     due: tuple[DueRestart, ...]
 
     @property
     def breaks_jobs(self) -> bool:
-        """Whether one of them runs."""
+        """True if one of the daemons runs."""
         return any(each.runs for each in self.due)
 
     @property
     def what(self) -> str:
-        """The daemons, and why."""
+        """The daemons, and the reasons."""
         return " and ".join(map(str, self.due))
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ Ahead = t.Literal["lock", "restart", "wait", "give up"]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
-    """What the user asked for; raises BadInput with every problem."""
+    """The requested settings; raises BadInput with every problem."""
     problems = []
     if not _BLOCK_NAME.fullmatch(params["block"]):
         problems.append(f"block: {params['block']!r} is not a valid name; use lower-case letters, digits and . _ -")
@@ -123,7 +123,7 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
 
 
 def passwords(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Settings that nobody may see."""
+    """Values of settings that must not be shown."""
     for option in ("daemon_settings", "qemu_settings"):
         settings = params.get(option)
         for name, value in settings.items() if isinstance(settings, dict) else ():
@@ -132,14 +132,14 @@ def passwords(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def installed(units: t.Mapping[str, Unit]) -> bool:
-    """Whether the host has a libvirt that systemd starts."""
+    """True if the host has a libvirt that systemd starts."""
     return any(units[name].exists for name in ("libvirtd.socket", "virtqemud.socket"))
 
 
 def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
-    """Which daemons serve the host. Where both kinds are enabled, libvirtd holds the sockets that clients use.
+    """The daemons that serve the host. If both kinds are enabled, libvirtd holds the sockets that clients use.
 
-    `modular` decides where neither is: nothing may be installed yet.
+    `modular` decides if neither is enabled: nothing may be installed yet.
     """
     if units["libvirtd.socket"].enabled:
         return MONOLITHIC
@@ -149,7 +149,7 @@ def daemons(units: t.Mapping[str, Unit], *, modular: bool) -> Daemons:
 def decide(
     wanted: DaemonSpec, there: Daemons, facts: DaemonFacts
 ) -> tuple[list[HostStep], RestartDaemons | None, list[Change]]:
-    """Files to write and sockets to enable; and, when no guest has a job, daemons to start again."""
+    """Files to write and sockets to enable; daemons to restart when no guest has a job; and the changes."""
     steps: list[HostStep] = []
     changes: list[Change] = []
     for path, settings in _settings(wanted, there, facts).items():
@@ -178,7 +178,7 @@ def decide(
 
 
 def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
-    """Why the host goes on with former settings."""
+    """The message that new settings are not in effect yet."""
     return (
         f"new settings of libvirt are not in effect yet: a restart of {restart.what} would break these running jobs: "
         f"{'; '.join(jobs)}. Run again when they have ended"
@@ -186,12 +186,11 @@ def late(restart: RestartDaemons, jobs: t.Sequence[str]) -> str:
 
 
 def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_s: float) -> Ahead:
-    """What to do, given the jobs of guests that were seen (`locked`: while no run could begin one), and the time left.
+    """What to do, given the jobs of guests (`locked`: seen while no run can start one), and the time left.
 
     virt_migrate holds the guest's lock on the source from its first step to its last, also while libvirt has no job.
-    While all of them are held here, none begins until the daemon is back. Nothing locks the destination, and other
-    programs lock nothing: what they begin between the second look and the restart, which are milliseconds apart,
-    breaks.
+    While all locks are held here, none starts until the daemon is back. Nothing locks the destination, and other
+    programs lock nothing: what they start in the milliseconds between the second look and the restart breaks.
     """
     if not restart.breaks_jobs:
         return "restart"
@@ -201,17 +200,16 @@ def ahead(restart: RestartDaemons, jobs: t.Sequence[str], *, locked: bool, left_
 
 
 def work(migrating: t.Iterable[str], jobs: t.Iterable[str]) -> list[str]:
-    """All that a restart would break: guests that other runs migrate, and jobs."""
+    """All that a restart would break: migrations of other runs, and jobs."""
     return [*(f"{name}: a run of virt_migrate" for name in migrating), *jobs]
 
 
 def due(
     there: Daemons, facts: DaemonFacts, *, written: t.Collection[str] = (), sockets: t.Collection[str] = ()
 ) -> list[DueRestart]:
-    """Daemons that run with former settings, have failed, or lack a socket. `written`: files that are just to be
-    changed.
+    """Daemons that run with old settings, have failed, or lack a socket. `written`: files about to change.
 
-    That is found on the host each time, so nothing is lost with a run that is killed before it restarts them.
+    This is read from the host each time, so a killed run loses no restart.
     """
     found = []
     for unit in dict.fromkeys([*there.reads, *there.sockets.values()]):
@@ -230,13 +228,16 @@ def due(
 
 
 def block(text: str, name: str) -> str | None:
-    """What stands between the marks of a block; None where there is none."""
+    """The text between the marks of a block; None if there is no block."""
     found = _pattern(name).search(text)
     return found[1] if found else None
 
 
 def with_block(text: str, name: str, lines: str) -> str:
-    """The text with that in the block: at its beginning, when it is new. Without lines, the marks go, too."""
+    """The text with these lines in the block; a new block comes first. Without lines, the marks go, too.
+
+    Raises Refused if only one mark is there.
+    """
     begin, end = _marks(name)
     new = f"{begin}\n{lines}{end}\n" if lines else ""
     found = _pattern(name).search(text)
@@ -251,7 +252,7 @@ def with_block(text: str, name: str, lines: str) -> str:
 
 
 def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[str, t.Mapping[str, t.Any]]:
-    """Settings by the file that takes them; what the user does not speak of is not among them."""
+    """Requested settings by the file that takes them."""
     found: dict[str, t.Mapping[str, t.Any]] = {}
     if wanted.daemon_settings is not None:
         found.update(dict.fromkeys(there.settings, wanted.daemon_settings))
@@ -264,7 +265,7 @@ def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[st
 
 
 def _sockets(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> list[str]:
-    """Those that are to be enabled and active; distributions put some into packages of their own."""
+    """Sockets that must be enabled and active; distributions put some into separate packages."""
     local = [name for name in there.sockets if wanted.sockets and facts.units[name].exists]
     return [*local, *([there.tls_socket] if wanted.tls_port and installed(facts.units) else [])]
 
@@ -274,7 +275,7 @@ def _daemon_of(socket: str, there: Daemons) -> str:
 
 
 def _clients(lines: str | None) -> list[str]:
-    """Whom a block of ours admits already."""
+    """Clients that a block of ours already admits."""
     found = re.search(rf"^{_CLIENTS} = (\[.*\])$", lines or "", re.MULTILINE)
     try:
         listed = json.loads(found[1]) if found else []
@@ -290,7 +291,7 @@ def _lines(settings: t.Mapping[str, t.Any]) -> str:
 
 
 def _shown(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Blocks of settings for the user: without passwords, also those that nobody says any more."""
+    """Blocks of settings without passwords, before and after; a changed password stays visible as a change."""
     hidden = [text and _PASSWORD.sub(r"\1(not shown)", text) for text in (before, after)]
     if hidden[0] == hidden[1]:
         hidden[1] = f"{hidden[1]}# another password\n"
@@ -302,7 +303,7 @@ def _as_number(value: t.Any) -> t.Any:
 
 
 def _problems(name: t.Any, value: t.Any) -> t.Iterator[str]:
-    """libvirt takes numbers, texts without quotation marks, and lists of texts (src/util/virconf.c)."""
+    """Problems of a setting: libvirt takes numbers, texts without quotation marks, and lists of texts (virconf.c)."""
     if not isinstance(name, str) or not _SETTING.fullmatch(name):
         yield f"{name!r} is not a valid name of a setting"
     parts = value if isinstance(value, list) else [value]

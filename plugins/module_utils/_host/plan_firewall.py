@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Rules that a host's firewall needs to admit sources to ports. The rest of it stays."""
+"""Rules that a host's firewall needs to admit sources to ports. Other rules stay."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def spec(
     bridges: t.Sequence[str] = (),
     purge: bool,
 ) -> FirewallSpec:
-    """What the user asked for; raises BadInput with every problem.
+    """The requested rules; raises BadInput with every problem.
 
-    `resolved`: addresses of names as this host knows them. That is a guess, so with any of them,
+    `resolved`: addresses of names from this host's resolver. They are a guess, so with any of them,
     as without `purge`, rules are added and none is removed.
     """
     problems: list[str] = []
@@ -83,24 +83,24 @@ def spec(
 
 
 def peer_addresses(found: t.Iterable[str]) -> list[str]:
-    """Addresses by which another host can be known: not a link's own, and none of this host."""
+    """Addresses of another host: neither link-local ones with a zone nor loopback."""
     plain = [address for address in sorted(set(found)) if "%" not in address]
     return [address for address in plain if not ipaddress.ip_address(address).is_loopback]
 
 
 def unknown(resolved: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """Names that no other host's address is known for."""
+    """Names without an address of another host."""
     return [name for name, addresses in resolved.items() if not peer_addresses(addresses)]
 
 
 def manager(services: Services) -> str | None:
-    """The firewall that rules on the host; None where there is none."""
+    """The active firewall of the host; None if there is none."""
     order = ("firewalld", "ufw", "nftables", "iptables")
     return next((name for name in order if getattr(services, name)), None)
 
 
 def decide(wanted: FirewallSpec, facts: Facts | None) -> tuple[list[HostStep], list[Change]]:
-    """Steps and what they change; raises Refused. Without a firewall there is nothing to open."""
+    """Steps and their changes; raises Refused. Without a firewall there is nothing to open."""
     if isinstance(facts, Nftables):
         return plan_nftables.decide(wanted, facts)
     if isinstance(facts, Firewalld):
@@ -113,9 +113,9 @@ def decide(wanted: FirewallSpec, facts: Facts | None) -> tuple[list[HostStep], l
 
 
 def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], list[Change]]:
-    """Nothing is removed: firewalld cannot mark whose a rule is.
+    """Steps and changes for firewalld, which cannot mark rules as ours: none is removed.
 
-    libvirt's own zone admits guests; only a bridge that libvirt has made before firewalld ran is not in it.
+    libvirt's own zone admits guests; only a bridge that libvirt made before firewalld ran is not in it.
     """
     steps: list[HostStep] = []
     changes: list[Change] = []
@@ -136,7 +136,7 @@ def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], l
 
 
 def ufw(wanted: FirewallSpec, facts: Ufw) -> tuple[list[HostStep], list[Change]]:
-    """Rules of ours are known by their comment."""
+    """Steps and changes for ufw, where a comment marks our rules."""
     ours = {" ".join(shlex.split(line)[1:]) for line in facts.added if is_ours(comment_in(line, "comment"))}
     rules = set(_ufw_rules(wanted))
     stale = sorted(ours - rules) if wanted.purge else []
@@ -160,7 +160,7 @@ def _ports(ports: t.Sequence[str], problems: list[str]) -> dict[str, list[str]]:
 
 
 def _port(text: str) -> tuple[str, str] | None:
-    """Protocol, and port or range."""
+    """Protocol, and port or range; None if invalid."""
     match = _PORT.fullmatch(text.strip())
     if not match:
         return None
@@ -184,7 +184,7 @@ def _networks(sources: t.Sequence[str], problems: list[str]) -> list[Network]:
 
 
 def _short(network: Network) -> str:
-    """As firewalls print it: a single address without its prefix length."""
+    """A network as firewalls print it: a single address without its prefix length."""
     single = network.num_addresses == 1
     return str(network.network_address) if single else str(network)
 
@@ -202,7 +202,7 @@ def _firewalld_rules(wanted: FirewallSpec) -> t.Iterator[tuple[str, str]]:
 
 
 def _ufw_rules(wanted: FirewallSpec) -> t.Iterator[str]:
-    """As `ufw show added` prints them."""
+    """Requested rules as `ufw show added` prints them."""
     for protocol, ports in sorted(wanted.ports.items()):
         joined = ",".join(ports).replace("-", ":")
         if wanted.everybody:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Whose a firewall's rule is, by its comment. Pure."""
+"""Tells our firewall rules by their comment. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _OURS = re.compile(rf"{re.escape(MARK)}(?: nobody| [0-9a-f]{{8}})?")
 
 
 def is_ours(comment: str) -> bool:
-    """Whether a rule with that comment is ours, and not one that only mentions us."""
+    """True if a comment is exactly one of ours."""
     return _OURS.fullmatch(comment) is not None
 
 
 def comment_in(rule: str, option: str) -> str:
-    """What follows an option such as `--comment` in a rule as firewalls print it; empty where there is none."""
+    """The value of an option such as `--comment` in a printed rule; empty if there is none."""
     try:
         words = shlex.split(rule)
     except ValueError:  # no firewall prints it

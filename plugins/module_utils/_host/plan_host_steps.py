@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The vocabulary of change of the host itself: plain data with a readable text."""
+"""Steps of the host itself, as data with a readable text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WriteFile(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class ChangeNftables(HostStep):
-    """Exchange rules of ours in the running nftables, all at once."""
+    """Replace our rules in the running nftables in one transaction."""
 
     opens: str  # ports; empty where rules only go
     commands: tuple[str, ...] = dataclasses.field(repr=False)
@@ -70,7 +70,7 @@ class AddFirewalldRule(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class ReloadFirewalld(HostStep):
-    """Have firewalld read its files again."""
+    """Reload firewalld's configuration."""
 
     why: str
 
@@ -91,7 +91,7 @@ class MoveToZone(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class AddUfwRule(HostStep):
-    """Add a rule, as `ufw show added` prints it."""
+    """Add a rule in the form of `ufw show added`."""
 
     rule: str
 
@@ -101,7 +101,7 @@ class AddUfwRule(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class DeleteUfwRule(HostStep):
-    """Delete a rule of ours."""
+    """Delete a ufw rule of ours."""
 
     rule: str
 
@@ -111,7 +111,7 @@ class DeleteUfwRule(HostStep):
 
 @dataclasses.dataclass(frozen=True)
 class ChangeIptables(HostStep):
-    """Exchange rules of ours in a running chain; each rule is a list of words."""
+    """Replace our rules in a running chain; each rule is a list of words."""
 
     tool: str  # iptables or ip6tables
     opens: str  # ports; empty where rules only go

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A port that ifupdown configures: its stanzas move to the bridge, those of the link stay."""
+"""A port that ifupdown configures: its stanzas move to the bridge, link options stay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STANZAS = ("iface", "auto", "mapping", "rename", "template", "no-auto-down", "n
 
 
 def switch(port: str, bridge: str, mac: str, config: Ifupdown) -> NetworkChange:
-    """The trial is one file of its own, which ifup and ifdown are told to read."""
+    """The switch; its trial is one separate file for ifup and ifdown."""
     lasting: dict[str, str] = {}
     for path, text in config.files.items():
         with_options = not any(has_stanza(config.files[one], port) for one in lasting)
@@ -64,7 +64,7 @@ def switch(port: str, bridge: str, mac: str, config: Ifupdown) -> NetworkChange:
 
 
 def _aliases(texts: t.Iterable[str], port: str) -> tuple[str, ...]:
-    """Names such as eth0:1, by which a further address of the port is configured, in order."""
+    """Names such as eth0:1, which configure further addresses of the port, in order."""
     found = [name for text in texts for name in re.findall(r"^\s*iface\s+(\S+)\s", text, re.MULTILINE)]
     return tuple(dict.fromkeys(name for name in found if name.startswith(f"{port}:")))
 
@@ -74,21 +74,21 @@ def _of_port(name: str, port: str) -> bool:
 
 
 def has_stanza(text: str, port: str) -> bool:
-    """Whether a text configures a link."""
+    """True if a text configures a link."""
     return bool(re.search(rf"^\s*iface\s+{re.escape(port)}\s", text, re.MULTILINE))
 
 
 def flat(files: t.Mapping[str, str]) -> str:
-    """All files in one text, without the lines that source."""
+    """All files in one text, without `source` lines."""
     lines = [line for text in files.values() for line in text.splitlines()]
     kept = [line for line in lines if line.split()[:1] not in ([word] for word in _SOURCES)]
     return "\n".join(kept) + "\n"
 
 
 def bridged(text: str, port: str, bridge: str, mac: str, *, with_options: bool = True) -> str:
-    """One file after the change; unchanged when it does not speak of the port.
+    """One file after the change; unchanged if it does not mention the port.
 
-    `with_options`: no file before it has the options of the bridge.
+    `with_options`: no earlier file has the options of the bridge.
     """
     lines: list[str] = []
     kept: list[str] = []
@@ -121,7 +121,7 @@ def _options(port: str, mac: str) -> list[str]:
 
 
 def _renamed_start(line: str, words: t.Sequence[str], port: str, bridge: str) -> str:
-    """Which links are brought up at boot."""
+    """An `auto` or `allow-` line with the bridge in place of the port."""
     if not any(_of_port(word, port) for word in words[1:]) or not (words[0] == "auto" or words[0].startswith("allow-")):
         return line
     # Hotplug would wait for an event that a bridge never sends.
@@ -130,7 +130,7 @@ def _renamed_start(line: str, words: t.Sequence[str], port: str, bridge: str) ->
 
 
 def _renamed_command(line: str, port: str, bridge: str) -> str:
-    """A command that runs with the link, when it speaks of addresses and routes."""
+    """A command of the stanza, with the bridge in place of the port if it sets addresses or routes."""
     if not _COMMAND.search(line):
         return line
     return re.sub(rf"(?<![\w.:-]){re.escape(port)}(?=(:\w+)?(?![\w.:-]))", bridge, line)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Rules of iptables and ip6tables, first in INPUT: running, and in the file for the boot."""
+"""Rules of iptables and ip6tables at the top of INPUT: running, and in the file for the boot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BITS = {4: 32, 6: 128}
 
 
 def decide(wanted: FirewallSpec, facts: Iptables) -> Draft:
-    """Steps and what they change."""
+    """Steps and their changes."""
     steps: list[HostStep] = []
     changes: list[Change] = []
     for family in facts.families:
@@ -48,7 +48,7 @@ def decide(wanted: FirewallSpec, facts: Iptables) -> Draft:
 
 
 def rules(wanted: FirewallSpec, version: int) -> list[str]:
-    """As `iptables -S` prints them, without `-A INPUT`."""
+    """INPUT rules as `iptables -S` prints them, without `-A INPUT`."""
     found = []
     for protocol, ports in sorted(wanted.ports.items()) if wanted.admits(version) else ():
         joined = ",".join(ports).replace("-", ":")
@@ -62,7 +62,7 @@ def rules(wanted: FirewallSpec, version: int) -> list[str]:
 
 
 def forward_rules(wanted: FirewallSpec) -> list[str]:
-    """What guests of libvirt's networks send, and its answers: the same, without `-A FORWARD`."""
+    """FORWARD rules for packets of libvirt's guests and their answers, without `-A FORWARD`."""
     answers = "-m conntrack --ctstate RELATED,ESTABLISHED "
     ends = {"-i": "", "-o": answers}
     return [f"{end} {one} {state}{_accept(wanted)}" for one in _bridges(wanted) for end, state in ends.items()]
@@ -77,9 +77,9 @@ def _bridges(wanted: FirewallSpec) -> list[str]:
 
 
 def with_rules(text: str, new: t.Sequence[str], *, passing: t.Sequence[str] = (), purge: bool = True) -> str:
-    """A rules file with exactly our rules in front of all others of its filter table.
+    """A rules file with exactly our rules before all others of its filter table.
 
-    Without `purge` also with those of before. A file without that table stays as it is.
+    Without `purge`, our previous rules stay, too. A file without that table stays as it is.
     """
     lines = text.splitlines()
     if "*filter" not in lines:
@@ -97,7 +97,7 @@ def with_rules(text: str, new: t.Sequence[str], *, passing: t.Sequence[str] = ()
 
 
 def _is_of_libvirt(line: str) -> bool:
-    """Whether a rule leads to libvirt's own, which keep isolated networks apart: ours follow them."""
+    """True if a rule jumps to libvirt's chains, which isolate networks: our rules follow them."""
     return "-j LIBVIRT_" in line
 
 

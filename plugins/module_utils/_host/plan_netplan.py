@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A port that netplan configures: its place in the network moves to the bridge."""
+"""A port that netplan configures: its network settings move to the bridge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GENERATE, _APPLY = ("netplan", "generate"), ("netplan", "apply")
 
 
 def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
-    """The trial is a file of the same name in /run, which hides the one in /etc."""
+    """The switch; its trial is a file of the same name in /run, which hides the one in /etc."""
     changed: dict[str, Document] = {}
     for path, document in config.documents.items():
         after = copy.deepcopy(dict(document))
@@ -58,7 +58,7 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
 
 
 def move_to_bridge(network: dict[str, t.Any], port: str, bridge: str, mac: str) -> bool:
-    """Move the port's place in the network, in place; whether the port was found."""
+    """Move the port's settings to the bridge, in place; True if the port was found."""
     for kind in ("ethernets", "bonds", "vlans"):
         for key, link in (network.get(kind) or {}).items():
             if not _is_port(key, link, port, mac):

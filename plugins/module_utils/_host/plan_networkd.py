@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A port that systemd-networkd configures: the bridge gets its .network file."""
+"""A port that systemd-networkd configures: its .network file goes to the bridge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RELOAD = ("networkctl", "reload")
 
 
 def switch(port: str, bridge: str, mac: str, config: Networkd) -> NetworkChange:
-    """The trial is in /run; files of the same names in /etc replace it."""
+    """The switch; its trial is in /run, and files of the same names in /etc replace it."""
     if not config.text.strip():
         raise Refused(
             f"cannot create bridge {bridge}: {config.path}, which configured {port}, is gone; run `networkctl reload` "
@@ -50,7 +50,7 @@ def switch(port: str, bridge: str, mac: str, config: Networkd) -> NetworkChange:
 
 
 def network_of_bridge(text: str, bridge: str, iaid: int | None) -> str:
-    """The port's file for the bridge: another name, the same client to a DHCP server."""
+    """The port's file for the bridge: with another name, and the same DHCP client identity."""
     lines = ["[Match]", f"Name={bridge}", ""]
     section = None
     for line in text.splitlines():

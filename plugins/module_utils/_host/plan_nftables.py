@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Rules of nftables: in every chain that drops what comes in, running and at boot.
+"""Rules of nftables, in every chain that drops incoming packets, running and at boot.
 
-Accepting in a table of its own would not override a chain of another table, so the rules go to the
+Accepting in a table of our own would not override a chain of another table, so the rules go to the
 beginning of each such chain.
 """
 
@@ -43,7 +43,7 @@ _VERSIONS = ((4, "ip", ("ip", "inet")), (6, "ip6", ("ip6", "inet")))
 
 
 def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
-    """Steps and what they change; raises Refused for a chain that would drop again after a boot."""
+    """Steps and their changes; raises Refused for a chain that would drop again after a boot."""
     closed = closed_chains(facts.ruleset)
     # A chain that somebody made at run time is not ours to keep alive, and naming it at boot fails.
     chains = [one for one in closed if defines(facts.all_text, one["family"], one["table"])]
@@ -68,7 +68,7 @@ def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
 
 
 def rules(wanted: FirewallSpec, family: str) -> list[str]:
-    """Our rules for one chain, in nftables' words."""
+    """Our rules for one chain, in nftables syntax."""
     found = []
     for protocol, ports in sorted(wanted.ports.items()):
         accept = f'{protocol} dport {{ {", ".join(ports)} }} accept comment "{wanted.comment}"'
@@ -83,7 +83,7 @@ def rules(wanted: FirewallSpec, family: str) -> list[str]:
 
 
 def _served(wanted: FirewallSpec) -> list[str]:
-    """DHCP and DNS of libvirt's networks, for their guests."""
+    """Rules that admit guests to DHCP and DNS of libvirt's networks."""
     return [
         f'iifname "{bridge}" {protocol} dport {{ {", ".join(ports)} }} accept comment "{wanted.comment}"'
         for bridge in wanted.bridges
@@ -92,7 +92,7 @@ def _served(wanted: FirewallSpec) -> list[str]:
 
 
 def _forwarded(wanted: FirewallSpec) -> list[str]:
-    """What guests send, and its answers. libvirt's own chains still keep an isolated network from it."""
+    """Rules for packets of guests and their answers. libvirt's own chains still isolate isolated networks."""
     ends = {"iifname": "", "oifname": "ct state established,related "}
     return [
         f'{end} "{bridge}" {state}accept comment "{wanted.comment}"'
@@ -102,7 +102,7 @@ def _forwarded(wanted: FirewallSpec) -> list[str]:
 
 
 def defines(text: str, family: str, table: str) -> bool:
-    """Whether a file of nftables defines a table; without a family it is ip."""
+    """True if the text of nftables files defines a table; without a family, `ip`."""
     return (family, table) in [(kind or "ip", name) for kind, name in _TABLE.findall(text)]
 
 
@@ -122,7 +122,7 @@ def _refuse_what_would_not_last(wanted: FirewallSpec, facts: Nftables, undefined
 
 
 def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str], places: t.Sequence[str]) -> Draft:
-    """Rules of ours are known by their comment, which tells ports and sources, and by their chain."""
+    """The exchange of our running rules, which are known by their comment and chain."""
     current, stale = _ours(facts.ruleset, wanted.comment)
     stale = stale if wanted.purge else []
     if sorted(map(_address_of_rule, current)) == sorted(places) and not stale:
@@ -138,7 +138,7 @@ def _running(wanted: FirewallSpec, facts: Nftables, inserts: t.Sequence[str], pl
 
 
 def _ours(ruleset: Ruleset, comment: str) -> tuple[list[Chain], list[Chain]]:
-    """Our rules that are as wanted now, and those of before."""
+    """Our rules with that comment, and those with older ones."""
     every = [item["rule"] for item in ruleset if "rule" in item]
     ours = [rule for rule in every if is_ours(str(rule.get("comment")))]
     current = [rule for rule in ours if rule["comment"] == comment]
@@ -150,7 +150,7 @@ def _address_of_rule(rule: Chain) -> str:
 
 
 def _drop_in(wanted: FirewallSpec, facts: Nftables, chains: t.Sequence[Chain], inserts: t.Sequence[str]) -> Draft:
-    """The file that adds the rules at boot."""
+    """The write of the file that adds the rules at boot."""
     lines = [*inserts]
     if not wanted.purge:
         here = tuple(f"insert rule {_address(chain)} " for chain in chains)
@@ -165,7 +165,7 @@ def _drop_in(wanted: FirewallSpec, facts: Nftables, chains: t.Sequence[Chain], i
 
 
 def _include(facts: Nftables, inserts: t.Sequence[str]) -> Draft:
-    """That the configuration reads that file."""
+    """The line that includes this file in the configuration."""
     line = f'include "{DROP_IN}"'
     text = facts.config_text
     if not inserts or line in text.splitlines():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a ruleset of nftables does with packets. Pure."""
+"""How an nftables ruleset treats packets. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN_TABLE = version.number(10, 4)  # before, libvirt accepts for itself in the 
 
 
 def closed_chains(ruleset: Ruleset, hook: str = "input") -> list[Chain]:
-    """Chains that may drop what comes to this host, or through it: by policy, a rule, or where a rule leads."""
+    """Filter chains of a hook that may drop packets: by policy, by a rule, or by a jump."""
     chains = [item["chain"] for item in ruleset if item.get("chain", {}).get("hook") == hook]
     filters = [one for one in chains if one["type"] == "filter"]
     ours = [one for one in filters if one["family"] in ("inet", "ip", "ip6")]
@@ -28,9 +28,9 @@ def closed_chains(ruleset: Ruleset, hook: str = "input") -> list[Chain]:
 
 
 def drops_the_rest(ruleset: Ruleset, chain: Chain) -> bool:
-    """Whether a chain drops whatever it did not accept.
+    """True if a chain drops all that it did not accept.
 
-    By policy, by a rule without a condition, or where such a rule leads.
+    By policy, by a rule without a condition, or by a jump of such a rule.
     """
     if chain.get("policy") == "drop":
         return True
@@ -46,9 +46,9 @@ def drops_the_rest(ruleset: Ruleset, chain: Chain) -> bool:
 
 
 def shut_off(ruleset: Ruleset, bridge: str, libvirt: int) -> list[str]:
-    """Chains of incoming packets in which a DHCP request from a bridge of libvirt's does not pass.
+    """Input chains that do not pass a DHCP request from a bridge of libvirt's.
 
-    `virbr*` is a bridge whose name libvirt is still to choose.
+    `virbr*` is a bridge that libvirt has not named yet.
     """
     return [
         f"{chain['family']} {chain['table']} {chain['name']}"
@@ -65,7 +65,7 @@ def _passes(ruleset: Ruleset, chain: Chain, bridge: str) -> bool:
 
 
 def _verdict(ruleset: Ruleset, chain: Chain, bridge: str) -> str | None:
-    """What becomes of the request in a chain; None where it comes to its end."""
+    """The verdict of a chain on the DHCP request; None if no rule decides."""
     for rule in _expressions_of(ruleset, chain):
         if not all(_holds(part, bridge) for part in rule):
             continue
@@ -82,7 +82,7 @@ def _verdict(ruleset: Ruleset, chain: Chain, bridge: str) -> str | None:
 
 
 def _holds(part: t.Mapping[str, t.Any], bridge: str) -> bool:
-    """Whether a condition is known to hold for it; what is no condition holds."""
+    """True if a condition is known to hold for the DHCP request, or if this is no condition."""
     if "vmap" in part:
         return "ct" not in part["vmap"].get("key", {})
     match = part.get("match")
@@ -104,7 +104,7 @@ def _holds(part: t.Mapping[str, t.Any], bridge: str) -> bool:
 
 
 def _values(right: t.Any) -> list[t.Any]:
-    """One, or all of a set."""
+    """The right side of a match as a list: one value, or the elements of a set."""
     found = right.get("set", [right]) if isinstance(right, dict) else right
     return found if isinstance(found, list) else [found]
 

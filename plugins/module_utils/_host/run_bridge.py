@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_bridge`, and its way from them to a result."""
+"""Options of `virt_bridge`, and how it converges."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
 
 
 def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Fetch, plan, pass through the gate, report."""
+    """Read facts, plan, run the steps, and return the result."""
     wanted = plan_bridge.spec(params)
     change = None
     if params["state"] == "confirmed":

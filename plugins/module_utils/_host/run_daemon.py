@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options of `virt_daemon`, and its way from them to a result."""
+"""Options of `virt_daemon`, and how it converges."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _POLL_S = 0.5
 
 
 def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Fetch, plan, pass through the gate, report."""
+    """Read facts, plan, run the steps, and return the result."""
     wanted = plan_daemon.spec(params)
     units = files_systemd.units(UNITS)
     there = plan_daemon.daemons(units, modular=wanted.modular)
@@ -77,18 +77,18 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
 
 
 class _Host:
-    """How each step is done, and what was seen there."""
+    """Performs the steps, and records jobs that prevented a restart."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.busy: list[str] = []  # jobs that a restart would have broken, so that it was not made
 
     def do(self, step: HostStep) -> None:
-        """Hand a step to the room that knows how."""
+        """Perform a step."""
         _DOERS[type(step)](self, step)
 
     def restart(self, step: RestartDaemons) -> None:
-        """Restart, or learn why not."""
+        """Restart the daemons, or record the jobs that prevent it."""
         self.busy = _restart(step, self.timeout_s)
 
 
@@ -109,7 +109,7 @@ def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> DaemonFacts:
 
 
 def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
-    """Restart while no guest has a job; the jobs that go on after that time, where it did not come to that."""
+    """Restart while no guest has a job; returns the jobs that prevented it until the timeout."""
     end = time.monotonic() + timeout_s
     while True:
         with contextlib.ExitStack() as locks:

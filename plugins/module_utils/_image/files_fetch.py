@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring a file here, piece by piece: from a web server, and from this host.
+"""Copy a file to this host in pieces: from a web server, or from a local path.
 
-What was interrupted goes on.
+An interrupted transfer is resumed.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _WORTH_ANOTHER_TRY = (408, 425, 429)  # and all from 500 on
 
 
 class _TryAgain(Exception):
-    """The server or the way to it failed for the moment; the text says how."""
+    """A temporary failure of the server or the connection, with the reason."""
 
 
 def read_bytes(opener: Opener, location: str, *, retries: int) -> tuple[bytes, str]:
-    """A small file, such as a list of checksums, and the address it came from in the end."""
+    """The content of a small file, such as a list of checksums, and its final address after redirects."""
     return _tried(lambda: _read(opener, location), location, retries)
 
 
 def download(opener: Opener, location: str, part: Part, *, retries: int, tell: Tell, trusted: bool) -> None:
-    """Bring what is missing of `part` from a web server; raises Failed when it cannot be had now.
+    """Download the missing rest of `part` from a web server; raises Failed if that fails.
 
-    What an earlier run left is only gone on with when the server says that it has the same file still, or `trusted`:
-    what comes of it is verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
+    A part of an earlier run is resumed only if the server confirms that its file is unchanged, or if `trusted`: the
+    result is verified. Source: RFC 9110, sections 13.1.5 (If-Range), 14.2 (Range) and 14.4 (Content-Range).
     """
     validator = f"{part.path}.validator"
 
@@ -72,7 +72,7 @@ def download(opener: Opener, location: str, part: Part, *, retries: int, tell: T
 
 
 def check(path: str) -> None:
-    """Raises Failed when a file of this host cannot be read."""
+    """Raises Failed if a local file cannot be read."""
     try:
         with _reading(path):
             pass
@@ -81,7 +81,7 @@ def check(path: str) -> None:
 
 
 def _reading(path: str) -> t.BinaryIO:
-    """The opened file; a pipe that nobody writes does not hold it up."""
+    """The opened file; opening a pipe without a writer does not block."""
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not (stat.S_ISREG(os.fstat(opened).st_mode) or stat.S_ISBLK(os.fstat(opened).st_mode)):
@@ -93,7 +93,7 @@ def _reading(path: str) -> t.BinaryIO:
 
 
 def copy(path: str, part: Part, tell: Tell) -> None:
-    """Write a file of this host into the part, from its beginning."""
+    """Copy a local file into the part, from the beginning."""
     part.restart()
     try:
         with _reading(path) as stream:
@@ -143,7 +143,7 @@ def _pour(answer: t.Any, part: Part, tell: Tell) -> None:
 
 
 def _remember(validator: str, headers: t.Mapping[str, str]) -> None:
-    """What tells the server which file a part is of. A weak ETag does not serve."""
+    """Store the validator (strong ETag, or Last-Modified) that tells the server which file a part belongs to."""
     known = headers.get("ETag") or ""
     known = known if known.startswith('"') else headers.get("Last-Modified") or ""
     remove(validator)
@@ -178,7 +178,7 @@ T = t.TypeVar("T")
 
 
 def _tried(receive: t.Callable[[], T], location: str, retries: int, kept: t.Callable[[], str] = str) -> T:
-    """Call it until it succeeds, with longer and longer pauses; raises Failed at once where trying again is no use."""
+    """Retry with growing pauses until `receive` succeeds; raises Failed, at once if retrying is of no use."""
     shown = without_secrets(location)
     for attempt in range(retries + 1):
         if attempt:

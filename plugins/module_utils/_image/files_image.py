@@ -2,13 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Images as files of a pool's directory: look, lock, publish, point. A power cut leaves the old state or the new one.
+"""Images as files of a pool's directory. A power cut leaves the old state or the new one.
 
 debian-12.qcow2 -> debian-12.1a2b3c4d5e6f.qcow2          the stable name
 debian-12.1a2b3c4d5e6f.qcow2                              a content, read-only, never rewritten
 .debian-12.qcow2.json -> .debian-12.1a2b3c4d5e6f.qcow2.json
 .debian-12.1a2b3c4d5e6f.qcow2.json                        its manifest
-.corral/debian-12.qcow2/                                  what is unfinished: parts of downloads, and a lock
+.corral/debian-12.qcow2/                                  unfinished downloads, and a lock
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CHUNK = 1024 * 1024
 
 
 def look(image: Image) -> Present:
-    """What is there; reads only."""
+    """The image's files in the pool; reads only."""
     path = os.path.join(image.directory, image.name)
     try:
         files = frozenset(os.listdir(image.directory))
@@ -71,7 +71,7 @@ def names(directory: str) -> list[str]:
 
 
 def read_manifest(text: str, what: str) -> Manifest:
-    """A manifest's text as data; raises Failed."""
+    """The manifest from its text; raises Failed."""
     try:
         known = {field.name for field in dataclasses.fields(Manifest)}
         # a newer version may tell more
@@ -85,7 +85,7 @@ def read_manifest(text: str, what: str) -> Manifest:
 
 
 def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str:
-    """The digest of a whole file."""
+    """The hexadecimal digest of a whole file."""
     digest = hashlib.new(algorithm)
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(CHUNK), b""):
@@ -95,9 +95,9 @@ def digest_of(path: str, algorithm: str, tell: t.Callable[[int], object]) -> str
 
 
 def publish(path: str, image: Image, manifest: Manifest) -> None:
-    """Give the finished file its content's name, read-only: overlays will stand on it.
+    """Give the finished file its content's name, read-only: overlays will be based on it.
 
-    Its manifest is there before it is.
+    The manifest is written first.
     """
     os.chmod(path, 0o444)
     fsync(path)
@@ -115,17 +115,16 @@ def publish(path: str, image: Image, manifest: Manifest) -> None:
 
 
 def verified(directory: str, content: str) -> bool:
-    """Whether its manifest says that this very file was verified."""
+    """True if the manifest of a content says that this very file was verified."""
     manifest, now = manifest_of(directory, content), os.stat(os.path.join(directory, content))
     return bool(manifest and manifest.is_of(size=now.st_size, changed_ns=now.st_ctime_ns, inode=now.st_ino))
 
 
 def verify(directory: str, content: str, offered: Manifest | None) -> Manifest | None:
-    """The manifest of a content that is what this says, or else what is `offered`; None for another one, and where
-    nobody knows.
+    """The manifest of a content if the file matches it (or else `offered`); None if not, or without either.
 
-    It is read again only where the file is not the very one that was verified. The manifest is of the file as it was
-    before it was read: one that somebody writes to meanwhile is not that one any more.
+    The file is read only if it is not the very one that was verified. The manifest records the file's state before it
+    is read: if somebody writes to it meanwhile, it no longer matches.
     """
     manifest = manifest_of(directory, content) or offered
     if manifest is None or verified(directory, content):
@@ -137,12 +136,12 @@ def verify(directory: str, content: str, offered: Manifest | None) -> Manifest |
 
 
 def _of_file(manifest: Manifest, file: os.stat_result) -> Manifest:
-    """The manifest, of this very file."""
+    """The manifest with the inode and change time of this file."""
     return dataclasses.replace(manifest, inode=file.st_ino, changed_ns=file.st_ctime_ns)
 
 
 def manifest_of(directory: str, content: str) -> Manifest | None:
-    """What is beside a content; None where nothing is, or nothing that can be read."""
+    """The manifest beside a content; None if there is none that can be read."""
     try:
         with open(
             private.opened(os.path.join(directory, manifest_name(content)), os.O_RDONLY), errors="replace"
@@ -153,7 +152,7 @@ def manifest_of(directory: str, content: str) -> Manifest | None:
 
 
 def vouch(directory: str, manifest: Manifest) -> None:
-    """Say which file was verified: in place, as others may hold the manifest locked."""
+    """Write the manifest of a verified file in place, as others may hold it locked."""
     text = json.dumps(dataclasses.asdict(manifest), sort_keys=True)
     beside = private.opened(os.path.join(directory, manifest_name(manifest.content)), os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -165,7 +164,7 @@ def vouch(directory: str, manifest: Manifest) -> None:
 
 
 def point(image: Image, content: str) -> None:
-    """Switch the stable name to a content file; the manifest's goes first, so that a name that stands is whole."""
+    """Switch the stable name to a content file; the manifest's link first, so that a name is never without one."""
     for name, target in ((manifest_name(image.name), manifest_name(content)), (image.name, content)):
         temporary = work_directory.path(image, "link")
         remove(temporary)

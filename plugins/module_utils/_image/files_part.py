@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A file that is not complete yet: what an earlier run left of it, within its bounds, and its digest."""
+"""An incomplete file: what an earlier run left of it, its size limits, and its digest."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LOOK_BYTES = 16 * 1024**2  # between two looks at the room that is left
 
 
 class Part:
-    """A file that is not whole yet. What it holds is kept; blocks of zeros become holes.
+    """An incomplete file. Its content is kept between runs; blocks of zeros become holes.
 
-    The digest is taken while it is written.
+    The digest is computed while it is written.
     """
 
     def __init__(self, path: str, algorithm: str | None = None, bounds: Bounds | None = None) -> None:
@@ -56,9 +56,9 @@ class Part:
             remove(self.path)
 
     def expect(self, size_bytes: int, needs_bytes: int | None = None) -> None:
-        """Refuse what will be too large, or leave too little room, before it is written.
+        """Raises Refused if the file will be too large, or leave too little room.
 
-        What a sparse file `needs` is less.
+        A sparse file `needs` less than its size.
         """
         if self._bounds:
             needs = size_bytes if needs_bytes is None else needs_bytes
@@ -74,14 +74,14 @@ class Part:
         )
 
     def _refuse(self, problem: str) -> None:
-        """Nothing is left of it then."""
+        """On a problem, delete the file and raise Refused."""
         if self._bounds and problem:
             self.size = 0
             remove(self.path)
             self._bounds.refuse(problem)
 
     def _grows(self, more: int) -> None:
-        """Whoever sends it may have lied about its size, or said nothing."""
+        """Check the limits for so many more bytes: the announced size may be wrong or missing."""
         if self._bounds:
             self._refuse(self._bounds.problem(self.size + more))
             self._unseen += more
@@ -90,7 +90,7 @@ class Part:
                 self._refuse(self._lacks(0))
 
     def write(self, chunk: bytes) -> None:
-        """Add a piece; a full disk takes the whole file with it."""
+        """Append a piece; on an error such as a full disk, delete the file and raise Failed."""
         self._grows(len(chunk))
         with self._discarded_on_error():
             for start in range(0, len(chunk), _BLOCK):
@@ -102,19 +102,19 @@ class Part:
         self._count(chunk)
 
     def skip(self, size: int) -> None:
-        """Add a hole."""
+        """Append a hole."""
         for start in range(0, size, CHUNK):
             self.write(_ZEROS[: min(CHUNK, size - start)])
 
     def restart(self) -> None:
-        """Forget what it holds."""
+        """Discard the content."""
         with self._discarded_on_error():
             self._file.seek(0)
             self._file.truncate()
         self._begin()
 
     def finish(self) -> str:
-        """Have it on the disk, in its full length; returns the digest."""
+        """Flush the file to disk in its full length; returns the digest."""
         with self._discarded_on_error():
             self._file.truncate(self.size)
             self._file.flush()
@@ -122,7 +122,7 @@ class Part:
         return self.digest()
 
     def digest(self) -> str:
-        """Of what it holds now."""
+        """The digest of the content so far; empty without an algorithm."""
         self._hashing.result()
         return self._digest.hexdigest() if self._digest else ""
 

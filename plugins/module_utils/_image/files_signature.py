@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Check that a published list was signed by a key one trusts, with gpgv."""
+"""Verify with gpgv that a trusted key signed a published list."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _ARMOUR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?
 
 
 def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) -> bytes:
-    """The part of the content that a key of the keyring signed: all of it, or the inside where it holds its signature
-    itself.
+    """The signed part of the content: all of it, or the inside of an inline signature.
 
-    `keyring` is a file's path or armoured text. Raises Failed when the signature is not good.
+    `keyring` is a file's path or armoured text. Raises Failed if there is no good signature.
     """
     with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as place:
         keys, data, inside = (os.path.join(place, name) for name in ("keys.gpg", "data", "inside"))
@@ -59,7 +58,7 @@ def signed(content: bytes, *, signature: bytes | None, keyring: str, what: str) 
 
 
 def _keys(keyring: str) -> bytes:
-    """OpenPGP keys as gpgv reads them."""
+    """The keyring in the binary form that gpgv reads; raises BadInput."""
     text = keyring
     if "BEGIN PGP" not in keyring:
         try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Take a disk out of its packing: a compressed file, or an archive of tar.
+"""Unpack a disk: from a compressed file, or a tar archive.
 
 No name in an archive becomes a path on this host: its disk is written beside it, all else is only listed.
 """
@@ -59,9 +59,9 @@ def decompress(path: str, compression: str, tell: Tell, bounds: Bounds) -> str:
 def extract(
     path: str, compression: str, tell: Tell, bounds: Bounds, is_disk: t.Callable[[Member], bool]
 ) -> tuple[str, list[Member]]:
-    """Write the first disk in an archive beside it; returns its path, and all that is in the archive.
+    """Write the first disk in an archive beside it; returns its path, and all members of the archive.
 
-    An empty `compression` is none. All of the archive is read, so that its end is checked, too.
+    An empty `compression` is none. The whole archive is read, so that its end is checked, too.
     """
     members: list[Member] = []
     with (
@@ -82,7 +82,7 @@ def extract(
 
 
 class _Opened:
-    """An archive that is read once, from its beginning to its end, and no further than it should be."""
+    """A tar archive that is read once, from beginning to end, within limits."""
 
     def __init__(self, stream: t.Any, bounds: Bounds) -> None:
         self._stream, self._bounds, self._left = stream, bounds, _HEADER_BYTES
@@ -107,7 +107,7 @@ class _Opened:
         return chunk
 
     def members(self) -> t.Iterator[Member]:
-        """All that is in it; raises Refused for more than the bounds allow. What nobody reads of it is skipped."""
+        """All members; raises Refused if they exceed the bounds. Unread content is skipped."""
         total = 0
         for count in range(_MOST_MEMBERS + 1):
             self._left = _HEADER_BYTES
@@ -129,7 +129,7 @@ class _Opened:
             pass
 
     def content(self) -> t.Any:
-        """A stream of the newest member's bytes; empty where it is no file."""
+        """A stream of the newest member's bytes; empty if it is no file."""
         return self._member or io.BytesIO()
 
 
@@ -145,7 +145,7 @@ def _told(packed: t.BinaryIO, tell: Tell) -> None:
 
 @contextlib.contextmanager
 def _beside(path: str, kind: str) -> t.Iterator[str]:
-    """Where a file is unpacked; nothing of it stays after an error."""
+    """The path of the unpacked file; it is removed after an error."""
     unpacked = f"{path}.unpacked"
     remove(unpacked)
     try:

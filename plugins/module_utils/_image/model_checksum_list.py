@@ -41,7 +41,7 @@ _FILE_KEYS = ("location", "link", "url", "path", "name")
 
 
 class _ListedDigest(t.NamedTuple):
-    """A line of a list; an algorithm that is not of SHA-2 is as the list calls it."""
+    """One entry of a list; the name of an algorithm outside SHA-2 is the list's own."""
 
     file: str
     algorithm: str
@@ -49,7 +49,7 @@ class _ListedDigest(t.NamedTuple):
 
 
 def decoded(content: bytes) -> str:
-    """The text of a list, whichever Unicode its byte order mark says."""
+    """The text of a list, decoded by its byte order mark."""
     for bom, encoding in _BOMS:
         if content.startswith(bom):
             return content[len(bom) :].decode(encoding, errors="replace")
@@ -57,7 +57,7 @@ def decoded(content: bytes) -> str:
 
 
 def document_kind(text: str) -> str | None:
-    """What a document is that holds no list; None where it may be one."""
+    """The kind of a document that is no list; None if it may be one."""
     start = text.lstrip()[:1000].lower()
     if not start.startswith("<"):
         return None
@@ -67,7 +67,7 @@ def document_kind(text: str) -> str | None:
 
 
 def checksum_in(text: str, source: Source, sums: Sums) -> Checksum | None:
-    """The strongest digest of the source's file that the list has; None where it has none, or several that differ."""
+    """The strongest digest of the source's file in the list; None if there is none, or if several differ."""
     usable = [entry for entry in _about(text, source, sums) if entry.algorithm in LENGTHS]
     for algorithm in LENGTHS:
         found = [entry.hex for entry in usable if entry.algorithm == algorithm and sums.algorithm in (None, algorithm)]
@@ -77,15 +77,15 @@ def checksum_in(text: str, source: Source, sums: Sums) -> Checksum | None:
 
 
 def algorithms_in(text: str, source: Source, sums: Sums) -> list[str]:
-    """The algorithms of the digests that a list has of the source's file, as it calls them."""
+    """The algorithms of the list's digests of the source's file, by the list's names."""
     return sorted({entry.algorithm for entry in _about(text, source, sums)})
 
 
 def _about(text: str, source: Source, sums: Sums) -> list[_ListedDigest]:
     """The entries of the source's file.
 
-    A list may name files in directories: relative to itself, or to what is above both. One that belongs to this very
-    URL (`<url>.sha256`) may name the build behind it (openSUSE).
+    A list may name files in directories: relative to itself, or to a common parent. A list of this very URL
+    (`<url>.sha256`) may name the build behind it (openSUSE).
     """
     found = _of_metalink(text)
     if found is None:
@@ -104,7 +104,7 @@ def _about(text: str, source: Source, sums: Sums) -> list[_ListedDigest]:
 
 
 def _of_lines(text: str, algorithm: str | None) -> t.Iterator[_ListedDigest]:
-    """Each digest with its algorithm: as its line says, or the heading above it, or the list's name, or its length."""
+    """Each digest with its algorithm: from its line, the heading above it, the list's name, or its length."""
     for line in map(str.strip, text.splitlines()):
         if line == "-----BEGIN PGP SIGNATURE-----":
             return
@@ -143,15 +143,15 @@ def _labelled(file: str, label: str, digits: str) -> t.Iterator[_ListedDigest]:
 
 
 def _path(name: str) -> str:
-    """A file's path in a list, without what says nothing."""
+    """A file's normalised path in a list."""
     name = name.strip().replace("\\", "/")
     return posixpath.normpath(name) if name and "://" not in name else name
 
 
 def _heading(line: str) -> str | None:
-    """The algorithm that a line names for those below it; None where it names none.
+    """The algorithm that a heading names for the lines below it; None if it names none.
 
-    Of several, one that only looks like ours counts: nobody can tell them apart by their length.
+    If there are several, one outside SHA-2 wins: their lengths do not tell them apart.
     """
     if other := _OTHERS.search(line):
         return other.group(0).lower()
@@ -160,13 +160,13 @@ def _heading(line: str) -> str | None:
 
 
 def _of_name(sums: Sums, source: Source) -> str | None:
-    """The algorithm in the name of a list (`B2SUMS`, `<file>.sha3-512`)."""
+    """The algorithm in a list's name (`B2SUMS`, `<file>.sha3-512`)."""
     name = urllib.parse.urlsplit(sums.url).path.rpartition("/")[2]
     return _heading(name[len(source.file) :] if name.startswith(source.file) else name)
 
 
 def _of_json(text: str) -> list[_ListedDigest]:
-    """Every object of a JSON document that has a file and its digest; nothing of another document."""
+    """The digests of all objects with a file in a JSON document; empty for any other document."""
     if not text.lstrip().startswith(("{", "[")):
         return []
     try:
@@ -193,11 +193,11 @@ def _of_object(node: t.Mapping[str, t.Any]) -> t.Iterator[_ListedDigest]:
 
 
 class _NoMetalink(Exception):
-    """Another document, or one that is not read."""
+    """The document is no metalink, or has a DTD."""
 
 
 class _Metalink:
-    """Handlers of a parser that collect what a metalink says. Nothing in it can declare or expand an entity."""
+    """Parser handlers that collect the digests of a metalink. Entity declarations are refused."""
 
     def __init__(self) -> None:
         self.found: list[_ListedDigest] = []
@@ -225,7 +225,7 @@ class _Metalink:
 
 
 def _of_metalink(text: str) -> list[_ListedDigest] | None:
-    """The digests of the files of a metalink; None where it is none that can be read."""
+    """The digests of the files of a metalink; None if the text is none."""
     if not text.lstrip().startswith("<"):
         return None
     metalink, parser = _Metalink(), expat.ParserCreate()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A disk image as it is wanted in a pool, and as it is there."""
+"""A disk image: as requested, and as it is in a pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LENGTHS = {"sha512": 128, "sha384": 96, "sha256": 64}  # hexadecimal digits; the
 
 
 class Checksum(t.NamedTuple):
-    """A digest of the source as it is published, before anything is unpacked or converted."""
+    """A published digest of the source, before unpacking or conversion."""
 
     algorithm: str
     hex: str
@@ -36,7 +36,7 @@ class Checksum(t.NamedTuple):
 
 
 class Sums(t.NamedTuple):
-    """A published list of digests; `algorithm` is None where any will do."""
+    """A published list of digests; `algorithm` is None if any will do."""
 
     algorithm: str | None
     url: str
@@ -44,30 +44,30 @@ class Sums(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where an image comes from: a `url`, a `file` of this host, or another hypervisor's `origin` (a libvirt URI)."""
+    """Where an image comes from: a `url`, a local `file`, an `upload`, or another host's `origin` (a libvirt URI)."""
 
     kind: str
     location: str
 
     @property
     def file(self) -> str:
-        """Name of the file, without query."""
+        """The file's name, without query."""
         return re.sub(r"[?#].*", "", self.location).rstrip("/").rsplit("/", 1)[-1]
 
     @property
     def shown(self) -> str:
-        """The location as people may see it."""
+        """The location without secrets."""
         return without_secrets(self.location)
 
     @property
     def compression(self) -> str | None:
-        """gz, xz, bz2 or zst by the ending of the name."""
+        """gz, xz, bz2 or zst from the name's suffix; None for others and for an origin."""
         ending = self.file.rsplit(".", 1)[-1].lower()
         return ending if ending in COMPRESSIONS and self.kind != "origin" else None
 
     @property
     def is_archive(self) -> bool:
-        """Whether its name is that of an archive of tar, compressed or not."""
+        """True if the name is that of a tar archive, compressed or not."""
         name = self.file.rpartition(".")[0] if self.compression else self.file
         stem, _dot, ending = name.rpartition(".")
         return bool(stem) and ending.lower() in _ARCHIVES and self.kind != "origin"
@@ -75,7 +75,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class ImageSpec:
-    """Everything that one call says of an image."""
+    """The options of one image."""
 
     name: str
     bounds: Bounds
@@ -109,16 +109,16 @@ class Image:
 
     @property
     def verified(self) -> bool:
-        """Whether a content with that checksum is what the user asked for."""
+        """True if the checksum proves that a content is the requested one."""
         return self.checksum is not None and not self.doubt
 
     def content_name(self, digest: str) -> str:
-        """`debian-12.1a2b3c4d5e6f.qcow2` for `debian-12.qcow2`."""
+        """The content's name: `debian-12.1a2b3c4d5e6f.qcow2` for `debian-12.qcow2`."""
         stem, dot, ending = self.name.rpartition(".")
         return f"{stem}.{digest[:12]}.{ending}" if dot else f"{self.name}.{digest[:12]}"
 
     def owns(self, file: str) -> bool:
-        """Whether a file is a content of this image."""
+        """True if a file's name is that of a content of this image."""
         stem, dot, ending = self.name.rpartition(".")
         ours = (
             rf"{re.escape(stem)}\.[0-9a-f]{{12}}\.{re.escape(ending)}"
@@ -130,7 +130,7 @@ class Image:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a content file is: written beside it as JSON, before it is there itself."""
+    """Describes a content file: JSON beside it, written before the file gets its name."""
 
     content: str
     sha256: str  # of the content file, which differs from the source's where that was unpacked or converted
@@ -147,7 +147,7 @@ class Manifest:
 
     @property
     def fetched_s(self) -> float:
-        """The same in seconds since the epoch; 0 for what is no time: whoever wrote it may have written anything."""
+        """`fetched` in seconds since the epoch; 0 if it is no valid time."""
         try:
             return datetime.datetime.fromisoformat(self.fetched).timestamp()
         except ValueError:
@@ -159,7 +159,7 @@ class Manifest:
         return t.cast(Checksum, parse_checksum(self.checksum)) if self.as_published else Checksum("sha256", self.sha256)
 
     def check(self) -> None:
-        """Whoever wrote it may have written anything; raises ValueError or BadInput."""
+        """Raises ValueError or BadInput if a field is invalid: the file may be anybody's."""
         numbers, texts = (
             (self.bytes, self.inode, self.changed_ns),
             (self.content, self.sha256, self.source, self.checksum, self.fetched),
@@ -176,14 +176,14 @@ class Manifest:
             raise ValueError("its checksum is not a digest")
 
     def is_of(self, *, size: int, changed_ns: int, inode: int | None = None) -> bool:
-        """Whether a file is the very one that was verified; None where nobody can tell the inode."""
+        """True if a file is the very one that was verified; `inode` is None if unknown."""
         same = (self.bytes, self.changed_ns) == (size, changed_ns)
         return bool(self.changed_ns) and same and inode in (None, self.inode)
 
 
 @dataclasses.dataclass(frozen=True)
 class Present:
-    """What is in the pool: where the name points (None: nowhere, or not completely), and which files there are."""
+    """The image's files in the pool: the name's target (None if missing or incomplete), and all files."""
 
     target: str | None
     files: frozenset[str]
@@ -192,7 +192,7 @@ class Present:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is an address from which images and lists of checksums are fetched."""
+    """True if images and lists of checksums can be fetched from this address."""
     return text.startswith(("http://", "https://"))
 
 

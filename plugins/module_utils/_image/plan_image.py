@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what must be done so that an image is in a pool. Pure."""
+"""Decides which steps bring an image into a pool. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ImageStep(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Fetch(ImageStep):
-    """Bring the source here, verify it, unpack and convert it, and publish it under its content's name."""
+    """Fetch the source, verify, unpack and convert it, and publish it under its content's name."""
 
     def __str__(self) -> str:
         name, checksum, doubt = self.image.name, self.image.checksum, self.image.doubt
@@ -53,7 +53,7 @@ class Fetch(ImageStep):
 
 @dataclasses.dataclass(frozen=True)
 class Symlink(ImageStep):
-    """Make the stable name point to a content file, or (None) to what the fetch before it made."""
+    """Point the stable name to a content file, or (None) to the one just fetched."""
 
     target: str | None
 
@@ -79,7 +79,7 @@ class Remove(ImageStep):
 
 
 def check_unused(image: Image, file: str, user: str | None) -> None:
-    """Raise Refused where somebody has come to use a file that is to be removed."""
+    """Raises Refused if somebody now uses a file that is to be removed."""
     if user:
         raise Refused(
             f"cannot remove {file} of image {image.name}: {user} uses it by now; it is kept; remove or flatten that, "
@@ -89,7 +89,7 @@ def check_unused(image: Image, file: str, user: str | None) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Vouch(ImageStep):
-    """Note that a content was read, and is what its manifest says: no change of the image."""
+    """Record that a content matches its manifest: no change of the image."""
 
     manifest: Manifest
 
@@ -99,14 +99,14 @@ class Vouch(ImageStep):
 
 @dataclasses.dataclass(frozen=True)
 class ImageOutcome:
-    """Where the name points after the steps (None: nowhere, or not known before the fetch), and what they change."""
+    """The name's target after the steps (None: none, or unknown before the fetch), and the changes."""
 
     content: str | None
     changes: t.Sequence[Change]
 
 
 def present(image: Image, found: Present) -> list[ImageStep]:
-    """Steps until the name points to the wanted content; raises Refused or BadInput."""
+    """Steps until the name points to the requested content; raises Refused or BadInput."""
     if image.kept:
         return []
     if found.foreign and image.current:
@@ -129,17 +129,17 @@ def present(image: Image, found: Present) -> list[ImageStep]:
 
 
 def is_there(found: Present) -> bool:
-    """Whether the pool has something of that name."""
+    """True if the pool has something of that name."""
     return found.foreign or found.target is not None
 
 
 def moves_from(found: Present, steps: t.Sequence[ImageStep]) -> str | None:
-    """The content that the name pointed to, where it shall point to another."""
+    """The content that the name pointed to, if the steps point it elsewhere; else None."""
     return found.target if any(isinstance(step, Symlink) for step in steps) else None
 
 
 def check_name(image: Image, content: str, user: str | None) -> None:
-    """Raises Refused where somebody stands on the name, and would stand on other bytes when it points elsewhere."""
+    """Raises Refused if a disk is based on the name itself: it would get other data."""
     if user:
         raise Refused(
             f"cannot point image {image.name} to another content: {user} is based on the name {image.name}, not on "
@@ -149,18 +149,18 @@ def check_name(image: Image, content: str, user: str | None) -> None:
 
 
 def needs_origin(image: Image, steps: t.Sequence[ImageStep]) -> bool:
-    """Whether another hypervisor is to be asked what it has, before it is known what is to be done."""
+    """True if another hypervisor must be queried before the steps are known."""
     return bool(image.source and image.source.kind == "origin" and steps and isinstance(steps[0], Fetch))
 
 
 def stranger(image: Image, found: Present) -> str | None:
-    """A file with the name of the content that was asked for, which no manifest calls so: its bytes decide."""
+    """A file with the requested content's name but without a manifest; None if there is none."""
     content = image.content_name(image.checksum.hex) if image.checksum else None
     return content if content in found.strangers else None
 
 
 def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
-    """Raises Unverified where a file has the name of the content that was asked for, and its bytes are others."""
+    """Raises Unverified if a file has the requested content's name, but other bytes."""
     if not same:
         raise Unverified(
             f"cannot verify image {content}: {image.directory}/{content} has other content, and this collection did "
@@ -169,10 +169,10 @@ def refuse_stranger(image: Image, content: str, *, same: bool) -> None:
 
 
 def was_compared(image: Image, found: Present) -> bool:
-    """Whether the content that was asked for need not be compared again before disks may stand on it.
+    """True if the requested content need not be verified again before disks are based on it.
 
-    The bytes of a stranger have been; what a name points to is verified when it is pointed there, and what is fetched
-    when it arrives.
+    A file without a manifest has been compared; the name's target is verified when it is set, a fetched content when it
+    arrives.
     """
     if image.current or image.checksum is None:
         return True
@@ -183,7 +183,7 @@ def was_compared(image: Image, found: Present) -> bool:
 def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
     """Steps for a content that was changed after it was verified.
 
-    Raises Unverified when somebody stands on it, or when nobody has it.
+    Raises Unverified if it is in use, or without a source.
     """
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
     if content in users:
@@ -198,9 +198,9 @@ def replaced(image: Image, users: t.Mapping[str, str]) -> list[ImageStep]:
 
 
 def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bool = False) -> list[str]:
-    """Contents of the image that we brought.
+    """Contents of the image that this collection imported.
 
-    Without `every`, those to which its name does not point after the steps.
+    Without `every`, only those that its name does not point to after the steps.
     """
     points = [step.target for step in steps if isinstance(step, Symlink)]
     current = points[-1] if points else found.target
@@ -208,21 +208,21 @@ def old(image: Image, found: Present, steps: t.Sequence[ImageStep], *, every: bo
 
 
 def strangers(found: Present) -> list[str]:
-    """What is said of files that have a content's name and stay."""
+    """Notes on files with a content's name that stay."""
     return [f"kept {file}: no manifest says that this collection imported it" for file in sorted(found.strangers)]
 
 
 def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
-    """Steps that remove old contents that nobody uses, and what is said of those kept.
+    """Steps that remove unused old contents, and notes on the others.
 
-    `users` is content file -> who stands on it.
+    `users` is content file -> who uses it.
     """
     kept = [f"kept {file}: {users[file]} uses it" for file in files if file in users]
     return [Remove(image, file) for file in files if file not in users], kept
 
 
 def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
-    """Steps until neither name nor content is there; raises Refused when somebody stands on any."""
+    """Steps until neither name nor contents are there; raises Refused if one is in use."""
     if found.foreign:
         raise Refused(
             f"cannot remove image {image.name}: {image.directory}/{image.name} is a regular file, not an image of this "
@@ -237,9 +237,9 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
 
 
 def is_verified(image: Image, manifest: Manifest | None) -> bool:
-    """Whether an image is what a checksum says that nobody on the way can have written.
+    """True if a trustworthy checksum proves what the image is.
 
-    Without a manifest it is yet to be fetched.
+    Without a manifest, it is yet to be fetched.
     """
     if manifest is None:
         return image.verified
@@ -247,14 +247,14 @@ def is_verified(image: Image, manifest: Manifest | None) -> bool:
 
 
 def warnings(image: Image) -> list[str]:
-    """What the user must know of an image that anybody may have made."""
+    """Warnings about an image that is not verified."""
     return [f"image {image.name} is NOT verified: {image.doubt}; {_PROOF}"] if image.doubt else []
 
 
 def outcome(
     image: Image, steps: t.Sequence[ImageStep], before: str | None, *, absent: bool, fetched: str | None
 ) -> ImageOutcome:
-    """What the steps make of it; `before` is where the name pointed, `fetched` the content that was brought."""
+    """The outcome of the steps; `before` is the name's previous target, `fetched` the new content."""
     points = [step.target for step in steps if isinstance(step, Symlink)]
     after = fetched or _after(image, points, before, absent=absent)
     shown = after or "(fetched)" if points else after

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether what arrived, or is offered, is the image that was asked for. Pure."""
+"""Decides whether a fetched or offered image is the requested one. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ += ["offers", "refuse_namesake", "starts_over", "unread"]
 
 
 def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:
-    """What of another hypervisor's contents is the wanted one; raises Refused or NotFound."""
+    """The requested one of another hypervisor's contents; raises Refused or NotFound."""
     there = [offer for offer in found if offer]
     if fits := [offer for offer in there if offers(image, offer)]:
         return fits[0]
@@ -67,14 +67,14 @@ def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest |
 
 
 def offered(image: Image, source: Source, offer: Manifest) -> Image:
-    """The image with what another hypervisor tells of it, which alone vouches for it where nobody gave a checksum."""
+    """The image with the other hypervisor's checksum, in doubt if the user gave none."""
     if image.checksum:
         return image
     return dataclasses.replace(image, checksum=offer.of_bytes, doubt=f"only {source.shown} vouches for it")
 
 
 def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
-    """Why what another hypervisor has cannot be taken."""
+    """Why the content of another hypervisor is refused."""
     if offer.checksum == str(image.checksum):
         return Unverified(
             f"refusing image {image.name} from {origin}: it was unpacked or converted there, so its bytes cannot be "
@@ -88,7 +88,7 @@ def _refused(image: Image, origin: str, offer: Manifest) -> Refused:
 
 
 def listed(text: str, sums: Sums, source: Source) -> Checksum:
-    """What a published list says of the source's file; raises Failed where it says nothing."""
+    """The digest of the source's file in a published list; raises Failed if there is none."""
     found, place = checksum_in(text, source, sums), without_secrets(sums.url)
     if found is None and (kind := document_kind(text)):
         raise Failed(
@@ -114,14 +114,14 @@ def _lacking(text: str, sums: Sums, source: Source) -> str:
 
 
 def unread(location: str, error: object) -> Failed:
-    """An address that cannot be read."""
+    """The error for an address that cannot be read."""
     return Failed(
         f"cannot fetch {without_secrets(location)}: {error}; check the address, and that this host reaches it"
     )
 
 
 def refuse_unsent(source: Source, *, size_bytes: int) -> None:
-    """Raises Failed where nothing came from the controller."""
+    """Raises Failed if nothing was uploaded from the controller."""
     if not size_bytes:
         raise Failed(
             f"cannot fetch {source.shown} from the controller: it did not arrive; run virt_image as a task or with "
@@ -130,12 +130,12 @@ def refuse_unsent(source: Source, *, size_bytes: int) -> None:
 
 
 def starts_over(image: Image, source: Source, digest: str) -> bool:
-    """Whether an image that goes on with what an earlier run left is fetched anew: that was of something else."""
+    """True if a resumed download must start over: the earlier part was of another file."""
     return image.checksum is not None and digest != image.checksum.hex and source.kind == "url"
 
 
 def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
-    """Raises Failed where the source has other bytes than the checksum says."""
+    """Raises Failed if the source's digest is not the requested one."""
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
             f"refusing image {image.name}: {source.shown} has {got.algorithm} {got.hex}, not {image.checksum.hex}; the "
@@ -144,13 +144,13 @@ def refuse_other_bytes(image: Image, source: Source, got: Checksum) -> None:
 
 
 def refuse_empty(image: Image, source: Source, size_bytes: int) -> None:
-    """Raises Failed where the source has no bytes."""
+    """Raises Failed if the source is empty."""
     if not size_bytes:
         raise Failed(f"cannot fetch image {image.name}: {source.shown} is empty; check what the source offers")
 
 
 def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Checksum) -> None:
-    """Raises Failed where another hypervisor sent other bytes than it was asked for."""
+    """Raises Failed if another hypervisor sent other bytes than its manifest says."""
     if image.checksum and got.hex != image.checksum.hex:
         raise Failed(
             f"refusing image {image.name}: {offered.content} from {source.shown} has {got.algorithm} {got.hex}, not "
@@ -160,7 +160,7 @@ def refuse_other_copy(image: Image, source: Source, offered: Manifest, got: Chec
 
 
 def refuse_other_format(image: Image, form: str) -> None:
-    """Raises Refused where another hypervisor's image is not what its name says."""
+    """Raises Refused if another hypervisor's image is not of the format that its name says."""
     if form != image.format:
         raise Refused(
             f"refusing image {image.name}: its name says {image.format}, but its first bytes say {form}; import it "
@@ -169,13 +169,13 @@ def refuse_other_format(image: Image, form: str) -> None:
 
 
 def refuse_more_files(image: Image, others: t.Sequence[str]) -> None:
-    """Raises Refused where QEMU would open other files for the image."""
+    """Raises Refused if the image refers to other files, which QEMU would open."""
     if others:
         raise Refused(f"refusing image {image.name}: it refers to another file ({others[0]}); {STANDALONE}")
 
 
 def refuse_corrupt(image: Image, corruptions: int) -> None:
-    """Raises Refused where an image lacks some of its own parts."""
+    """Raises Refused if an image is truncated or corrupt."""
     if corruptions:
         raise Refused(
             f"refusing image {image.name}: it is truncated or corrupt (qemu-img check finds {corruptions} errors); "
@@ -184,18 +184,14 @@ def refuse_corrupt(image: Image, corruptions: int) -> None:
 
 
 def offers(image: Image, offer: Manifest) -> bool:
-    """Whether another hypervisor has what is wanted, by its own words: the very bytes of the checksum, if one was
-    asked for.
-    """
+    """True if another hypervisor reports the requested content: with a checksum, the very bytes."""
     if image.checksum is None:
         return image.owns(offer.content)
     return image.owns(offer.content) and image.checksum in (offer.of_bytes, ("sha256", offer.sha256))
 
 
 def refuse_namesake(image: Image, known: Manifest | None) -> None:
-    """Raises Refused for a content that only its name makes what was asked for: twelve digits of a checksum can be
-    made to fit.
-    """
+    """Raises Refused for a content of the same name with another checksum: twelve digits can be forged."""
     if known and image.checksum and known.checksum != str(image.checksum):
         raise Refused(
             f"refusing image {image.name}: {known.content} was made from {known.checksum}, not from {image.checksum}, "
@@ -233,7 +229,7 @@ class VerifySignature(OpenQuestion[bytes]):
 
 @dataclasses.dataclass(frozen=True)
 class ChecksumFacts:
-    """The image as the user asked for it."""
+    """The requested image, and the answers so far."""
 
     spec: ImageSpec
     answers: Answers = dataclasses.field(default_factory=Answers)
@@ -241,7 +237,7 @@ class ChecksumFacts:
 
 @asks
 def requested_checksum(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
-    """The requested checksum, and why nobody can rely on it (empty: one can); of a list, only what is signed counts."""
+    """The requested checksum, and why it is not reliable (empty: it is); of a signed list, only the signed part."""
     spec, sums, answers = facts.spec, facts.spec.checksum, facts.answers
     if not isinstance(sums, Sums):
         return sums, ""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the user says of an image, and what contradicts itself in it. Pure."""
+"""Reads and validates the options of an image. Pure."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _SOURCES = ("url", "src", "origin")
 
 
 def refuse_bypass(params: t.Mapping[str, t.Any]) -> None:
-    """Raises BadInput for what only the controller can read."""
+    """Raises BadInput for options that only the controller can read."""
     if params["catalogue"]:
         raise BadInput("catalogue: only the controller can read it; run virt_image as a task or with ansible -m")
 
 
 def is_same_server(location: str, url: str) -> bool:
-    """Whether an address is of the server of `url`: who the user is, only that server is told."""
+    """True if an address is on the server of `url`: only that server gets the user's credentials."""
     return urllib.parse.urlsplit(location)[:2] == urllib.parse.urlsplit(url)[:2]
 
 
 def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
-    """The image that is asked for; raises BadInput with every problem."""
+    """The requested image; raises BadInput with every problem."""
     name, problems = params["name"], Problems()
     problems.tried(lambda: units.check_name(name, what="name"))
     problems.tried(lambda: _bounds(params))

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what must be known of an image, in which order, and the steps that follow from it. Pure.
+"""Decides what must be known of an image, in which order, and the resulting steps. Pure.
 
-An `ImageFacts` leads to steps or to the one question that is open; nothing is asked that decides nothing.
+An `ImageFacts` leads to steps or to the next open question; only questions that decide something are asked.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class ReadManifest(OpenQuestion[t.Optional[Manifest]]):
 
 @dataclasses.dataclass(frozen=True)
 class AskOrigin(OpenQuestion[Image]):
-    """What of the image has the other hypervisor? The answer is the image with what is known then."""
+    """What does the other hypervisor have of the image? The answer is the image with what is then known."""
 
 
 @dataclasses.dataclass(frozen=True)
 class UsersOfName(OpenQuestion[t.Optional[str]]):
-    """Who stands on the name itself, and so on whatever it points to?"""
+    """Which disk is based on the name itself, and so on its target?"""
 
     path: str
 
@@ -68,7 +68,7 @@ class UsersInside(OpenQuestion[t.Mapping[str, str]]):
 
 @dataclasses.dataclass(frozen=True)
 class DigestContent(OpenQuestion[str]):
-    """Which digest has a content? All of it is read."""
+    """What is the digest of a content? All of it is read."""
 
     content: str
     algorithm: str
@@ -83,9 +83,9 @@ class FindRecord(OpenQuestion[bool]):
 
 @dataclasses.dataclass(frozen=True)
 class CompareContent(OpenQuestion[t.Optional[Manifest]]):
-    """Is a content what its manifest says, or what that of the requested image would say (`requested`)?
+    """Does a content match its manifest, or that of the requested image (`requested`)?
 
-    The answer is the manifest of this very file, None for another one. All of the file is read where it is not known.
+    The answer is the manifest of this very file, None if it differs. A file that was not verified is read in full.
     """
 
     content: str
@@ -94,14 +94,14 @@ class CompareContent(OpenQuestion[t.Optional[Manifest]]):
 
 @dataclasses.dataclass(frozen=True)
 class ClaimContents(OpenQuestion[t.Collection[str]]):
-    """Of which contents are disks being created now? Where steps follow, no run begins to until these are done."""
+    """Of which contents are disks being created now? If steps follow, no run starts to until they are done."""
 
     contents: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageFacts:
-    """All that a plan for an image may look at."""
+    """All that a plan for an image may use."""
 
     image: Image
     absent: bool = False
@@ -112,7 +112,7 @@ class ImageFacts:
 
 @dataclasses.dataclass(frozen=True)
 class Bringing:
-    """Steps until the name points to the wanted content, and what was found on the way."""
+    """Steps until the name points to the requested content, and related findings."""
 
     steps: tuple[plan_image.ImageStep, ...] = ()
     before: str | None = None  # where the name points
@@ -124,7 +124,7 @@ class Bringing:
 
 @dataclasses.dataclass(frozen=True)
 class Removing:
-    """Steps that remove what nobody stands on, and what is said of the rest."""
+    """Steps that remove unused files, and notes on the others."""
 
     steps: tuple[plan_image.ImageStep, ...] = ()
     notes: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Removing:
 
 @asks
 def bringing(facts: ImageFacts) -> Bringing:
-    """Steps until the name points to the wanted content; raises a refusal."""
+    """Steps until the name points to the requested content; raises a VirtError if that is refused."""
     found = facts.answers.of(LookInPool())
     if facts.absent:
         return Bringing(before=found.target)
@@ -149,7 +149,7 @@ def bringing(facts: ImageFacts) -> Bringing:
 
 
 def _until_present(facts: ImageFacts, found: Present) -> tuple[Image, list[plan_image.ImageStep]]:
-    """The steps, and the image: another hypervisor is asked first where something would be fetched from it."""
+    """The image and the steps; another hypervisor is queried first if something is to be fetched from it."""
     steps = _present(facts.answers, facts.image, found)
     if not plan_image.needs_origin(facts.image, steps):
         return facts.image, steps
@@ -164,7 +164,7 @@ def _present(answers: Answers, image: Image, found: Present) -> list[plan_image.
 
 
 def _recognised(answers: Answers, image: Image, content: str) -> tuple[plan_image.Vouch, ...]:
-    """Of a file that no manifest calls so, but that is, byte for byte, what was asked for; raises Unverified."""
+    """The record of a file without a manifest that has exactly the requested bytes; raises Unverified."""
     checksum = t.cast(Checksum, image.checksum)
     same = answers.of(DigestContent(content, checksum.algorithm)) == checksum.hex
     manifest = answers.of(CompareContent(content, requested=True)) if same and image.source else None
@@ -173,7 +173,7 @@ def _recognised(answers: Answers, image: Image, content: str) -> tuple[plan_imag
 
 
 def _compared_again(answers: Answers, image: Image) -> Bringing:
-    """Whether the content that was asked for is what it was, so that disks may stand on it; else it is replaced."""
+    """Verifies the requested content again before disks are based on it; a changed one is replaced."""
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
     if answers.of(FindRecord(content)):
         return Bringing()
@@ -186,7 +186,7 @@ def _compared_again(answers: Answers, image: Image) -> Bringing:
 
 
 def _vouched(answers: Answers, image: Image, manifest: Manifest | None) -> tuple[plan_image.Vouch, ...]:
-    """The record that a file was read, unless there is one."""
+    """The step that records that a file was verified, unless it is recorded."""
     if manifest is None or answers.of(FindRecord(manifest.content)):
         return ()
     return (plan_image.Vouch(image, manifest),)
@@ -194,7 +194,7 @@ def _vouched(answers: Answers, image: Image, manifest: Manifest | None) -> tuple
 
 @asks
 def removing(facts: ImageFacts) -> Removing:
-    """Steps that remove what nobody stands on; raises Refused."""
+    """Steps that remove unused files; raises Refused."""
     if not (facts.absent or facts.prune):
         return Removing()
     image, found = facts.image, facts.answers.of(LookInPool())
@@ -208,7 +208,7 @@ def removing(facts: ImageFacts) -> Removing:
 
 
 def _users(facts: ImageFacts, contents: t.Sequence[str]) -> t.Mapping[str, str]:
-    """Who uses which of these, disks that are being created too."""
+    """Who uses which of these contents, including disks that are being created."""
     claimed = facts.answers.of(ClaimContents(tuple(contents)))  # before it is asked who uses them: none begins then
     inside = facts.answers.of(UsersInside(facts.image.directory))
     return {**inside, **dict.fromkeys(claimed, "a disk that is being created")}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Fetch an image from where it comes: verified, unpacked and converted, before it is published."""
+"""Fetches an image: verifies, unpacks and converts it before it is published."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ __all__ = ["Fetching", "World", "published"]
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """Ways out of this host: `open_url` reads an address, `open_libvirt` connects to another hypervisor."""
+    """Connections out of this host: `open_url` reads an address, `open_libvirt` connects to another hypervisor."""
 
     open_url: files_fetch.Opener
     open_libvirt: t.Callable[[str], t.ContextManager[t.Any]]
 
 
 def published(opener: files_fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
-    """The requested checksum, and why nobody can rely on it (empty: one can)."""
+    """The requested checksum, and why it is not reliable (empty: it is)."""
     return answered(
         lambda answers: plan_image_checks.requested_checksum(plan_image_checks.ChecksumFacts(spec, answers)),
         _ANSWERS,
@@ -80,7 +80,7 @@ _ANSWERS: Table[_Who] = {plan_image_checks.ReadUrl: _read, plan_image_checks.Ver
 
 
 class Fetching:
-    """One image on its way into the pool."""
+    """Fetches one image into the pool."""
 
     def __init__(self, image: Image, spec: ImageSpec, world: World) -> None:
         self.image, self.world, self.bounds = image, world, spec.bounds
@@ -89,18 +89,18 @@ class Fetching:
 
     @property
     def source(self) -> Source:
-        """Where it comes from; nobody fetches an image without one."""
+        """The image's source; an image to fetch always has one."""
         return t.cast(Source, self.image.source)
 
     @property
     def part(self) -> str:
-        """Where what is fetched grows: another place for each source, so that nothing goes on with another's bytes."""
+        """The path of the partial download, different for each source, so that sources never mix."""
         source = self.source
         origin = (source.kind, "" if self.offered else source.location, str(self.image.checksum))
         return work_directory.path(self.image, f"{hashlib.sha256(chr(10).join(origin).encode()).hexdigest()[:12]}.part")
 
     def left(self) -> dict[str, int]:
-        """How many bytes an earlier run left of it, and how many it may have in the end, for who sends them."""
+        """Bytes of the partial download, and its size limit, for the upload from the controller."""
         there, place = os.path.exists(self.part), free_space.measure(self.image.directory, self.bounds.reserve_bytes)
         taken = free_space.allocated(self.part) if there else 0
         return {
@@ -109,7 +109,7 @@ class Fetching:
         }
 
     def fetch(self, tell: Tell) -> Manifest:
-        """Bring it here, and publish it under its content's name."""
+        """Fetch the image, and publish it under its content's name."""
         path = self.part
         work_directory.tidy(self.image, but=path)
         if self.offered:
@@ -123,17 +123,17 @@ class Fetching:
         return self._published(path, checksum, tell, as_published=path == received)
 
     def _published(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
-        """The finished file under its content's name."""
+        """Publish the finished file under its content's name."""
         manifest = self._manifest(path, checksum, tell, as_published=as_published)
         files_image.publish(path, self.image, manifest)
         return manifest
 
     def requested(self, path: str) -> Manifest:
-        """The manifest that a file with the requested digest gets."""
+        """The manifest of a file with the requested digest."""
         return self._manifest(path, t.cast(Checksum, self.image.checksum), lambda *_phase: None, as_published=True)
 
     def _manifest(self, path: str, checksum: Checksum, tell: Tell, *, as_published: bool) -> Manifest:
-        """Every word of it is our own."""
+        """The manifest of a file; nothing in it comes from others."""
         image = self.image
         # as it came: not read once more
         known = checksum.hex if as_published and checksum.algorithm == "sha256" else None
@@ -150,12 +150,12 @@ class Fetching:
         )
 
     def _inspect(self, path: str) -> None:
-        """What another hypervisor calls an image is one, and reads no other file; else it is removed."""
+        """Raises Refused, and removes the file, unless another hypervisor's image is a standalone one of its format."""
         with _removed_upon(Refused, path):
             plan_image_checks.refuse_other_format(self.image, self._seen(path, self.source.file)[0])
 
     def _received(self, path: str, tell: Tell) -> Checksum:
-        """The source's bytes in `path`, verified; returns their digest."""
+        """Receive the source's bytes in `path`, verified; returns their digest."""
         wanted = self.image.checksum
         algorithm = wanted.algorithm if wanted else "sha256"
         with Part(path, algorithm, self.bounds) as part:
@@ -174,7 +174,7 @@ class Fetching:
         return Checksum(algorithm, digest)
 
     def _take(self, part: Part, tell: Tell) -> None:
-        """The rest of the source; the action plugin has sent what comes from the controller."""
+        """Receive the rest of the source; the action plugin has uploaded what comes from the controller."""
         if self.source.kind == "url":
             trusted = self.image.checksum is not None
             files_fetch.download(
@@ -186,12 +186,12 @@ class Fetching:
             plan_image_checks.refuse_unsent(self.source, size_bytes=part.size)
 
     def check(self) -> None:
-        """Raises Failed when a file of this host, that is to be fetched, cannot be read."""
+        """Raises Failed if a local source cannot be read."""
         if self.source.kind == "file":
             files_fetch.check(self.source.location)
 
     def ask_origin(self) -> None:
-        """Look what the other hypervisor has; raises NotFound or Refused when that is not what is wanted."""
+        """Read what the other hypervisor has; raises NotFound or Refused if that is not the requested image."""
         source, image = self.source, self.image
         with self.world.open_libvirt(source.location) as origin:
             libvirt_storage.refresh(origin, self.origin_pool)
@@ -201,16 +201,14 @@ class Fetching:
         self.image = plan_image_checks.offered(image, source, self.offered)
 
     def _offer(self, origin: t.Any, name: str) -> Manifest | None:
-        """The manifest of a content, or of that behind a name."""
+        """The manifest of a content, or of a name's target; None if there is none."""
         text = libvirt_storage.read(origin, self.origin_pool, files_content.manifest_name(name))
         return (
             text and files_image.read_manifest(text.decode(errors="replace"), f"{name} on {self.source.shown}")
         ) or None
 
     def _receive(self, offered: Manifest, path: str, tell: Tell) -> None:
-        """The other hypervisor's content in `path`: the very bytes of the checksum, whatever its manifest says of
-        them.
-        """
+        """Receive the other hypervisor's content in `path`, verified by the checksum, not by its manifest."""
         wanted, pool = t.cast(Checksum, self.image.checksum), self.origin_pool
         with (
             Part(path, wanted.algorithm, self.bounds) as part,
@@ -232,7 +230,7 @@ class Fetching:
             plan_image_checks.refuse_other_copy(self.image, self.source, offered, Checksum(wanted.algorithm, digest))
 
     def _seen(self, path: str, name: str) -> tuple[str, int]:
-        """Format and size of an image that no reader will be led away by: it could read any file of the host.
+        """Format and virtual size of a standalone image; another one could make QEMU read any file of the host.
 
         Raises Refused.
         """
@@ -248,7 +246,7 @@ class Fetching:
         return form, info["virtual-size"]
 
     def _unpacked(self, path: str, tell: Tell) -> tuple[str, str]:
-        """The source out of its packing, and its name there; raises Refused."""
+        """The path of the unpacked source, and its name without packing; raises Refused."""
         source = self.source
         packing = plan_image_trust.archive_compression(files_header.read(path)) if source.is_archive else None
         if packing is not None:
@@ -260,7 +258,7 @@ class Fetching:
         return path, source.file
 
     def _converted(self, path: str, name: str, tell: Tell) -> str:
-        """The image in the wanted format; raises Refused."""
+        """The path of the image in the requested format; raises Refused."""
         image = self.image
         form, size = self._seen(path, name)
         if form == image.format:
@@ -279,7 +277,7 @@ class Fetching:
 
 @contextlib.contextmanager
 def _removed_upon(refusal: type[VirtError], path: str) -> t.Iterator[None]:
-    """Nobody goes on with what was refused."""
+    """Remove the file if its content is refused."""
     try:
         yield
     except refusal:

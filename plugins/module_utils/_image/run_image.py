@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring one image into a pool: fetch facts, plan, gate, report."""
+"""Bring one image into a pool: read facts, plan, run the steps, return the result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OPTIONS: dict[str, t.Any] = {
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world: World) -> dict[str, t.Any]:
-    """Do what the parameters say."""
+    """Converge the image to the parameters."""
     spec = plan_image_spec.spec(params)
     directory = run_pool_directory.directory(connection, spec.pool, "images")
     kept = not spec.update and plan_image.is_there(files_image.look(Image(spec.name, directory, spec.format)))
@@ -77,7 +77,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
 
 
 class _Work:
-    """One image: what is looked at, and the steps on it."""
+    """The work on one image: facts and steps."""
 
     def __init__(self, connection: t.Any, spec: ImageSpec, fetching: Fetching, gate: Gate) -> None:
         self.connection, self.spec, self.gate = connection, spec, gate
@@ -91,11 +91,11 @@ class _Work:
 
     @property
     def image(self) -> Image:
-        """What is known of it; the other hypervisor tells more."""
+        """The image, with what is known of it so far."""
         return self.fetching.image
 
     def plan(self) -> list[plan_image.ImageStep]:
-        """The steps from what is there now."""
+        """The steps from the current state."""
         work_directory.check(self.image)  # before the action uploads anything there
         steps = self.bringing()
         if any(isinstance(step, plan_image.Fetch) for step in steps):
@@ -103,9 +103,9 @@ class _Work:
         return [*steps, *self.removing(steps)]
 
     def carry_out(self) -> list[plan_image.ImageStep]:
-        """Look again, as another run may have been at it, and do what is to be done.
+        """Read the state again under the lock, as another run may have changed it, and run the steps.
 
-        Nobody begins to stand on what is removed until the stack is closed.
+        No disk can be based on what is removed until the stack is closed.
         """
         with contextlib.ExitStack() as self.locks:
             self.locks.enter_context(work_directory.locked(self.image))
@@ -118,11 +118,11 @@ class _Work:
         return [*steps, *gone]
 
     def bringing(self) -> list[plan_image.ImageStep]:
-        """Steps until the name points to the wanted content.
+        """Steps until the name points to the requested content.
 
-        That a content was verified is told as `read_again` and is no step: no image changes by it, and a run that finds
-        all in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one
-        that changed since is read again.
+        A verified content is reported as `read_again` and is no step: no image changes by it, and a run that finds all
+        in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one that
+        changed since is read again.
         """
         decided = self._decided(
             plan_image_stages.bringing, plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune)
@@ -132,7 +132,7 @@ class _Work:
         return [*decided.steps]
 
     def removing(self, steps: t.Sequence[plan_image.ImageStep]) -> list[plan_image.ImageStep]:
-        """Steps that remove what nobody stands on after the other steps."""
+        """Steps that remove files that are unused after the other steps."""
         facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune, tuple(steps))
         decided = self._decided(plan_image_stages.removing, facts)
         self.notes = [*decided.notes]
@@ -146,31 +146,31 @@ class _Work:
         return answered(lambda answers: plan(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
 
     def path(self, content: str) -> str:
-        """Of a content."""
+        """The path of a content."""
         return os.path.join(self.image.directory, content)
 
     def asked_origin(self) -> Image:
-        """The image, with what the other hypervisor tells of it."""
+        """The image, with what the other hypervisor reports of it."""
         self.fetching.ask_origin()
         return self.image
 
     def compared(self, question: plan_image_stages.CompareContent) -> Manifest | None:
-        """The manifest of a content that is what it says."""
+        """The manifest of a content that matches it; None if it differs."""
         offered = self.fetching.requested(self.path(question.content)) if question.requested else None
         return files_image.verify(self.image.directory, question.content, offered)
 
     def claimed(self, names: t.Iterable[str]) -> set[str]:
-        """Contents that somebody holds; while steps are carried out, nobody else begins to."""
+        """Contents that somebody holds; while steps run, nobody else can claim one."""
         taken = files_content.claim(map(self.path, names), self.locks) if self.locks else set()
         return set(map(os.path.basename, taken))
 
     def do(self, step: plan_image.ImageStep) -> None:
-        """Hand a step to the room that knows how."""
+        """Perform a step."""
         with explained(str(step)):
             _DOERS[type(step)](self, step)
 
     def fetch(self) -> None:
-        """Bring the content, and tell how far that is; a part that another run could go on with stays."""
+        """Fetch the content and report progress; a part that can be resumed stays after an error."""
         try:
             with Progress(work_directory.path(self.image, "progress")) as tell:
                 self.fetched = self.fetching.fetch(tell)
@@ -180,7 +180,7 @@ class _Work:
             raise
 
     def result(self, steps: t.Sequence[plan_image.ImageStep]) -> dict[str, t.Any]:
-        """What the module returns; in check mode the same as afterwards, as far as it can be known."""
+        """The module's result; in check mode the same, as far as it can be known."""
         image, fetched = self.image, self.fetched.content if self.fetched else None
         outcome = plan_image.outcome(image, steps, self.before, absent=self.absent, fetched=fetched)
         fetches = any(isinstance(step, plan_image.Fetch) for step in steps)
@@ -202,19 +202,19 @@ class _Work:
         return result
 
     def _manifest(self, content: str | None, fetches: bool) -> Manifest | None:
-        """Of the content after the steps; none of one that is yet to be fetched."""
+        """The manifest of the content after the steps; None if it is yet to be fetched."""
         if self.fetched or fetches or content is None:
             return self.fetched
         return files_image.manifest_of(self.image.directory, content)
 
     def _fetching(self) -> dict[str, t.Any]:
-        """From where it comes; and where it is awaited, until it was fetched."""
+        """The source; and the path and size of the part until it is fetched."""
         details: dict[str, t.Any] = {"fetched_from": t.cast(Source, self.image.source).shown}
         return details if self.fetched else {**details, "part": {"path": self.fetching.part, **self.fetching.left()}}
 
 
 def _check_unused(work: _Work, step: plan_image.Remove) -> None:
-    """Raise Refused where somebody has come to use it, perhaps while another content was fetched."""
+    """Raises Refused if somebody now uses the file, perhaps since the fetch began."""
     users = run_file_users.users(work.connection)
     path = os.path.join(work.image.directory, step.file)
     # a name is used by who names it; where it points to stays

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What images a pool has, where they are from, and who uses them."""
+"""Lists the images of a pool, their sources and their users."""
 
 from __future__ import annotations
 

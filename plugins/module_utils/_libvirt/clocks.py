@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Read the clocks of processors."""
+"""Reads the processor times of a host and its guests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["read"]
 
 
 def read(connection: Connection) -> Clocks:
-    """What processors have spent so far; nothing of what the driver does not count."""
+    """Processor times so far; those that the driver does not count are left out."""
     host: dict[str, int] = {}
     with contextlib.suppress(libvirt.libvirtError):
         host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)

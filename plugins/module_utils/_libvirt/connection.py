@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Open a libvirt connection; turn libvirt's errors into ours, with the verb that failed."""
+"""Open a libvirt connection; raise libvirt's errors as ours, with the verb that failed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ Connection = t.Any  # libvirt.virConnect; the binding ships no types
 def opened(uri: str, *, readonly: bool = False, events: bool = False, watched: bool = False) -> t.Iterator[Connection]:
     """A connection for the length of a `with` block; with `events`, one that can wait for them.
 
-    One that is `watched` breaks when its other end is silent for 15 s; without, calls to a host that died meanwhile
-    never return.
+    A `watched` connection breaks when its peer is silent for 15 s; otherwise calls to a host that died never return.
 
-    Raises Unsupported without the binding, Failed when the daemon cannot be reached.
+    Raises Unsupported without the binding, Failed if the daemon cannot be reached.
     """
     if libvirt is None:
         raise Unsupported(
@@ -80,9 +79,9 @@ def _user() -> str:
 
 
 def _open(uri: str, *, readonly: bool) -> Connection:
-    """libvirt waits as long as the kernel does, minutes for each address, for a host that is off or drops packets.
+    """Connect to libvirt; raises Failed after 30 s for a remote host.
 
-    We do not.
+    libvirt itself waits as long as the kernel, minutes for each address of a host that is off or drops packets.
     """
     outcome: list[t.Any] = []
 
@@ -104,7 +103,7 @@ def _open(uri: str, *, readonly: bool) -> Connection:
 
 
 def listen() -> None:
-    """From now on events reach their callbacks at once."""
+    """From now on, deliver events to their callbacks at once."""
     _needed.set()
 
 
@@ -115,7 +114,7 @@ def _watch() -> None:
 
 
 def _run_events() -> None:
-    """Every call of libvirt wakes a loop that runs, twice: whoever is done in a moment goes without."""
+    """Run libvirt's event loop, after a pause: each libvirt call wakes it twice, so short connections do without."""
     _needed.wait(_LISTEN_S)
     while True:
         libvirt.virEventRunDefaultImpl()
@@ -131,7 +130,7 @@ _LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guest
 
 @contextlib.contextmanager
 def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
-    """Translate libvirt's exception: what was tried, on what, why it failed."""
+    """Raise libvirt's exception as ours, with the verb, the object and the reason."""
     try:
         yield
     except libvirt.libvirtError as error:

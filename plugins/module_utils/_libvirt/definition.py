@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What libvirt stores of a guest: written, handed on, forgotten."""
+"""A guest's definition in libvirt: define, export, rename, undefine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["define", "portable", "rename", "reserve", "set_autostart", "undefine
 
 
 def define(connection: Connection, guest: str, xml: str) -> None:
-    """Store it; a guest that runs goes on as it is."""
+    """Define the guest; a running one goes on unchanged."""
     with explained("define", guest):
         connection.defineXML(xml)
 
 
 def reserve(connection: Connection, name: str, xml: str) -> None:
-    """Define a guest only where no guest has its UUID or its name; raises Failed else, and nothing is changed.
+    """Define a guest only if no guest has its UUID or name; otherwise raises Failed and changes nothing.
 
-    libvirt replaces a definition of the same name and UUID without a word. It refuses a UUID that it knows under
-    another name, and a new name that it knows: so `xml` has a name that nobody has, and then becomes `name`.
+    libvirt silently replaces a definition of the same name and UUID. It refuses a known UUID under another name, and a
+    rename to a known name: so `xml` has a name that no guest has, and is then renamed to `name`.
     """
     with explained("reserve", f"{name} on {connection.getURI()}"):
         domain = connection.defineXML(xml)
@@ -36,14 +36,15 @@ def reserve(connection: Connection, name: str, xml: str) -> None:
 
 
 def rename(connection: Connection, uuid: str, name: str) -> None:
-    """Give a guest that is off another name."""
+    """Rename an inactive guest."""
     with explained("rename", f"{uuid} to {name}"):
         connection.lookupByUUIDString(uuid).rename(name, 0)
 
 
 def portable(domain: t.Any, *, live: bool = False) -> str:
-    """In the form that libvirt itself sends: without what a newer libvirt adds by itself and an older one does not
-    know. What is stored, or what runs (`live`).
+    """The guest's XML in libvirt's migratable form, without defaults that an older libvirt does not know.
+
+    The stored definition, or the running one (`live`).
     """
     with explained("read guest", domain.name()):
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
@@ -63,7 +64,7 @@ _TPM_FLAG = 8_009_000
 
 
 def undefine(domain: t.Any, kinds: t.Iterable[str]) -> None:
-    """Forget a guest, and these kinds of what libvirt keeps of it; its disks stay."""
+    """Undefine a guest with these kinds of state that libvirt keeps of it; its disks stay."""
     flags = 0
     with explained("undefine", domain.name()):
         for kind in kinds:
@@ -74,16 +75,14 @@ def undefine(domain: t.Any, kinds: t.Iterable[str]) -> None:
 
 
 def undefine_by(connection: Connection, uuid: str, guest: str, kinds: t.Iterable[str]) -> None:
-    """The same of the guest with that UUID, and of no other that has its name by now."""
+    """Undefine the guest with that UUID, and no other of its name."""
     with explained("find guest", f"{guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
     undefine(domain, kinds)
 
 
 def undefine_moved(domain: t.Any, *, keeps_state: bool) -> None:
-    """Forget a guest that is off; with its UEFI variables and TPM state, unless it `keeps_state`. Raises Failed when it
-    is on.
-    """
+    """Undefine an inactive guest, with UEFI variables and TPM state unless `keeps_state`; raises Failed if active."""
     with explained("undefine", domain.name()):
         if domain.isActive():
             raise Failed(f"cannot undefine {domain.name()}: it was started in the meantime; run again")
@@ -91,6 +90,6 @@ def undefine_moved(domain: t.Any, *, keeps_state: bool) -> None:
 
 
 def set_autostart(domain: t.Any, *, on: bool) -> None:
-    """Start with the host, or not."""
+    """Set whether the guest starts with the host."""
     with explained("set autostart of", domain.name()):
         domain.setAutostart(int(on))

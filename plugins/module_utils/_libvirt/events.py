@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Follow a host over one open, read-only connection: events of its guests, and figures that change all the time."""
+"""Follow a host over one open, read-only connection: events of its guests, and changing figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JOB = ("data_processed", "data_total", "memory_processed", "memory_total", "mem
 
 
 class Figures(t.NamedTuple):
-    """Of one guest. Its processor time is the sum of all its processors."""
+    """Figures of one guest. Its processor time is the sum of all its processors."""
 
     domain: t.Any
     uuid: str
@@ -50,7 +50,7 @@ class Figures(t.NamedTuple):
 
 
 class Counters(t.NamedTuple):
-    """What a guest has used since it was started, in bytes and nanoseconds."""
+    """A guest's usage since its start, in bytes and nanoseconds."""
 
     uuid: str
     cpu_ns: int | None
@@ -63,9 +63,9 @@ class Counters(t.NamedTuple):
 
 @contextlib.contextmanager
 def subscribed(connection: Connection, changed: t.Callable[[str], None]) -> t.Iterator[None]:
-    """Call `changed` with a guest's UUID for each event of it, from another thread, for the length of a `with` block.
+    """Call `changed` with a guest's UUID for each of its events, from another thread, inside a `with` block.
 
-    The connection must be one that was opened with `events`.
+    The connection must have been opened with `events`.
     """
 
     def of_domain(_connection: t.Any, domain: t.Any, *_details: t.Any) -> None:
@@ -86,7 +86,7 @@ def subscribed(connection: Connection, changed: t.Callable[[str], None]) -> t.It
 
 
 def figures(connection: Connection) -> list[Figures]:
-    """Of all guests, in one call that waits for no guest."""
+    """Figures of all guests, in one call that waits for no guest."""
     kinds = (
         libvirt.VIR_DOMAIN_STATS_STATE
         | libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
@@ -99,7 +99,7 @@ def figures(connection: Connection) -> list[Figures]:
 
 
 def counters(connection: Connection) -> list[Counters]:
-    """Of all guests that run, in one call that waits for no guest."""
+    """Counters of all running guests, in one call that waits for no guest."""
     kinds = (
         libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
         | libvirt.VIR_DOMAIN_STATS_VCPU
@@ -123,17 +123,17 @@ def counters(connection: Connection) -> list[Counters]:
 
 
 def _sum(found: t.Mapping[str, t.Any], device: str, figure: str) -> int:
-    """Of all devices that are listed: a host may count more than it lists, without end."""
+    """The sum of a figure over the listed devices: a host may report a count far above what it lists."""
     return sum(value for name, value in found.items() if name.startswith(f"{device}.") and name.endswith(f".{figure}"))
 
 
 def _nowait(connection: Connection) -> int:
-    """Only QEMU's driver knows the flag."""
+    """The NOWAIT flag if the driver is QEMU's, which alone knows it; else 0."""
     return libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT if connection.getType() == "QEMU" else 0
 
 
 def job(domain: t.Any, targets: t.Iterable[str] = ()) -> dict[str, t.Any] | None:
-    """How far the guest's migration is, with that of its disks; None while there is no job of known size.
+    """The progress of the guest's migration and of its disks; None without a job of known size.
 
     A guest that is gone meanwhile has no job.
     """
@@ -149,7 +149,7 @@ def job(domain: t.Any, targets: t.Iterable[str] = ()) -> dict[str, t.Any] | None
 
 
 def targets(domain: t.Any) -> tuple[str, ...]:
-    """Of the guest's disks. Raises NotFound."""
+    """Targets of the guest's disks. Raises NotFound."""
     with explained("read guest", domain.name()):
         return tuple(brief.targets(domain.XMLDesc()))
 
@@ -168,13 +168,13 @@ def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
 
 
 def _cpu_ns(found: t.Mapping[str, t.Any]) -> int | None:
-    """Of QEMU, or of its virtual processors alone where the host does not account for more."""
+    """CPU time of QEMU; of the vCPUs alone if the host does not account for more. None if unknown."""
     times = [value for name, value in found.items() if _VCPU_TIME.fullmatch(name)]
     return t.cast("int | None", found.get("cpu.time", sum(times) if times else None))
 
 
 def card(domain: t.Any) -> dict[str, t.Any]:
-    """What changes rarely of a guest: name, title, size, whether it starts with its host, and our record of it.
+    """Facts of a guest that rarely change: name, title, size, autostart, and our record.
 
     Raises NotFound.
     """
@@ -203,7 +203,7 @@ def _title(domain: t.Any) -> str:
 
 
 def host_cpu_ns(connection: Connection) -> tuple[int, int] | None:
-    """Busy and total time of the host's processors since its start; None where the driver does not tell."""
+    """Busy and total time of the host's processors since its start; None if the driver does not report it."""
     with contextlib.suppress(libvirt.libvirtError):
         times = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS)
         busy = times.get("kernel", 0) + times.get("user", 0)
@@ -212,7 +212,7 @@ def host_cpu_ns(connection: Connection) -> tuple[int, int] | None:
 
 
 def host_memory_kib(connection: Connection) -> tuple[int, int] | None:
-    """Used and total memory of the host; None where the driver does not tell."""
+    """Used and total memory of the host; None if the driver does not report it."""
     with contextlib.suppress(libvirt.libvirtError):
         found = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         free = sum(found.get(kind, 0) for kind in ("free", "buffers", "cached"))

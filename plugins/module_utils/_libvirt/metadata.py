@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the collection records with a guest, beside its definition."""
+"""The collection's records in a guest's metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["claimed", "set_addresses", "set_record", "write"]
 
 
 def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
-    """Replace the element of that prefix in what is stored, or in what runs; an empty text removes it."""
+    """Replace the metadata element of that prefix in the stored or running definition; an empty text removes it."""
     kind = libvirt.VIR_DOMAIN_METADATA_ELEMENT
     with explained("set metadata of", domain.name()):
         domain.setMetadata(kind, xml or None, prefix if xml else None, PREFIXES[prefix], flags)
@@ -25,10 +25,10 @@ def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
 
 @contextlib.contextmanager
 def claimed(connection: Connection, uuid: str, guest: str, *, with_file: str, without_file: str) -> t.Iterator[None]:
-    """Around the making of a file: the guest's record names it before it exists, and does not when nothing was made.
+    """While a file is created, the guest's record names it; the entry is removed if nothing was created (NotMade).
 
-    What an interrupted run left is replaced by the next one only where the record names it: a file that appeared
-    under that name is somebody else's.
+    A later run replaces leftovers of an interrupted one only if the record names them: any other file of that name is
+    somebody else's.
     """
     _store(connection, uuid, guest, with_file)
     try:
@@ -45,14 +45,14 @@ def _store(connection: Connection, uuid: str, guest: str, xml: str) -> None:
 
 
 def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
-    """Replace what the collection remembers of the guest, in what is stored and in what runs."""
+    """Replace the collection's record in the stored and the running definition; None leaves one unchanged."""
     for record, flag in ((stored, libvirt.VIR_DOMAIN_AFFECT_CONFIG), (live, libvirt.VIR_DOMAIN_AFFECT_LIVE)):
         if record is not None:
             write(domain, record, flag)
 
 
 def set_addresses(domain: t.Any, xml: str) -> None:
-    """Record the addresses the guest was seen at, in what is stored and in what runs; an empty text removes them."""
+    """Record the guest's seen addresses in its stored and running definition; an empty text removes them."""
     with explained("set metadata of", domain.name()):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
         write(domain, xml, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0), "corral-seen")

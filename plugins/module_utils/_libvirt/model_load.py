@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""How busy a host and its guests were between two looks at their clocks."""
+"""The load of a host and its guests between two readings of their processor times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IDLE = ("idle", "iowait")
 
 @dataclasses.dataclass(frozen=True)
 class Clocks:
-    """Nanoseconds that processors have spent by the time `at_ns`: of the host by kind, of guests by UUID."""
+    """Nanoseconds of processor time at the time `at_ns`: of the host by kind, of guests by UUID."""
 
     at_ns: int
     host: t.Mapping[str, int]
@@ -24,16 +24,16 @@ class Clocks:
 
 
 def host_percent(before: Clocks, after: Clocks) -> float | None:
-    """How much of the host's processors was busy; None where libvirt does not tell."""
+    """The busy share of the host's processors; None if libvirt does not report it."""
     spent = {kind: after.host[kind] - before.host[kind] for kind in before.host if kind in after.host}
     total = sum(spent.values())
     return _rounded(total - sum(spent.get(kind, 0) for kind in _IDLE), total)
 
 
 def guest_percent(before: Clocks, after: Clocks, uuid: str, vcpus: int) -> float | None:
-    """How much of its vCPUs a guest used; None for one that did not run at both times.
+    """The used share of a guest's vCPUs; None unless it ran at both times.
 
-    Its devices' work counts, so it can be above 100.
+    Work of its devices counts, so it can exceed 100.
     """
     if uuid not in before.guests or uuid not in after.guests:
         return None
@@ -41,5 +41,5 @@ def guest_percent(before: Clocks, after: Clocks, uuid: str, vcpus: int) -> float
 
 
 def _rounded(part_ns: int, total_ns: int) -> float | None:
-    """Percent; None of nothing, and of a clock that went back, as that of a guest that was started anew."""
+    """The part in percent; None if the total is 0, or the part negative, as after a guest's restart."""
     return round(100 * part_ns / total_ns, 1) if total_ns > 0 and part_ns >= 0 else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""States of guests, and what they do."""
+"""States and activity of guests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ACTIVE = ("running", "paused")  # states in which a guest has a process on its h
 
 @dataclasses.dataclass(frozen=True)
 class Doing:
-    """What a guest has done since its start; None is what could not be seen."""
+    """A guest's activity since its start; None for unknown figures."""
 
     cpu_s: float | None = None
     disk_reads: int | None = None

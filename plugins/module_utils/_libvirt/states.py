@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The states of guests, and what we record with one: calls that ask libvirt only, so a hung QEMU delays none."""
+"""States and records of guests, by calls that do not involve QEMU, so a hung one delays nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of(domain: t.Any) -> str:
 
 
 def seen(domain: t.Any) -> tuple[str, bool]:
-    """The state of one guest, and whether a paused one was paused by nobody, but by what happened to it."""
+    """The state of one guest, and True if an event such as an I/O error, and not a user, paused it."""
     code, reason = domain.state()
     happened = (
         libvirt.VIR_DOMAIN_PAUSED_IOERROR,
@@ -42,7 +42,7 @@ def seen(domain: t.Any) -> tuple[str, bool]:
 
 
 def word(code: int) -> str:
-    """libvirt's number for a state in the words of option `state`: running, paused, shutdown or crashed."""
+    """libvirt's state code in the words of option `state`: running, paused, shutdown or crashed; else unknown."""
     return {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "running",
@@ -55,7 +55,7 @@ def word(code: int) -> str:
 
 
 def doing(connection: Connection, domains: t.Sequence[t.Any]) -> dict[str, Doing]:
-    """What guests have done since their start, by UUID; what cannot be seen is left out."""
+    """Activity of guests since their start, by UUID; unknown guests are left out."""
     found: t.Sequence[tuple[t.Any, dict[str, int]]] = []
     with contextlib.suppress(libvirt.libvirtError):
         kinds = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_BLOCK | libvirt.VIR_DOMAIN_STATS_INTERFACE
@@ -77,7 +77,7 @@ def _did(domain: t.Any, figures: t.Mapping[str, int]) -> Doing:
 
 
 def record(domain: t.Any) -> str | None:
-    """Our element of a guest's metadata; None for a guest without one. Raises NotFound."""
+    """The collection's element of a guest's metadata; None without one. Raises NotFound."""
     try:
         return t.cast(str, domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, CORRAL))
     except libvirt.libvirtError as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What only reports ask of a host."""
+"""Figures of a host that only reports use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:
-    """What guests of that type and machine may have; None where the driver cannot say."""
+    """XML of what libvirt supports for guests of that type and machine; None if the driver cannot say."""
     try:
         return t.cast(str, connection.getDomainCapabilities(None, None, machine, virt_type))
     except libvirt.libvirtError as error:
@@ -36,7 +36,7 @@ def domain_capabilities(connection: Connection, virt_type: str, machine: str | N
 
 
 def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence[str]) -> str:
-    """The processor that all of these can be, as libvirt's XML; raises Failed when they have nothing in common."""
+    """XML of the best CPU model that all these support; raises Failed if they have nothing in common."""
     with explained("find a common CPU model on", connection.getURI()):
         try:
             return t.cast(str, connection.baselineHypervisorCPU(None, arch, None, virt_type, list(cpus), 0))
@@ -47,7 +47,7 @@ def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence
 
 
 def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
-    """State, vCPUs, memory, disks and NICs of all guests, in one call."""
+    """State, vCPUs, memory and disks of all guests, in one call."""
     kinds = (
         libvirt.VIR_DOMAIN_STATS_STATE
         | libvirt.VIR_DOMAIN_STATS_VCPU
@@ -59,7 +59,7 @@ def stats(connection: Connection) -> list[tuple[t.Any, dict[str, t.Any]]]:
 
 
 def stats_of_disks(connection: Connection, item: t.Any) -> dict[str, t.Any]:
-    """One guest's disks; of a guest whose QEMU does not answer nothing is waited for."""
+    """Disk statistics of one guest, without waiting for a QEMU that does not answer."""
     flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
     with explained("read guest", item.name()):
         found = connection.domainListGetStats([item], libvirt.VIR_DOMAIN_STATS_BLOCK, flags)
@@ -67,7 +67,7 @@ def stats_of_disks(connection: Connection, item: t.Any) -> dict[str, t.Any]:
 
 
 def cpu_seconds(connection: Connection) -> dict[str, float]:
-    """Processor time of all guests so far, by UUID; guests that the driver tells none of are left out."""
+    """Processor time of all guests so far, by UUID; guests that the driver does not count are left out."""
     with explained("read the guests of", connection.getURI()):
         found = connection.getAllDomainStats(libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, 0)
     return {item.UUIDString(): figures["cpu.time"] / 1e9 for item, figures in found if "cpu.time" in figures}
@@ -88,9 +88,9 @@ def networks(connection: Connection) -> list[dict[str, t.Any]]:
 
 
 def devices(connection: Connection) -> list[tuple[str, str]] | None:
-    """PCI, mediated and USB devices by name; documents of USB devices, whose names tell nothing of them.
+    """PCI, mediated and USB devices by name, with XML of USB devices, whose names tell nothing about them.
 
-    None where libvirt cannot list them.
+    None if libvirt cannot list them.
     """
     kinds = ("PCI_DEV", "MDEV", "USB_DEV")
     flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
@@ -109,7 +109,7 @@ def devices(connection: Connection) -> list[tuple[str, str]] | None:
 
 
 def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
-    """Names and sizes of the volumes of each active pool, as libvirt saw them last."""
+    """Names and sizes of the volumes of each active pool, as of libvirt's last refresh."""
     found = []
     with explained("list the volumes of", connection.getURI()):
         pools = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
@@ -120,7 +120,7 @@ def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
 
 
 def _sizes(volume: t.Any) -> t.Iterator[dict[str, t.Any]]:
-    """Of a volume; nothing of one that is deleted meanwhile."""
+    """Name and sizes of a volume; nothing if it was deleted meanwhile."""
     with contextlib.suppress(NotFound), explained("read volume", volume.name()):
         _type, capacity, allocation = volume.info()
         yield {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}

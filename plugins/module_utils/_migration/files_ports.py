@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The ports that QEMU listens on for migrations: whether they can be reached, and the end of what is not answered
-there.
-"""
+"""The ports that QEMU listens on for migrations: check that they are reachable, and cut silent connections to them."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ _CONNECT_S, _COMMAND_S = 3, 10
 
 
 def filtered(host: str) -> str | None:
-    """What a firewall between here and there does to migrations, or None: a port without a listener is refused, not
-    silent.
+    """Why a firewall blocks migrations to the host, with the remedy; None if it does not. A port without a listener
+    refuses the connection, and one that is filtered is silent.
     """
     try:
         socket.create_connection((host, FIRST_MIGRATION), timeout=_CONNECT_S).close()
@@ -39,8 +37,7 @@ def filtered(host: str) -> str | None:
 
 
 def cut(pid_file: str) -> None:
-    """Let the kernel close what a process here has open to such ports elsewhere, so that it fails now and not when TCP
-    gives up.
+    """Let the kernel close a process's connections to migration ports: they fail now, not when TCP gives up.
 
     A QEMU that waits for a silent host while it drains a disk hears nobody, and libvirt keeps its migration job as
     long: neither `virDomainAbortJob` nor QMP `yank` gets through. A kernel without INET_DIAG_DESTROY closes nothing,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What several hosts reach: filesystems that are known to be shared, and directories that their libvirt is told are."""
+"""Storage that several hosts share: known shared filesystems, and directories that qemu.conf declares shared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["holder"]
 
 
 def holder(path: str) -> str | None:
-    """The shared filesystem, or the directory that qemu.conf declares shared, that holds the path; None where neither
+    """The shared filesystem, or the directory that qemu.conf declares shared, that holds the path; None if neither
     does.
     """
     _owns, listed = files_qemu.settings()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Carry out a migration: one call, watched. Judging what came of it is not done here."""
+"""Carry out a migration: one libvirt call, watched. Its outcome is judged elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def endpoint_facts(connection: Connection) -> dict[str, t.Any]:
-    """Versions (9000000 is 9.0.0), free memory and network interfaces (None where nobody knows) of a host."""
+    """Versions (9000000 is 9.0.0), free memory, and network interfaces (None if unknown) of a host."""
     with explained("read", connection.getURI()):
         memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         return {
@@ -53,14 +53,14 @@ def endpoint_facts(connection: Connection) -> dict[str, t.Any]:
 
 
 def _links(connection: Connection) -> frozenset[str] | None:
-    """Without the driver for interfaces (Debian 13's libvirt has none) nobody knows."""
+    """Names of network interfaces; None without libvirt's interface driver (Debian 13's libvirt has none)."""
     with contextlib.suppress(libvirt.libvirtError):
         return frozenset(item.name() for item in connection.listAllInterfaces())
     return None
 
 
 def guest_job(domain: t.Any, targets: t.Iterable[str]) -> str:
-    """What libvirt is at work on with a running guest and its disks, for people; empty when on nothing."""
+    """The libvirt job on a running guest or its disks, as text; empty if there is none."""
     with explained("read the jobs of", domain.name()):
         if domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE:
             return "a job"
@@ -71,7 +71,7 @@ def guest_job(domain: t.Any, targets: t.Iterable[str]) -> str:
 def cpu_incompatibility(
     connection: Connection, *, arch: str, machine: str | None, virt_type: str, cpu: str
 ) -> str | None:
-    """Why a host cannot give a guest this processor, or None; libvirt compares feature by feature."""
+    """Why a host cannot provide this CPU to a guest, or None; libvirt compares feature by feature."""
     flags = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
         answer = connection.compareHypervisorCPU(None, arch, machine, virt_type, cpu, flags)
@@ -96,7 +96,7 @@ Cut = t.Callable[[], None]
 
 
 class _Begun:
-    """A migration of ours: one call of libvirt, in a thread."""
+    """A migration started here: one libvirt call in a thread."""
 
     def __init__(self, domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any]) -> None:
         self.error: str | None = None
@@ -114,13 +114,13 @@ class _Begun:
         self._worker.start()
 
     def goes_on(self) -> bool:
-        """Whether it is at work, a moment later."""
+        """True if the call is still running after a moment."""
         self._worker.join(_TICK_S)
         return self._worker.is_alive()
 
 
 class _Followed:
-    """A job that a run which was killed had begun. A broken post-copy stays a job until somebody resumes it."""
+    """A migration job that a killed run began. A broken post-copy stays a job until somebody resumes it."""
 
     error: str | None = None  # nobody hears it
 
@@ -128,7 +128,7 @@ class _Followed:
         self._domain, self._unbroken_s = domain, time.monotonic()  # when it was last seen to go on by itself
 
     def goes_on(self) -> bool:
-        """Whether it is at work, a moment later."""
+        """True if the job is still active after a moment."""
         time.sleep(_TICK_S)
         if not _broken(self._domain):
             self._unbroken_s = time.monotonic()
@@ -138,11 +138,11 @@ class _Followed:
 def run(
     domain: t.Any, dest_uri: str, flags: t.Sequence[str], parameters: t.Mapping[str, t.Any], tick: Tick, cut: Cut
 ) -> tuple[str | None, float]:
-    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and seconds: the caller
-    looks at both ends.
+    """Migrate with libvirt's flags and parameters by name, to the end. Returns libvirt's error and the seconds; the
+    caller must inspect both hosts.
 
-    A job that is at work already, begun by a run that was killed, is followed instead. `cut` is for one that does not
-    let itself be ended.
+    If a job is active already, begun by a killed run, it is followed instead. `cut` closes the connections of a job
+    that does not abort.
     """
     began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
     driver = _Followed(domain) if _active(domain) else _Begun(domain, dest_uri, flags, parameters)
@@ -162,8 +162,8 @@ def run(
 
 
 def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
-    """Ask for the end of the job until it is `over`: it may not have begun, or wait for a silent host, and then so
-    does who asks.
+    """Ask libvirt to abort the job until it is `over`, in threads: the job may not have begun, or may wait for a silent
+    host and block the caller too.
     """
 
     def ask() -> None:
@@ -183,9 +183,9 @@ def _end(domain: t.Any, cut: Cut, over: threading.Event) -> None:
 
 
 def _postcopy(domain: t.Any) -> bool | None:
-    """Whether the guest runs on the destination before all of it is there; None when nobody can tell.
+    """True if the guest runs on the destination before all its memory is there; None if unknown.
 
-    Asked without waiting for the job.
+    The query does not wait for the job.
     """
     with contextlib.suppress(libvirt.libvirtError):
         return _word(*domain.state()) == "postcopy"
@@ -193,7 +193,7 @@ def _postcopy(domain: t.Any) -> bool | None:
 
 
 def _broken(domain: t.Any) -> bool:
-    """Whether the guest is in a post-copy that broke."""
+    """True if the guest is in a post-copy migration that failed."""
     with contextlib.suppress(libvirt.libvirtError):
         return bool(domain.state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED])
     return False
@@ -208,7 +208,7 @@ def _active(domain: t.Any) -> bool:
 
 
 def _figures(domain: t.Any) -> dict[str, t.Any]:
-    """libvirt's figures of the job; empty when there is none yet, or no more."""
+    """libvirt's statistics of the job; empty if there is no job."""
     try:
         figures = domain.jobStats()
     except libvirt.libvirtError:
@@ -217,7 +217,7 @@ def _figures(domain: t.Any) -> dict[str, t.Any]:
 
 
 def _disks(domain: t.Any, targets: t.Iterable[str]) -> Disks:
-    """Bytes gone through and bytes in all of each disk that is being copied; empty before and after."""
+    """Bytes copied and bytes in total of each disk that is being copied; empty before and after."""
     with contextlib.suppress(libvirt.libvirtError):
         jobs = {target: domain.blockJobInfo(target) for target in targets}
         return {target: (job["cur"], job["end"]) for target, job in jobs.items() if job}
@@ -225,7 +225,7 @@ def _disks(domain: t.Any, targets: t.Iterable[str]) -> Disks:
 
 
 def _take(domain: t.Any, action: t.Any) -> None:
-    """One measure on the way. That the job has ended meanwhile is no error: its end tells."""
+    """Apply one measure. Errors are ignored, as the job may have ended meanwhile: its end tells."""
     with contextlib.suppress(libvirt.libvirtError):
         if action.verb == "downtime":
             domain.migrateSetMaxDowntime(action.value)
@@ -236,9 +236,9 @@ def _take(domain: t.Any, action: t.Any) -> None:
 
 
 def paused_by_owner(domain: t.Any) -> bool | None:
-    """Whether somebody suspended the guest, or it waits for something.
+    """True if somebody suspended the guest, or it waits for something; False if it runs.
 
-    None when a migration holds it, or nobody can tell.
+    None if a migration holds it, or if that is unknown.
     """
     migration = (
         libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
@@ -258,9 +258,7 @@ def paused_by_owner(domain: t.Any) -> bool | None:
 
 
 def abort(connection: Connection, uuid: str, cut: Cut) -> None:
-    """End the guest's migration: politely, then by cutting it off, as a copy of a disk to a host that went silent
-    hangs for minutes.
-    """
+    """Abort the guest's migration; if that hangs, cut its connections: a disk copy to a silent host hangs for minutes."""
     domain, begun, over = libvirt_query.by_uuid(connection, uuid), time.monotonic(), threading.Event()
     _end(domain, cut, over)
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:
@@ -269,16 +267,16 @@ def abort(connection: Connection, uuid: str, cut: Cut) -> None:
 
 
 def measure_dirtying(domain: t.Any) -> None:
-    """Begin to measure for a second how much memory the guest writes.
+    """Start to measure, for one second, how much memory the guest writes.
 
-    Libvirt before 7.2, or another hypervisor, cannot.
+    No effect with libvirt before 7.2 and with other hypervisors.
     """
     with contextlib.suppress(libvirt.libvirtError, AttributeError):
         domain.startDirtyRateCalc(1, 0)
 
 
 def dirty_mib_s(connection: Connection, domain: t.Any) -> int | None:
-    """What was measured, or None where nothing was (yet)."""
+    """The measured rate at which the guest writes memory, in MiB/s; None if there is none (yet)."""
     with contextlib.suppress(libvirt.libvirtError, AttributeError):
         _domain, figures = connection.domainListGetStats([domain], libvirt.VIR_DOMAIN_STATS_DIRTYRATE)[0]
         if figures.get("dirtyrate.calc_status") == libvirt.VIR_DOMAIN_DIRTYRATE_MEASURED:
@@ -287,7 +285,7 @@ def dirty_mib_s(connection: Connection, domain: t.Any) -> int | None:
 
 
 def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
-    """libvirt's own figures of the finished migration; they stay on the destination."""
+    """libvirt's statistics of the finished migration, which stay on the destination."""
     try:
         found = connection.lookupByUUIDString(uuid).jobStats(libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED)
     except libvirt.libvirtError:
@@ -297,7 +295,7 @@ def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
 
 
 def job_active(connection: Connection | None, uuid: str) -> bool:
-    """Whether libvirt is at work on the guest; it is on none that is not there, or without a connection.
+    """True if libvirt runs a job on the guest; False if the guest is absent, or without a connection.
 
     Raises Failed.
     """
@@ -309,8 +307,8 @@ def job_active(connection: Connection | None, uuid: str) -> bool:
 
 
 def _word(code: int, reason: int) -> str:
-    """A state, with what libvirt knows more: incoming while it arrives, postcopy where it left before its memory,
-    migrated after that, crashed where QEMU ended by itself.
+    """The state as a word, refined: incoming while it arrives, postcopy if it left before its memory, migrated after
+    that, crashed if QEMU ended by itself.
     """
     more = {
         (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION): "incoming",
@@ -323,7 +321,7 @@ def _word(code: int, reason: int) -> str:
 
 
 def has_all_memory(connection: Connection, uuid: str) -> bool:
-    """Whether a guest runs on the destination of a post-copy that is complete, as the source is still in post-copy.
+    """True if the guest runs on the destination of a completed post-copy while the source is still in post-copy.
 
     libvirt sets this reason when QEMU has completed the migration, and not before. Later the owner can change it.
     """
@@ -336,10 +334,9 @@ def has_all_memory(connection: Connection, uuid: str) -> bool:
 def state_there(
     connection: Connection | None, uuid: str, *, reserved: t.Callable[[str], bool] = lambda _xml: False
 ) -> str:
-    """running, paused, shutdown, crashed, absent, unreachable, what `_word` tells apart, and reserved where `reserved`
-    says so.
+    """A state of `_word`, or absent, unreachable, or reserved if `reserved` returns True for a guest that is off.
 
-    A guest of the same name with another UUID is another guest: this one is absent then.
+    A guest of the same name with another UUID is another guest: this one is then absent.
     """
     if connection is None:
         return "unreachable"
@@ -353,7 +350,7 @@ def state_there(
 
 
 def resume(connection: Connection, uuid: str) -> None:
-    """Let the vCPUs run; libvirt, started again on a host, may have done so by itself meanwhile."""
+    """Resume the vCPUs; no error if the guest runs already: a restarted libvirt may have resumed it by itself."""
     domain = libvirt_query.by_uuid(connection, uuid)
     with explained("resume", domain.name()):
         try:
@@ -364,7 +361,7 @@ def resume(connection: Connection, uuid: str) -> None:
 
 
 def touch(connection: Connection, uuid: str, target: str) -> None:
-    """Have QEMU set the length of a disk's file to what it is, so that the file's time changes, and nothing else."""
+    """Let QEMU set the length of a disk's file to its current length, which changes only the file's time."""
     domain = libvirt_query.by_uuid(connection, uuid)
     with explained("look at disk", f"{target} of {domain.name()}"):
         size_bytes = domain.blockInfo(target)[0]
@@ -372,9 +369,9 @@ def touch(connection: Connection, uuid: str, target: str) -> None:
 
 
 def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[str], bool]) -> None:
-    """Have the guest's agent set its clock, which stood still on the way.
+    """Let the guest agent set the guest's clock, which stood still during the migration.
 
-    Only where `has_agent` says that one answers.
+    No effect unless `has_agent` returns True for the guest's XML.
     """
     domain = libvirt_query.by_uuid(connection, uuid)
     with contextlib.suppress(libvirt.libvirtError):
@@ -383,10 +380,9 @@ def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[
 
 
 def discard(connection: Connection, uuid: str) -> None:
-    """Remove a dead copy of a guest: process and definition, never its storage; raises Failed when it runs.
+    """Remove a dead copy of a guest: process and definition, never its storage; raises Failed if it runs.
 
-    libvirt may be removing it at the same time, and then refuses what it has half done: it is asked again until nothing
-    is left.
+    libvirt may be removing it at the same time, and then refuses: it is asked again until nothing is left.
     """
     deadline = time.monotonic() + _REMOVE_S
     while True:

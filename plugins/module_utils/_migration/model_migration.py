@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A guest on its way to another host: the user's wish, what both ends say, and how each disk travels."""
+"""A guest that migrates: the requested move, the facts of both hosts, and how each disk is transferred."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pool:
 
 @dataclasses.dataclass(frozen=True)
 class MigrationHost:
-    """What a preflight must know of one end."""
+    """The facts about one host that a preflight needs."""
 
     name: str
     uuid: str
@@ -71,7 +71,7 @@ class MigrationHost:
 
 @dataclasses.dataclass(frozen=True)
 class MigratingGuest:
-    """What a preflight must know of the guest."""
+    """The facts about the guest that a preflight needs."""
 
     name: str
     uuid: str
@@ -91,9 +91,9 @@ class MigratingGuest:
 
 @dataclasses.dataclass(frozen=True)
 class DiskMove:
-    """How one disk gets there.
+    """How one disk gets to the destination.
 
-    `shared`: it is there already. `delta`: its base is there, only its own clusters travel. `full`: everything travels.
+    `shared`: it is there already. `delta`: its base is there, only its own clusters are copied. `full`: all is copied.
     `copy`: nobody writes to it (seed, CD-ROM, any disk of a guest that is off), so it is copied as a file beforehand.
     """
 
@@ -113,7 +113,9 @@ class DiskMove:
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """A file on the destination, as the guest's record holds it: what was made, and by what it is known again."""
+    """A file that a migration made on the destination, as the guest's record holds it: its phase and how to recognise
+    it.
+    """
 
     phase: str
     size_bytes: int  # of the disk, or of the file
@@ -131,7 +133,7 @@ class Made:
 
     @classmethod
     def parse(cls, text: str) -> Made:
-        """An entry of the record; a path alone, as earlier versions wrote it, was only planned."""
+        """The entry of a record; a path alone, from earlier versions, was only planned."""
         if text.startswith("/"):
             return cls(cls.MADE, -1, "", text)
         phase, size, changed, rest = text.split(" ", 3)
@@ -141,9 +143,7 @@ class Made:
 
 @dataclasses.dataclass(frozen=True)
 class LeftDisk:
-    """A disk or a file with UEFI variables on the source that goes when the guest has arrived, as the guest's record
-    holds it.
-    """
+    """A disk or file with UEFI variables to delete on the source after the guest has arrived, as recorded."""
 
     path: str
     identity: FileIdentity | None = None  # what file it was when it was planned
@@ -154,7 +154,7 @@ class LeftDisk:
 
     @classmethod
     def parse(cls, text: str) -> LeftDisk:
-        """An entry of the record; earlier versions wrote the path alone."""
+        """The entry of a record; earlier versions wrote the path alone."""
         if text.startswith("/"):
             return cls(text)
         inode, born, mark, path = text.split(" ", 3)
@@ -163,7 +163,7 @@ class LeftDisk:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """One look at both ends, for one guest: others of its name are none of its copies.
+    """The states of one guest, by its UUID, on both hosts; other guests of its name do not count.
 
     States: running, paused, shutdown, crashed, absent, unreachable, unknown; postcopy (of the source: a part of it is
     here) and migrated (off, sent away); of the destination also incoming (not all of it is there) and reserved (nobody
@@ -186,7 +186,7 @@ class Observation:
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """How a running guest is sent."""
+    """How a running guest is sent to the destination."""
 
     transport: str = "tls"
     bandwidth_mib_s: int | None = None
@@ -205,7 +205,7 @@ class Tuning:
 
 @dataclasses.dataclass(frozen=True)
 class Move:
-    """The user's wish and what follows from it."""
+    """The requested move of a guest, and what follows from the request."""
 
     guest: str  # its name, for people
     uuid: str  # who it is: both ends are asked for this, never for the name

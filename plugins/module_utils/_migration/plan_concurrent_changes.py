@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What somebody else did while a guest is on its way: compared with what was seen before, and refused. Pure."""
+"""Detect and refuse what others changed while a guest migrates. Pure."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def foreign(
     begun: t.Callable[[int], bool],
     mark: t.Callable[[], str],
 ) -> str:
-    """Why it is not, so that it is never touched; empty when it is. `seen` is the volume, `users` are paths of other
-    guests there.
+    """Why a file on the destination is not the one that the migration made; empty if it is. `seen` is the volume,
+    `users` maps paths to other guests there.
 
-    `begun` tells whether its content, of so many bytes, is what the file on the source begins with: a copy that broke
-    off is cut at its last hole. `mark` reads the mark in its header.
+    `begun` returns True if the file's content, of so many bytes, is what the source's file begins with: an interrupted
+    copy ends at its last hole. `mark` reads the mark in its header.
     """
     if made.path in users:
         return f"guest {users[made.path]} uses it"
@@ -74,7 +74,7 @@ def foreign(
 
 
 def replaced(made: Made, mark: str) -> str:
-    """Why a file that QEMU writes, with that mark in its header, is not the one that was made; empty when it is."""
+    """Why a file that QEMU writes, with this mark in its header, is not the one that was made; empty if it is."""
     if not made.mark:
         return "a raw file has no mark, so it is unknown whether it is the one that the migration created; inspect it"
     return "" if mark == made.mark else "it was replaced after the migration created it"
@@ -88,7 +88,7 @@ def sorted_out(
     begun: t.Callable[[str, int], bool],
     mark: t.Callable[[str], str],
 ) -> tuple[set[str], list[str]]:
-    """Paths of recorded files that are there and still those, and why others stay; `seen` are volumes by path."""
+    """Paths of recorded files that exist and are unchanged, and why others stay; `seen` are volumes by path."""
     ours, others = set(), []
     for made in entries:
         if made.path not in seen:
@@ -102,13 +102,13 @@ def sorted_out(
 
 
 def stopped(pool: str) -> str:
-    """Why nobody can look into the directory of a pool that is not active."""
+    """Why nobody can list the directory of an inactive pool, with the remedy."""
     start = shlex.join(["virsh", "pool-start", pool])
     return f"storage pool {pool} of that directory is not active; start it there with `{start}`"
 
 
 def check_seen(unseen: t.Mapping[str, str]) -> None:
-    """Raise Failed with files that nobody could look for, and why: then nobody may forget whose they are, either."""
+    """Raise Failed with files that nobody could look for, and why: their record must then be kept."""
     if unseen:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(unseen.items()))
         raise Failed(f"cannot look on the destination for files that the migration created there: {reasons}")
@@ -118,7 +118,7 @@ Volume = t.Mapping[str, t.Any]  # as `_domain.xml_host` reads it
 
 
 def another_run(name: str) -> str:
-    """Why a run is refused that finds another one of that guest at work."""
+    """The error for a run that finds another run migrating this guest."""
     return (
         f"cannot migrate {name}: another run is migrating it from this host; wait for that run, or abort it with "
         "state: aborted"
@@ -126,32 +126,32 @@ def another_run(name: str) -> str:
 
 
 def check_wanted(name: str, *, interrupted: bool) -> None:
-    """Raise Failed when somebody interrupted the move, while the guest is still where it was."""
+    """Raise Failed if the migration was interrupted while the guest is still on the source."""
     if interrupted:
         raise Failed(f"cannot migrate {name}: interrupted, and the guest has not moved; run again to migrate it")
 
 
 def check_begun(name: str, *, interrupted: bool) -> None:
-    """The same for one of many that has not begun."""
+    """Raise Failed if all migrations were interrupted before this guest's began."""
     if interrupted:
         raise Failed(f"cannot migrate {name}: all migrations were interrupted before it began; run again to migrate it")
 
 
 def check_there(path: str, volume: Volume | None) -> Volume:
-    """What is copied is still there, or this raises Failed."""
+    """The volume that is copied; raises Failed if it is gone."""
     if volume is None:
         raise Failed(f"cannot copy {path}: it is gone from its pool; restore it, or detach it from the guest")
     return volume
 
 
 def check_unchanged(path: str, before: Volume, after: Volume) -> None:
-    """Nobody wrote to a file between two looks, or this raises Failed: its copy would hold some of both."""
+    """Raise Failed if a file was written to between two looks: its copy would mix both contents."""
     if any(before[key] != after[key] for key in ("modified_s", "physical_bytes")):
         raise Failed(f"cannot copy {path}: it was written to in the meantime; run again when nothing writes to it")
 
 
 def check_path_free(path: str, *, user: str | None, taken: bool) -> None:
-    """Raise Failed where another guest of the destination uses that path, or somebody's file stands there."""
+    """Raise Failed if another guest of the destination uses the path, or a file exists there."""
     if user:
         raise Failed(
             f"cannot copy {path}: guest {user} on the destination uses a file with this name; rename one of the guests"
@@ -164,8 +164,8 @@ def check_path_free(path: str, *, user: str | None, taken: bool) -> None:
 
 
 def check_in_place(name: str, problems: t.Mapping[str, str]) -> None:
-    """Raise Failed with files of the destination that are not the ones that were made for the guest; what is wrong with
-    a path is empty where nothing is.
+    """Raise Failed with files of the destination that are not the ones made for the guest; `problems` maps each path to
+    what is wrong, or to an empty text.
     """
     if any(problems.values()):
         found = "; ".join(f"{path}: {why}" for path, why in sorted(problems.items()) if why)
@@ -177,14 +177,14 @@ def check_in_place(name: str, problems: t.Mapping[str, str]) -> None:
 
 
 def check_definition(name: str, planned: str, now: str | None) -> None:
-    """Raise Failed when the definition of a guest (its fingerprint) is not the one that was planned with."""
+    """Raise Failed if the guest's definition (its fingerprint) is not the one that the plan was made for."""
     if now != planned:
         changed = "it is gone" if now is None else "somebody changed its definition (virsh dumpxml shows it)"
         raise Failed(f"cannot migrate {name}: {changed} after the migration was planned; run again")
 
 
 def check_name_kept(path: str, *, in_place: bool) -> None:
-    """Raise Failed where another file took the name of one that was being filled."""
+    """Raise Failed if another file took the name of one that was being filled."""
     if not in_place:
         raise Failed(
             f"cannot copy {path}: another file took this name on the destination while it was copied; that file was "
@@ -193,7 +193,7 @@ def check_name_kept(path: str, *, in_place: bool) -> None:
 
 
 def check_reserved(name: str, *, reserved: bool) -> None:
-    """Raise Failed where somebody replaced the definition that keeps the guest's place on the destination."""
+    """Raise Failed if somebody replaced the definition that reserves the guest's place on the destination."""
     if not reserved:
         raise Failed(
             f"cannot define {name} on the destination: somebody replaced the definition that reserves its place there. "
@@ -203,7 +203,7 @@ def check_reserved(name: str, *, reserved: bool) -> None:
 
 
 def check_is_there(name: str, *, there: bool) -> None:
-    """Raise Failed where a guest that had arrived is not on the destination any more."""
+    """Raise Failed if a guest that had arrived is no longer on the destination."""
     if not there:
         raise Failed(
             f"cannot remove the disks of {name} from the source: the guest is no longer on the destination; they stay; "
@@ -212,7 +212,7 @@ def check_is_there(name: str, *, there: bool) -> None:
 
 
 def check_not_written(name: str, paths: t.Sequence[str]) -> None:
-    """Raise Failed where a process writes to files of a guest that is off."""
+    """Raise Failed if a process writes to files of a guest that is off."""
     if paths:
         raise Failed(
             f"cannot migrate {name}: it is off, and a process has {', '.join(paths)} open for writing, such as "
@@ -221,7 +221,7 @@ def check_not_written(name: str, paths: t.Sequence[str]) -> None:
 
 
 def check_same_content(name: str, differing: t.Sequence[str]) -> None:
-    """Raise Failed where the copy of a disk is not what its original is by now."""
+    """Raise Failed if copies of disks differ from their originals."""
     if differing:
         raise Failed(
             f"cannot migrate {name}: {', '.join(differing)} {agree(len(differing), 'was', 'were')} written to after "
@@ -231,7 +231,7 @@ def check_same_content(name: str, differing: t.Sequence[str]) -> None:
 
 
 def unheld(name: str) -> str:
-    """A note: what it means that nothing could be held."""
+    """A note on a migration during which nothing keeps the guest from being started."""
     return (
         f"nothing keeps {name} from being started while it is copied (no locks on its filesystem, no hook of role "
         "corral.virt.hypervisor): its disks are compared on both hosts before those on the source are deleted"
@@ -239,6 +239,6 @@ def unheld(name: str) -> str:
 
 
 def check_off(name: str, state: str) -> None:
-    """Raise Failed when a guest that was off is not any more."""
+    """Raise Failed if a guest that was off is no longer off."""
     if state not in ("shutdown", "crashed"):
         raise Failed(f"cannot migrate {name}: it was started in the meantime; run again to migrate it live")

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What to do with a migration that does not get to its end: schedules as data, and who follows them. Pure.
+"""Decide what to do with a migration that does not converge: schedules as data, and the policy that follows them. Pure.
 
-A pass over the memory that leaves as much to send as the best before it stalls. After so many stalled passes, the next
-measure is taken. The steps are those of oVirt's migration policies.
+A pass over the memory that leaves as much to send as the best before it stalls. After a number of stalled passes, the
+next measure is taken. The steps are those of oVirt's migration policies.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Action(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """Begin with a downtime, then a measure after so many stalled passes.
+    """The initial downtime, and a measure after each number of stalled passes.
 
-    When all are taken, `last`, one after another.
+    When all are taken, the measures in `last`, one after another.
     """
 
     first_ms: int
@@ -63,7 +63,7 @@ SCHEDULES = {
 
 
 class ConvergencePolicy:
-    """Follows one migration by its figures and says what to do, each thing once."""
+    """Follows one migration by its statistics and returns each measure once."""
 
     def __init__(self, tuning: Tuning) -> None:
         self._tuning = tuning
@@ -81,9 +81,9 @@ class ConvergencePolicy:
         self._sent, self._quiet_since = -1, 0.0
 
     def look(self, seconds: float, figures: t.Mapping[str, t.Any], *, answers: bool = True) -> list[Action]:
-        """What is to be done now.
+        """The measures to take now.
 
-        `figures` are libvirt's, `seconds` since the beginning, `answers` whether the destination does.
+        `figures` are libvirt's, `seconds` since the beginning, `answers` is True if the destination answers.
         """
         actions = [self._first] if self._first and figures else []
         self._first = None if actions else self._first
@@ -100,10 +100,9 @@ class ConvergencePolicy:
         return [*actions, *self._stall(seconds, figures, answers)]
 
     def _stall(self, seconds: float, figures: t.Mapping[str, t.Any], answers: bool) -> list[Action]:
-        """Abort when nothing is sent although both ends answer; what runs on the destination already must wait for the
-        network.
+        """Abort if nothing is sent although both hosts answer; a post-copy must wait for the network.
 
-        libvirt has no figures while QEMU still connects, which a path that drops large packets can make last for ever.
+        libvirt has no figures while QEMU still connects, which a path that drops large packets can prolong for ever.
         """
         sent = int(figures.get("data_processed") or 0) if figures else self._sent
         if not answers or self._postcopy or sent != self._sent:
@@ -121,7 +120,7 @@ class ConvergencePolicy:
         ]
 
     def _switch(self, seconds: float, passes: int) -> list[Action]:
-        """To post-copy, where it is to follow after a pass or a time."""
+        """Switch to post-copy after the requested pass or time."""
         after_s, after = self._tuning.postcopy_after_s, self._tuning.postcopy_after_passes
         if not self._tuning.postcopy or self._postcopy or not passes:
             return []
@@ -132,7 +131,7 @@ class ConvergencePolicy:
         return []
 
     def _timeout(self, seconds: float) -> list[Action]:
-        """At the deadline what was chosen; when that has not ended it after as long again, abort."""
+        """Take the timeout action at the deadline; abort if the migration has not ended after as long again."""
         if seconds < self._tuning.timeout_s * (self._late + 1):
             return []
         self._late += 1
@@ -145,7 +144,7 @@ class ConvergencePolicy:
 
 
 def can_work(dirty_mib_s: int, tuning: Tuning) -> str:
-    """What a measured rate of writing says about the move; empty where it says nothing."""
+    """What a measured write rate says about convergence; empty if it says nothing."""
     limit = tuning.bandwidth_mib_s
     if not dirty_mib_s:
         return ""
@@ -173,7 +172,7 @@ _CLOCK_MS = 1000  # agents set the clock by the hardware clock, which knows whol
 
 
 class Watch:
-    """One migration, query by query."""
+    """The state of one migration, updated with each query."""
 
     def __init__(self, tuning: Tuning) -> None:
         self._policy = ConvergencePolicy(tuning)
@@ -204,7 +203,7 @@ class Watch:
         return actions
 
     def figures(self) -> dict[str, t.Any]:
-        """The summary for the result."""
+        """The summary of the migration for the result."""
         return {"passes": self._passes, "throttle_percent": self._throttle_percent, "measures": self._measures}
 
 
@@ -215,7 +214,7 @@ def _until_abort(actions: t.Sequence[Action]) -> list[Action]:
 
 
 def progress(figures: t.Mapping[str, t.Any], disks: Disks) -> tuple[str, int, int, str] | None:
-    """What is shown of the figures of a query: phase, bytes done, bytes in total, details. Disks come before memory.
+    """The progress to show: phase, bytes done, bytes in total, details. Disks come before memory.
 
     None while nothing is sent.
     """
@@ -232,9 +231,9 @@ def progress(figures: t.Mapping[str, t.Any], disks: Disks) -> tuple[str, int, in
 
 
 def sent_bytes(moves: t.Iterable[DiskMove], disks: Disks, completed: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What was sent of a guest that has arrived: of each disk, of all of them, and with its memory.
+    """The bytes sent of a guest that has arrived: by disk, of all disks, and with its memory.
 
-    All that had to be sent was, also where libvirt was too busy to tell, or the copy too fast to be seen.
+    At least the planned bytes of a disk count, also if libvirt was too busy to tell, or the copy too fast to be seen.
     """
     least = {move.target: move.bytes_to_move for move in moves if move.how in COPIED}
     seen = {target: done for target, (done, _total) in disks.items()}
@@ -244,5 +243,5 @@ def sent_bytes(moves: t.Iterable[DiskMove], disks: Disks, completed: t.Mapping[s
 
 
 def has_lagging_clock(completed: t.Mapping[str, t.Any]) -> bool:
-    """Whether a guest that has arrived stood still for so long that its clock must be set."""
+    """True if a guest that has arrived was down for so long that its clock must be set."""
     return bool(completed.get("downtime_ms", 0) > _CLOCK_MS)

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what both hosts must be asked about a disk of a guest that moves, and what the base there is worth. Pure.
+"""Decide which questions about a migrating guest's disk the hosts must answer, and if its base there is usable. Pure.
 
-`DiskMoveFacts` lead to what is known of the disk, or to the one question that is open; nothing is asked that decides
-nothing.
+From `DiskMoveFacts` the stages reach what is known of the disk, or the next open question; no question is asked whose
+answer decides nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CLOCK_S = 2  # between a file's time and that in its manifest
 
 @dataclasses.dataclass(frozen=True)
 class ImportedImage:
-    """An image of the destination, and what its manifest says of it."""
+    """An image on the destination, with its manifest."""
 
     manifest: Manifest
     modified_s: float
@@ -86,60 +86,62 @@ class _OfPathInPool:
 
 
 class FindSharedFilesystem(_OfPath, OpenQuestion[t.Optional[str]]):
-    """Which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
+    """Question: which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class FindRelabelling(OpenQuestion[tuple[str, ...]]):
-    """What does the source's libvirt do to a guest's disks when the guest ends there?"""
+    """Question: what does the source's libvirt do to a guest's disks when the guest ends there?"""
 
 
 class IsTakenThere(_OfVolume, OpenQuestion[bool]):
-    """Has a pool of the destination a volume of that name?"""
+    """Question: does a pool of the destination have a volume of this name?"""
 
 
 class FindFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """Which volume of the source is that?"""
+    """Question: which volume of the source is at this path?"""
 
 
 class FindNewFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """The same, when its pool is looked at anew: it may have come there behind libvirt's back."""
+    """Question: which volume of the source is at this path after its pool was refreshed?"""
 
 
 class FindFileThere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """Which volume of the destination is that?"""
+    """Question: which volume of the destination is at this path?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class FindFileBesideDisks(OpenQuestion[tuple[bool, t.Optional[VolumeFile]]]):
-    """Can libvirt of the source or of the destination (`there`) list the directory of a path, and what is at it?"""
+    """Question: can libvirt of the source or destination (`there`) list the directory of a path, and what is at the
+    path?
+    """
 
     path: str
     there: bool
 
 
 class FindDataFilesHere(_OfPath, OpenQuestion[tuple[str, ...]]):
-    """Which other files hold the content of an image of the source?"""
+    """Question: which other files hold the content of an image of the source?"""
 
 
 class FindSharedFileThere(_OfPathInPool, OpenQuestion[t.Optional[VolumeFile]]):
-    """What is at the path of a shared disk in a pool of the destination?"""
+    """Question: what is at the path of a shared disk in a pool of the destination?"""
 
 
 class FindVolumePathHere(_OfVolume, OpenQuestion[t.Optional[str]]):
-    """Where are the bytes of a volume of a pool of the source? In a pool with a directory, where they would be."""
+    """Question: what is the path of a volume of the source? In a pool with a directory, the path that it would have."""
 
 
 class FindVolumePathThere(_OfVolume, OpenQuestion[t.Optional[str]]):
-    """The same of an active pool of the destination, which its libvirt looks at anew."""
+    """Question: what is the path of a volume in an active pool of the destination, which is refreshed first?"""
 
 
 class FindImportThere(_OfPathInPool, OpenQuestion[t.Optional[ImportedImage]]):
-    """What does the manifest of an image in a pool of the destination say? None where either is missing."""
+    """Question: what does the manifest of an image in a pool of the destination say? None if either is missing."""
 
 
 class DigestThere(_OfVolume, OpenQuestion[str]):
-    """Which SHA-256 has a volume of the destination? All of it is read."""
+    """Question: what is the SHA-256 of a volume of the destination? The volume is read in full."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +162,7 @@ class DiskMoveFacts:
 
 @dataclasses.dataclass(frozen=True)
 class SeenDisk:
-    """What is known of the disk, and which base this run has verified with it."""
+    """What is known of the disk, and the identity of the base that this run has verified for it."""
 
     disk: MigratingDisk
     verified: tuple[tuple[t.Any, ...], ...] = ()
@@ -168,7 +170,7 @@ class SeenDisk:
 
 @asks
 def disk(facts: DiskMoveFacts) -> SeenDisk:
-    """What both ends have of a disk; of one that stays where it is, nothing."""
+    """What both hosts have of a disk; for one that stays where it is, neither file nor base."""
     known, answers = _located(facts.disk, facts.answers), facts.answers
     path, mode = known.path, known.mode
     if known.network or not path:
@@ -193,7 +195,7 @@ def disk(facts: DiskMoveFacts) -> SeenDisk:
 
 
 def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
-    """Files with the content of a disk on shared storage that are not on any."""
+    """Data files of a disk on shared storage that are not on shared storage themselves."""
     answers = facts.answers
     if facts.raw or not known.shared_on or _is_device(known.path):
         return ()
@@ -202,7 +204,7 @@ def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
 
 
 def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
-    """Why a disk on shared storage is not what the destination has at its path; None as far as its pool tells."""
+    """Why a disk on shared storage is not the file that the destination has at its path; None as far as its pool tells."""
     answers = facts.answers
     if pool is None or _is_device(known.path):
         return None
@@ -216,8 +218,8 @@ def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) ->
 
 
 def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
-    """Whether both hosts see one file. A guest that runs writes to it between two looks; copies of what nobody writes
-    to are as good.
+    """True if both hosts may see one file. A running guest writes to it between two looks; copies of a file that nobody
+    writes to are as good.
     """
     said = [(one.format, one.capacity_bytes, one.backing_path) for one in (here, there)]
     if said[0] != said[1] or (here.physical_bytes != there.physical_bytes and not active):
@@ -227,7 +229,7 @@ def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: boo
 
 
 def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
-    """With the path of its volume on both hosts; in a pool on the network, volumes have none."""
+    """The disk with the path of its volume on both hosts; volumes of a network pool have none."""
     if known.volume is None:
         return known
     path = answers.of(FindVolumePathHere(*known.volume)) or ""
@@ -246,10 +248,10 @@ class TakenBackFacts:
 
 @asks
 def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
-    """Shared disks that libvirt may take from the destination, if it ends what is left of the guest on the source.
+    """Shared disks that libvirt may take from the destination if it ends the guest's copy on the source.
 
-    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Nobody takes from
-    others what they only read, or what they share by declaration.
+    It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Disks that are
+    read-only or shareable are never taken.
     """
     written = [disk for disk in facts.disks if not (disk.get("readonly") or disk.get("shareable"))]
     files = [path for path in _paths(written, facts.answers) if not _is_device(path)]
@@ -259,7 +261,7 @@ def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class VariablesFacts:
-    """A file with the UEFI variables of a guest that runs."""
+    """The file with the UEFI variables of a running guest."""
 
     path: str
     answers: Answers = dataclasses.field(default_factory=Answers)
@@ -267,10 +269,10 @@ class VariablesFacts:
 
 @asks
 def why_kept(facts: VariablesFacts) -> str:
-    """Why the file stays on the source when the guest has left; empty where it goes.
+    """Why the file stays on the source when the guest has left; empty if it is deleted.
 
-    The guest goes on with it where both hosts see one file. That a filesystem is shared is not always known, so what
-    the destination has at that path before the guest comes is compared, as for a disk.
+    The guest keeps using the file if both hosts see the same one. That a filesystem is shared is not always known, so
+    what the destination has at that path before the guest arrives is compared, as for a disk.
     """
     path, answers = facts.path, facts.answers
     if shared_on := answers.of(FindSharedFilesystem(path)):
@@ -287,7 +289,7 @@ def why_kept(facts: VariablesFacts) -> str:
 
 
 def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
-    """Of files, block devices, and volumes that are one of these."""
+    """Paths of disks that are files, block devices, or volumes of these kinds."""
     for disk in disks:
         volume = volume_of(disk)
         path = answers.of(FindVolumePathHere(*volume)) if volume else disk.get("source")
@@ -300,7 +302,7 @@ def _is_device(path: str) -> bool:
 
 
 def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
-    """A raw disk is raw and stands alone: libvirt reads anything else from what the guest wrote there."""
+    """The file as the guest's definition has it: a raw disk has no base, whatever libvirt reads in the guest's data."""
     if file is None or not raw:
         return file
     return dataclasses.replace(
@@ -313,7 +315,7 @@ def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
 
 
 def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
-    """With what it stands on."""
+    """The disk with what is known of its base."""
     verdict, verified = _compared(facts, base)
     known = dataclasses.replace(
         known,
@@ -328,8 +330,8 @@ def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
 
 
 def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tuple[t.Any, ...], ...]) -> SeenDisk:
-    """With the files below it that are copied, down to an image or to one that stands alone; with none of them where
-    one cannot be copied.
+    """The disk with the backing files to copy, down to an image or the last file; with none if one of them cannot be
+    copied.
     """
     found: list[ChainFile] = []
     above = known.file
@@ -351,7 +353,7 @@ def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tupl
 
 
 def _chain_file(facts: DiskMoveFacts, path: str, *, raw: bool) -> ChainFile | None:
-    """None where it cannot be copied: it is no file of a pool, keeps its data elsewhere, or its name is taken there."""
+    """A backing file to copy; None if it is in no pool, has data files, or its name is taken on the destination."""
     pool, answers = facts.pool(path), facts.answers
     if pool is None or _is_device(path):
         return None
@@ -364,9 +366,9 @@ def _chain_file(facts: DiskMoveFacts, path: str, *, raw: bool) -> ChainFile | No
 
 
 def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
-    """The verdict on a base, and its identity where this run has verified it.
+    """The verdict on a base, and its identity if this run has verified it.
 
-    One that is in no pool there, or that has no manifest, is not known to be the same.
+    A base that is in no pool there, or has no manifest, is not known to be the same.
     """
     pool = facts.pool(base)
     if pool is None:
@@ -380,9 +382,9 @@ def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, 
 
 
 def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
-    """`same`, `altered` (since it was verified there), or `unknown`: it is verified before anything moves.
+    """`same`, `altered` (since it was verified there), or `unknown`; a base is verified before anything moves.
 
-    A guest that starts on it changes its time, too: what was verified in this run is not read once more.
+    A guest that starts on a base changes its time too: a base verified in this run is not read again.
     """
     manifest = there.manifest
     if there.modified_s > manifest.fetched_s + _CLOCK_S:

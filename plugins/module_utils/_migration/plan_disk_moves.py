@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how each disk of a guest travels, and why. Pure."""
+"""Decide how each disk of a guest is transferred, and why. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAFE_CACHES = ("none", "directsync")
 
 
 def relabelling(*, owner: bool, selinux: bool) -> tuple[str, ...]:
-    """What a libvirt that sets the owner or the SELinux label of files does to disks when their guest ends there."""
+    """What a libvirt that sets the owner or SELinux label of files does to disks when their guest ends."""
     return ("change its owner (dynamic_ownership)",) * owner + ("change its SELinux label",) * selinux
 
 
@@ -51,10 +51,9 @@ def ways(
     waiting: t.Iterable[str] = (),
     unknown: t.Iterable[str] = (),
 ) -> list[DiskMove]:
-    """How each disk of a guest travels; raises Refused with every one that cannot.
+    """How each disk of a guest is transferred; raises Refused with every disk that cannot be.
 
-    `waiting` are disks that the definition alone has, or what runs alone; `unknown` are disks that only the user speaks
-    of.
+    `waiting` are disks that only the stored definition has; `unknown` are disks that only the task names.
     """
     moves, refused = plan_moves(disks, active=active)
     problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
@@ -66,16 +65,16 @@ def ways(
 
 
 def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
-    """Disks that go from the source when nobody else stands on them there: copied ones, and of those only read
-    (`fixed`) the `owned`.
+    """Disks to delete on the source if nothing else there uses them: copied ones, but of those only read (`fixed`) only
+    the `owned`.
     """
     return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
 
 
 def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
-    """How each disk of a guest travels, and what is refused.
+    """How each disk of a guest is transferred, and what is refused.
 
-    Libvirt copies all of a guest's disks whole, or of all what differs.
+    libvirt copies all disks of a guest in full, or of all only the differences.
     """
     moves, problems = {}, []
     for disk in disks:
@@ -102,7 +101,7 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
 
 
 def _with_chains(moves: t.Mapping[MigratingDisk, DiskMove]) -> list[DiskMove]:
-    """Each disk after the files below it that are copied with it, the lowest first; each file once."""
+    """Each disk after the backing files that are copied with it, the lowest first; each file once."""
     found: dict[tuple[str, str], DiskMove] = {}
     for disk, move in moves.items():
         for member in reversed(disk.chain) if move.volume and move.volume.backing_path else ():
@@ -136,7 +135,7 @@ def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
 
 
 def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
-    """How it travels; raises Refused."""
+    """How the disk is transferred; raises Refused."""
     if disk.volume:
         _check_volume(disk, *disk.volume)
     if disk.network:
@@ -177,7 +176,7 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
 
 
 def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
-    """What its definition names must be the same file on both hosts, or the guest starts there with another disk."""
+    """Raise Refused unless the volume is the same file on both hosts: else the guest would start with another disk."""
     if not disk.path:
         raise Refused(
             f"disk {disk.target}: the source has no volume {name} in an active pool {pool}; look for it (virsh "
@@ -193,7 +192,9 @@ def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
 
 
 def _whole_volume(disk: MigratingDisk, move: DiskMove, file: VolumeFile) -> DiskMove:
-    """With VIR_MIGRATE_NON_SHARED_INC, libvirt takes a volume on the destination for a missing file."""
+    """The move of a disk named by pool and volume: full, as with VIR_MIGRATE_NON_SHARED_INC libvirt takes it for
+    missing.
+    """
     why = "it is named by pool and volume, and libvirt copies such a disk only in full"
     if disk.mode == DELTA and file.backing_path:
         raise Refused(f"disk {disk.target}: {why}; use storage: full, or name its path in the definition (source)")
@@ -201,7 +202,7 @@ def _whole_volume(disk: MigratingDisk, move: DiskMove, file: VolumeFile) -> Disk
 
 
 def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
-    """It stays where it is."""
+    """The move of a network disk, which stays where it is; raises Refused if a copy was requested."""
     if disk.mode in (DELTA, FULL):
         raise Refused(
             f"disk {disk.target}: it is on the network ({network}), and is not copied; set disk_storage: "
@@ -211,9 +212,9 @@ def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
 
 
 def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
-    """It stays where it is.
+    """The move of a shared disk, which stays where it is; raises Refused if that is unsafe.
 
-    On storage that only the user calls shared, libvirt must take nothing back from a guest that has left.
+    On storage that only the user declares shared, libvirt must take nothing back from a guest that has left.
     """
     if disk.data_files:
         return _refuse_data_file(disk)
@@ -243,7 +244,7 @@ def _unsafe(disk: MigratingDisk) -> str:
 
 
 def _flattened(disk: MigratingDisk, move: DiskMove, why: str) -> DiskMove:
-    """It stands alone there."""
+    """The move as a full copy without a backing file."""
     size_bytes = move.bytes_to_move + (0 if disk.base is None else disk.base.allocation_bytes)
     alone = dataclasses.replace(t.cast(Volume, move.volume), backing_path=None, backing_format=None)
     return dataclasses.replace(
@@ -278,15 +279,15 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
 
 
 def _named_for_content(base: str | None) -> bool:
-    """The same name is the same content only where the name holds the content's checksum.
+    """True if the base's name contains its checksum: only then is the same name the same content.
 
-    Else the user must vouch for it.
+    Otherwise the user must vouch for it.
     """
     return bool(base and is_content(base))
 
 
 def _without_base(disk: MigratingDisk, base: str | None) -> str:
-    """Why the disk cannot stand there on what it stands on here; empty when it can."""
+    """Why the disk cannot use its base on the destination; empty if it can."""
     if disk.mode == "full":
         return "a full copy was requested"
     if disk.base is None or disk.base_there is None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""UEFI firmware that two hosts have under different paths, by the descriptors that are shipped with it. Pure."""
+"""Find UEFI firmware that two hosts have under different paths, by its firmware descriptors. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BINDING = frozenset({"secure-boot", "requires-smm", "enrolled-keys", "amd-sev-e
 
 
 class Descriptor(t.NamedTuple):
-    """One firmware of a host."""
+    """One firmware of a host, from its descriptor."""
 
     loader: str
     template: str  # of its variables
@@ -27,7 +27,7 @@ class Descriptor(t.NamedTuple):
 
 
 class Build(t.NamedTuple):
-    """What a guest's definition says of its firmware."""
+    """The firmware in a guest's definition."""
 
     loader: str
     template: str
@@ -36,7 +36,7 @@ class Build(t.NamedTuple):
 
 
 def descriptors(texts: t.Iterable[bytes]) -> list[Descriptor]:
-    """Of firmware in flash memory; what is not written as QEMU describes it is none."""
+    """Descriptors of flash firmware; texts that are not valid descriptors are skipped."""
     found = []
     for text in texts:
         try:
@@ -65,10 +65,10 @@ def translation(
     there: t.Iterable[Descriptor],
     sizes: t.Callable[[Descriptor, Descriptor], bool],
 ) -> dict[str, str]:
-    """The paths of the other host for those of this one; nothing where it has no such firmware.
+    """Maps the firmware paths of this host to those of the other; empty if the other has no such firmware.
 
-    `sizes` tells whether the files of both have the same lengths: variables of firmware with another layout of its
-    flash memory (2 MiB, 4 MiB) do not fit.
+    `sizes` returns True if the files of both have the same lengths: variables of firmware with another flash layout (2
+    MiB, 4 MiB) do not fit.
     """
     mine = [one for one in here if one.loader == build.loader and build.template in ("", one.template)]
     for one in there:

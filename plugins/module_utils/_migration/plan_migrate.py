@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how a guest moves: the steps in order, and what libvirt is told. Pure."""
+"""Decide the steps of a migration, in order, and the flags for libvirt. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _OfDisk(MigrateStep):
 
     @property
     def path(self) -> str:
-        """Of the disk, on both hosts."""
+        """The path of the disk on both hosts."""
         return self.disk.path
 
 
@@ -96,7 +96,7 @@ class MakeDisk(_OfDisk):
 
     @property
     def on(self) -> str:
-        """What it stands on."""
+        """ ", on BASE" for a disk with a backing file, else empty."""
         volume = self.disk.volume
         return f", on {volume.backing_path}" if volume and volume.backing_path else ""
 
@@ -122,7 +122,7 @@ class Migrate(MigrateStep):
 
     @property
     def disks(self) -> str:
-        """How each is brought."""
+        """The targets of the disks and how each is transferred, without those copied beforehand."""
         return ", ".join(f"{disk.target} {disk.how}" for disk in self.move.disks if disk.how != COPY) or "no disks"
 
 
@@ -222,7 +222,7 @@ class Abort(MigrateStep):
 
 
 def steps(move: Move) -> list[MigrateStep]:
-    """In order: the move is recorded before anything is made, and the source's disks go last."""
+    """The steps in order: the move is recorded before anything is made, and the source's disks are removed last."""
     made = [disk for disk in move.disks if disk.volume is not None]
     left = [LeftDisk(disk.path) for disk in reversed(made) if disk.delete_source]  # what stands on another goes first
     return [
@@ -238,7 +238,7 @@ def steps(move: Move) -> list[MigrateStep]:
 
 
 def finish(move: Move, left: t.Sequence[LeftDisk], *, resume: bool = False, define: bool = False) -> list[MigrateStep]:
-    """What remains when the guest has arrived; also for a run that was interrupted there.
+    """The steps that remain when the guest has arrived; also for a run that was interrupted there.
 
     `left` are disks and UEFI variables on the source.
     """
@@ -254,30 +254,31 @@ def finish(move: Move, left: t.Sequence[LeftDisk], *, resume: bool = False, defi
 def finishing(
     move: Move, left: t.Sequence[LeftDisk], action: str, *, reserved: bool, aside: t.Mapping[str, str]
 ) -> list[MigrateStep]:
-    """The same for a run that was interrupted there; `action` is what remains to be done to the guest itself, and its
-    definition there may still only be `reserved`. `aside` are disks that were being deleted, and where they are now.
+    """The steps that remain after a run that was interrupted when the guest had arrived. `action` is what remains to be
+    done to the guest itself; its definition there may still be `reserved`. `aside` maps disks that were being deleted
+    to where they are now.
     """
     steps = finish(move, left, resume=action == "resume_dest", define=reserved)
     return [*steps[:-1], *(FinishRemoval(move, path, place) for path, place in aside.items()), steps[-1]]
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
-    """What ends a migration that is under way."""
+    """The steps that end an active migration."""
     return [Abort(move)] if job_active else []
 
 
 def clearing(move: Move, moving: str | None, *, held: bool) -> list[MigrateStep]:
-    """What is left of a guest's move there, by its record: a run that moves it, and has it `held`, clears away what it
-    made.
+    """The steps that remove what an aborted migration left, by the guest's record; none if a run still has the guest
+    `held`, as that run cleans up.
     """
     return [Clear(move)] if moving == move.dest and not held else []
 
 
 def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:
-    """libvirt's flags and parameters by name: peer-to-peer, so that it goes on when we die; arriving paused, so that
-    one copy runs.
+    """libvirt's flags and parameters by name: peer-to-peer, so that it continues when we die; arriving paused, so that
+    only one copy runs.
 
-    With post-copy the guest runs over there before all of it is: libvirt has no paused arrival then.
+    With post-copy the guest runs on the destination before all its memory is there: libvirt has no paused arrival then.
     """
     tuning = move.tuning
     # No PERSIST_DEST: with it, libvirt replaces whatever definition is there when the guest arrives.
@@ -314,7 +315,7 @@ def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:
 
 
 def may_switch(move: Move) -> bool:
-    """Whether it may become a post-copy migration."""
+    """True if the migration may switch to post-copy."""
     tuning = move.tuning
     return tuning.postcopy or tuning.schedule == "postcopy" or tuning.timeout_action == "postcopy"
 
@@ -338,5 +339,5 @@ _REMEDIES = {
 
 
 def remedy(reason: str) -> str:
-    """The reason that libvirt gives, with what to do about it where that is known."""
+    """libvirt's reason, with the remedy if one is known."""
     return next((f"{reason} ({what})" for pattern, what in _REMEDIES.items() if re.search(pattern, reason)), reason)

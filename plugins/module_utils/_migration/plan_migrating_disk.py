@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A disk of a guest that is to move: what its definition asks for, and what both hosts have of it. Pure."""
+"""A disk of a migrating guest: what its definition asks for, and what both hosts have of it. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = ("file", "block", "volume", "network")
 
 @dataclasses.dataclass(frozen=True)
 class VolumeFile:
-    """A volume as its host's libvirt has it."""
+    """A volume as libvirt on its host describes it."""
 
     format: str
     capacity_bytes: int
@@ -33,7 +33,7 @@ class VolumeFile:
 
 @dataclasses.dataclass(frozen=True)
 class ChainFile:
-    """A file below a disk that only this guest's host has: what was its disk before an external snapshot, say."""
+    """A backing file that only the source has, such as the disk before an external snapshot."""
 
     path: str
     file: VolumeFile
@@ -43,7 +43,7 @@ class ChainFile:
 
 @dataclasses.dataclass(frozen=True)
 class MigratingDisk:
-    """One disk, and what both ends have of it."""
+    """One disk, and what both hosts have of it."""
 
     target: str
     path: str
@@ -73,7 +73,7 @@ class MigratingDisk:
 
     @property
     def name(self) -> str:
-        """Of its volume."""
+        """The name of the disk's volume."""
         return os.path.basename(self.path)
 
 
@@ -81,7 +81,7 @@ Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it
 
 
 def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *, assumed: bool) -> list[MigratingDisk]:
-    """The disks that can go elsewhere, with what was asked for each: by its target, by its name, or for all."""
+    """The disks that can move, each with the storage mode requested by its target, by its name, or for all."""
     modes, default = params["disk_storage"], params["storage"]
     return [
         MigratingDisk(
@@ -101,11 +101,11 @@ def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *,
 
 
 def volume_of(item: Described) -> tuple[str, str] | None:
-    """The pool and the name of a disk whose definition names these instead of a path."""
+    """The pool and volume name of a disk that is defined by these; None if it is defined by path."""
     return (item["pool"], item["volume"]) if item["type"] == "volume" else None
 
 
 def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> set[str]:
-    """What `disk_storage` names, and no such disk has as its target or its name."""
+    """Keys of `disk_storage` that are neither target nor name of a disk."""
     known = {str(item[key]) for item in items if item["type"] in _TYPES for key in ("target", "name") if item.get(key)}
     return set(params["disk_storage"]) - known

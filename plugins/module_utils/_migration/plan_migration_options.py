@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the user says of a migration: what cannot be meant, and what is meant. Pure."""
+"""The options of a migration: contradictions, and what follows from them. Pure."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ MigrateParams = t.Mapping[str, t.Any]  # options of virt_migrate
 
 
 def dest_uri(params: MigrateParams) -> str:
-    """Where the destination's libvirt is, as the source reaches it."""
+    """The URI of the destination's libvirt, as the source reaches it."""
     return t.cast(str, params["dest_uri"] or tls(params["dest"]))
 
 
 def dest_links(params: MigrateParams, listed: frozenset[str] | None) -> frozenset[str] | None:
-    """Network interfaces of the destination: as the user says, else as its libvirt lists them; None: not known."""
+    """Network interfaces of the destination: from the option, else as its libvirt lists them; None if unknown."""
     return listed if params["dest_links"] is None else frozenset(params["dest_links"])
 
 
 def check(params: MigrateParams) -> str:
-    """The guest's name; raises BadInput with everything that is wrong."""
+    """The guest's name; raises BadInput with every problem of the options."""
     problems = _problems(params)
     if problems:
         raise BadInput(problems)
@@ -93,7 +93,7 @@ def _contradictions(params: MigrateParams) -> list[str]:
 
 
 def check_local(name: str, uri: str) -> None:
-    """Raise BadInput where the source is not this very host: what a move must know of it, only it can tell."""
+    """Raise BadInput unless the source is this host: only it can tell what a migration must know."""
     if not is_here(uri):
         raise BadInput(
             f"uri: {name} can be migrated only by the host that has it; run this there (delegate_to) with a local uri"
@@ -101,7 +101,7 @@ def check_local(name: str, uri: str) -> None:
 
 
 def check_all(guests: t.Sequence[tuple[t.Any, MigrateParams, t.Sequence[str]]], at_once: int) -> None:
-    """Of several guests: a name as it was given, options, and what Ansible says of them.
+    """Check the options of several guests: names as given, options, and Ansible's errors.
 
     Raises BadInput with the problems of all.
     """
@@ -117,7 +117,7 @@ def check_all(guests: t.Sequence[tuple[t.Any, MigrateParams, t.Sequence[str]]], 
 
 
 def tuning(params: MigrateParams) -> Tuning:
-    """How a running guest is sent."""
+    """How a running guest is sent, from the options."""
     return Tuning(
         transport=params["transport"],
         bandwidth_mib_s=params["bandwidth"],

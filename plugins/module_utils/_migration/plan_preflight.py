@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Everything that speaks against a move, before anything is touched. Pure."""
+"""All preflight failures of a migration, before anything is touched. Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def check(
     ports_filtered: str | None = None,
     missing: t.Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Raise Refused with all of it.
+    """Raise Refused with all preflight failures.
 
-    `lacks` says why the destination cannot give it its processor, `ports_filtered` why its ports cannot be reached;
-    `missing` is what else it lacks of what the guest needs, each with its remedy.
+    `lacks` says why the destination cannot provide the CPU, `ports_filtered` why its ports are unreachable; `missing`
+    are other prerequisites that it lacks, each with its remedy.
     """
     problems = [*findings(move, guest, source, dest), *_with_remedies(missing)]
     if lacks:
@@ -58,7 +58,7 @@ def check(
 
 
 def _with_remedies(missing: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
-    """What has the same remedy is told together."""
+    """The reasons grouped by remedy."""
     reasons: dict[str, list[str]] = {}
     for reason, remedy in missing:
         reasons.setdefault(remedy, []).append(reason)
@@ -67,8 +67,8 @@ def _with_remedies(missing: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
 
 
 def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
-    """What is to be known of a move that nothing speaks against; `left` are directories that the guest shares with
-    its host, and whose content is on no shared storage.
+    """Notes on a migration that passes the preflight; `left` are directories that the guest shares with its host and
+    that are on no shared storage.
     """
     found = [f"the content of {path}, which the guest uses, is not copied to {move.dest}" for path in left]
     found += [f"the guest's {here} is {there} on {move.dest}" for here, there in move.firmware]
@@ -82,12 +82,12 @@ def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
 
 
 def uses_ports(move: Move) -> bool:
-    """Whether QEMU connects to QEMU: a tunnel and a guest that is off need libvirt's port alone."""
+    """True if QEMU connects to QEMU: a tunnel, and a guest that is off, need only libvirt's port."""
     return move.active and move.tuning.transport != "tunnelled"
 
 
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
-    """All of it, each with its remedy."""
+    """All preflight failures that both hosts' facts show, each with its remedy."""
     parts = (_maintenance, _identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
     return [text for part in parts for text in part(move, guest, source, dest)]
 
@@ -151,7 +151,7 @@ _MACHINE = re.compile(r"(.*?)(\d+(?:\.\d+)+)")  # pc-q35-7.2; also those of dist
 
 
 def _machine_remedy(machine: str, source: MigrationHost, dest: MigrationHost) -> str:
-    """A newer QEMU drops old machine types, and distributions have their own."""
+    """What to do about a missing machine type: newer QEMU drops old ones, and distributions have their own."""
     kind = _MACHINE.fullmatch(machine)
     if kind is None:
         return "choose a host that provides it"
@@ -166,7 +166,7 @@ def _machine_remedy(machine: str, source: MigrationHost, dest: MigrationHost) ->
 
 
 def _numbers(family: str, machines: t.Iterable[str]) -> list[tuple[tuple[int, ...], str]]:
-    """The machine types of a family by their versions, the oldest first."""
+    """The machine types of a family with their versions, the oldest first."""
     kinds = [_MACHINE.fullmatch(name) for name in machines]
     return sorted((tuple(map(int, one[2].split("."))), one[0]) for one in kinds if one and one[1] == family)
 

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What is seen of a guest on two hosts: what that means, and the one thing to do about it. Pure.
+"""Decide what the observed states of a guest on two hosts mean, and the one action to take. Pure.
 
-Every run goes round in one loop: observe both ends, judge, do what follows, observe again. This table is all that
-decides: for a move that begins, for one that was interrupted and is found again, for one that is to be aborted, and for
-what is left when libvirt's call has returned. What libvirt returned decides nothing: it can report a failure for a
-guest that arrived. A guest is sent paused, so that at most one copy runs until both ends were seen.
+Every run goes round in one loop: observe both hosts, judge, act, observe again. This table alone decides: for a move
+that begins, for one that was interrupted and is found again, for one that is to be aborted, and for what is left when
+libvirt's call has returned. What libvirt returned decides nothing: it can report a failure for a guest that arrived. A
+guest is sent paused, so that at most one copy runs until both hosts were seen.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ __all__ = [
 
 
 def record_of_move(move: Move, found: t.Mapping[str, FileIdentity | None]) -> dict[str, t.Any]:
-    """What is recorded with the guest before anything is made: whose it is, and what goes when it has arrived.
+    """The record before anything is made: the destination, and what is deleted when the guest has arrived.
 
-    `found` is what the files of its disks are, by path, where they are of this host.
+    `found` maps paths of disks to their files, where they are of this host.
     """
     goes = [
         str(LeftDisk(disk.path, found.get(disk.path)))
@@ -90,7 +90,7 @@ def record_of_move(move: Move, found: t.Mapping[str, FileIdentity | None]) -> di
 
 
 def starts_with_host(recorded: t.Mapping[str, t.Any], *, autostart: bool) -> bool:
-    """Whether the guest is to start with its host: it does, or did until an earlier run held it back."""
+    """True if the guest is to start with its host: it does, or did until an earlier run disabled that."""
     return autostart or bool(recorded.get("moving") and recorded.get("moving_autostart"))
 
 
@@ -101,32 +101,32 @@ def starts_with_host(recorded: t.Mapping[str, t.Any], *, autostart: bool) -> boo
 
 @dataclasses.dataclass(frozen=True)
 class IsSuspendedByOwner(OpenQuestion[bool]):
-    """Has its owner suspended it on the source, perhaps while it was being sent?"""
+    """Question: has its owner suspended the guest on the source, perhaps while it was being sent?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class IsSuperseded(OpenQuestion[bool]):
-    """Has nobody written to its disks on the source since it was let run on the destination?"""
+    """Question: has nobody written to the guest's disks on the source since it was resumed on the destination?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class HasJob(OpenQuestion[bool]):
-    """Is libvirt at work on it on the source?"""
+    """Question: does libvirt run a job on the guest on the source?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class HasAllMemory(OpenQuestion[bool]):
-    """Is all its memory on the destination, after a post-copy?"""
+    """Question: is all memory of the guest on the destination, after a post-copy?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class TakesDisksBack(OpenQuestion[bool]):
-    """Would libvirt on the source take shared disks from the destination, if it ended the copy there?"""
+    """Question: would libvirt on the source take shared disks from the destination, if it ended the copy there?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """The states of a guest on both hosts, as libvirt tells them."""
+    """The states of a guest on both hosts, as libvirt reports them."""
 
     source: str
     dest: str
@@ -137,7 +137,7 @@ class Ends:
 
 @asks
 def observation(ends: Ends) -> Observation:
-    """What is to be judged."""
+    """The observation to judge; asks only what decides something."""
     answers, there = ends.answers, ends.dest
     was_paused = ends.was_paused or (ends.source == "paused" and answers.of(IsSuspendedByOwner()))
     here = "paused" if ends.source == "incoming" else ends.source  # of the source: paused by its migration
@@ -179,7 +179,7 @@ DONE_BY = ("resume_dest", "finish_dest", "clean_source", "resume_source", "clean
 
 
 class Verdict(t.NamedTuple):
-    """What two observed ends mean, and the one thing to do."""
+    """The meaning of two observed states, and the one action to take."""
 
     state: str
     action: str  # one of _ENDS
@@ -188,12 +188,14 @@ class Verdict(t.NamedTuple):
 
     @property
     def end(self) -> str:
-        """Where the guest is when that was done."""
+        """Where the guest is after the action."""
         return _ENDS[self.action]
 
 
 class VerdictRow(t.NamedTuple):
-    """States of the source and of the destination (`*`: any), and which field of the observation must hold."""
+    """States of the source and of the destination (`*`: any), the field of the observation that must be true, and the
+    verdict.
+    """
 
     source: str
     dest: str
@@ -201,7 +203,7 @@ class VerdictRow(t.NamedTuple):
     verdict: Verdict
 
     def holds(self, seen: Observation) -> bool:
-        """Whether it is about what was seen."""
+        """True if the row matches the observation."""
         ends = ((self.source, seen.source), (self.dest, seen.dest))
         return all(states == "*" or state in states.split() for states, state in ends) and (
             not self.when or bool(getattr(seen, self.when))
@@ -321,9 +323,9 @@ TABLES = {"none": _NOT_BEGUN, "elsewhere": _ELSEWHERE, "here": _BEGUN}
 
 
 def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest: str) -> str:
-    """Whether a move of a guest has begun, as its record tells.
+    """Whether a move of the guest has begun, by its record: `none`, `here` (to this destination) or `elsewhere`.
 
-    `here`: the record is that of the source, else that of the destination.
+    `here`: True if the record is the source's, else it is the destination's.
     """
     if not here:
         return "here" if source_uuid and recorded.get("moving_from") == source_uuid else "none"
@@ -334,42 +336,42 @@ def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest
 
 
 def is_one_host(source: MigrationHost, dest: MigrationHost) -> bool:
-    """Whether both ends are one: machines that were copied can have the same UUID."""
+    """True if both ends are one host, by UUID and name: cloned machines can have the same UUID."""
     return (source.uuid, source.name) == (dest.uuid, dest.name)
 
 
 def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
-    """The destination without the copies of a guest that an earlier run made there: they are in nobody's way."""
+    """The destination without the copies of a guest that an earlier run made there: they block nothing."""
     copies = ((guest, uuid), (arriving_name(uuid), uuid))
     others = {name: its for name, its in dest.guests.items() if (name, its[0]) not in copies}
     return dataclasses.replace(dest, guests=others)
 
 
 def has_left(seen: Observation) -> bool:
-    """Whether a guest that was found on the source is there no more."""
+    """True if a guest that was found on the source is no longer there."""
     return seen.source == "absent"
 
 
 def judge(seen: Observation) -> Verdict:
-    """Decide from what both hosts say, never from a return code."""
+    """The verdict on an observation, never on a return code."""
     verdict = next(row.verdict for row in TABLES[seen.begun] if row.holds(seen))
     return verdict._replace(meaning=verdict.meaning.format(source=seen.source, dest=seen.dest))
 
 
 def superseded(let_run_s: float, written_s: t.Iterable[float | None]) -> bool:
-    """Whether what the source has is old: it was let run on the destination, and no disk here was written since.
+    """True if the source's copy is old: the guest was resumed on the destination, and no disk here was written since.
 
-    Seconds since the epoch by the source's clock, 0: nobody knows; None for a disk that is not to be seen, which may
+    Seconds since the epoch by the source's clock, 0 if unknown; None for a disk that cannot be inspected, which may
     have been written.
     """
     return bool(let_run_s) and all(each is not None and each <= let_run_s for each in written_s)
 
 
 def following(verdict: Verdict, acted: t.Sequence[Verdict], *, late: bool) -> str:
-    """What to do next: `wait`, an action, or nothing more. `acted` are verdicts that were acted upon; each action is
+    """The next action: `wait`, an action, or empty for none. `acted` are verdicts that were acted upon; each action is
     taken once.
 
-    `late`: libvirt has had its time. It is not waited for once something was done: then what was done decides.
+    `late`: True if libvirt has had its time. After an action there is no waiting: what was done decides.
     """
     if verdict.wait and not late:
         return "" if acted else "wait"
@@ -377,15 +379,15 @@ def following(verdict: Verdict, acted: t.Sequence[Verdict], *, late: bool) -> st
 
 
 def outcome(acted: t.Sequence[Verdict], last: Verdict) -> Verdict:
-    """Where the guest is in the end, in the words of what was acted upon first."""
+    """The final verdict, with the meaning of the first one that was acted upon."""
     if not acted or (last.end == OPEN and not last.wait):
         return last
     return (acted[-1] if last.wait else last)._replace(meaning=acted[0].meaning)
 
 
 def task(seen: Observation, verdict: Verdict) -> str:
-    """What a run does about a guest that it finds so: leave it, move it, finish what was left when it had arrived,
-    or reconcile it first.
+    """What a run does about a guest found like this: leave it, move it, finish an arrived migration, or reconcile
+    first.
     """
     if verdict.action in ("leave", "move"):
         return verdict.action
@@ -395,9 +397,9 @@ def task(seen: Observation, verdict: Verdict) -> str:
 
 
 def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) -> None:
-    """Raise NotFound or Refused where nobody may go on.
+    """Raise NotFound or Refused if no action is possible.
 
-    `source` and `dest` are hosts, `moving` where the guest is being moved to.
+    `source` and `dest` are hosts, `moving` is the destination in the guest's record.
     """
     if verdict.action != "nothing" or verdict.wait:
         return
@@ -412,12 +414,12 @@ def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) 
 
 
 def foreseen(verdict: Verdict) -> bool:
-    """Whether it is known before it is done that the guest stays, and so moves after that."""
+    """True if it is certain before the action that the guest stays, and so can move after it."""
     return verdict.end == STAYED and not verdict.wait
 
 
 def check_copy(guest: str, host: str, *, same: bool) -> None:
-    """Raise Failed where the copy of a guest that is to be removed is not the one that the migration left."""
+    """Raise Failed if the copy of a guest to remove is not the one that the migration left."""
     if not same:
         raise Failed(
             f"cannot remove the copy of {guest} on {host}: its definition there was changed by somebody else; nothing "
@@ -426,7 +428,7 @@ def check_copy(guest: str, host: str, *, same: bool) -> None:
 
 
 def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.Sequence[str]) -> None:
-    """Raise Failed when a guest that was sent is not there: why, and what was seen instead, with what is `left` of
+    """Raise Failed if a guest that was sent is not on the destination: the reason, what was seen, and what is `left` of
     it.
     """
     if verdict.end != ARRIVED:
@@ -435,19 +437,19 @@ def check_arrived(verdict: Verdict, guest: str, dest: str, reason: str, left: t.
 
 
 def unsettled(guest: str, dest: str, reason: str, error: VirtError) -> Failed:
-    """A failure that left what could not be settled, for another reason."""
+    """The failure of a migration whose cleanup failed as well, with another error."""
     told = str(error).removesuffix("; run again").removesuffix(", and run again")
     return Failed(f"cannot migrate {guest} to {dest}: {reason}. What it left was not cleaned up: {told}; run again")
 
 
 def check_reconciled(verdict: Verdict, guest: str, dest: str, *, still: bool = False) -> None:
-    """Raise Failed where an interrupted migration could not be brought to an end, or `still` has to be after that."""
+    """Raise Failed if an interrupted migration could not be resolved, or is `still` unresolved after an attempt."""
     if still or verdict.end == OPEN:
         raise Failed(f"cannot resolve the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")
 
 
 def check_abort(guest: str, source: str) -> None:
-    """Raise Refused when a guest's migration, in that state of the source, cannot be ended any more."""
+    """Raise Refused if the guest's state on the source does not allow an abort."""
     if source == "postcopy":
         raise Refused(
             f"cannot abort the migration of {guest}: in post-copy the guest would be lost; let it arrive, then migrate "

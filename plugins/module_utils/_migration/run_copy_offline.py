@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a guest takes along beside what QEMU sends: files of its disks, its UEFI variables and TPM state, its
-definition when it is off.
+"""Copy what QEMU does not send: files of disks, UEFI variables and TPM state, and the definition of a guest that is
+off.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _TPM = "/var/lib/libvirt/swtpm"
 
 
 def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
-    """An empty disk on the destination, thin, of the right size and on the right base."""
+    """Create an empty disk on the destination, thin, of the right size and on the right base."""
     run_migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
 
 
 def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.Mapping[str, t.Any]:
-    """Copy a disk that nobody writes to, byte for byte, holes kept; raises Failed when somebody did write meanwhile.
+    """Copy a disk that nobody writes to, byte for byte, keeping holes; raises Failed if somebody wrote to it meanwhile.
 
-    Returns what it was on the source.
+    Returns the volume as it was on the source.
     """
     volume = t.cast(Volume, disk.volume)
     before = _volume(endpoints.source, disk.path)
@@ -79,20 +79,20 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.
 
 
 def _check_in_place(endpoints: Endpoints, file: Volume, *, in_place: bool) -> None:
-    """Raise Failed where the file that was filled does not have its name any more."""
+    """Raise Failed if the file that was filled no longer has its name."""
     xml = libvirt_storage.volume_at(endpoints.dest, file.path)
     same_size = xml is not None and xml_host.volume(xml)["physical_bytes"] == file.capacity_bytes
     plan_concurrent_changes.check_name_kept(file.path, in_place=in_place and same_size)
 
 
 def check_unwritten(endpoints: Endpoints, copied: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
-    """Raise Failed where somebody wrote to a disk after it was copied."""
+    """Raise Failed if somebody wrote to a disk after it was copied."""
     for path, before in copied.items():
         plan_concurrent_changes.check_unchanged(path, before, _volume(endpoints.source, path))
 
 
 def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
-    """Disks whose copy on the destination has another content: both are read in full."""
+    """Paths of disks whose copy on the destination has another content; both are read in full."""
     found = []
     for disk in disks:
         volume = t.cast(Volume, disk.volume)
@@ -113,7 +113,7 @@ def _there(path: str, xml: str | None) -> t.Mapping[str, t.Any]:
 
 
 def files(found: FoundGuest) -> list[str]:
-    """What a guest that is off keeps beside its disks."""
+    """Files that a guest that is off has beside its disks: UEFI variables and TPM state."""
     state = [
         os.path.join(folder, name)
         for folder, _below, names in os.walk(os.path.join(_TPM, found.uuid))
@@ -124,9 +124,9 @@ def files(found: FoundGuest) -> list[str]:
 
 
 def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
-    """Copy a file that is in no pool: for that moment, its directory is one.
+    """Copy a file that is in no pool; its directory becomes a pool meanwhile.
 
-    Raises Failed for a path that somebody else uses there.
+    Raises Failed if the path is used or taken on the destination.
     """
     directory, name = os.path.split(path)
     plan_concurrent_changes.check_path_free(
@@ -151,8 +151,8 @@ def copy_file(endpoints: Endpoints, uuid: str, path: str) -> None:
 
 
 def reserve(endpoints: Endpoints, move: Move) -> None:
-    """Take the guest's name and UUID on the destination, so that nobody can start it there; raises Failed where another
-    guest has one of them, or when it is no longer off here.
+    """Reserve the guest's name and UUID on the destination, so that nobody can start it there; raises Failed if another
+    guest has one of them, or if it is no longer off here.
     """
     domain = libvirt_query.by_uuid(endpoints.source, move.uuid)
     portable = xml_host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
@@ -163,25 +163,25 @@ def reserve(endpoints: Endpoints, move: Move) -> None:
 
 
 def check_reserved(dest: t.Any, uuid: str, name: str) -> FoundGuest:
-    """The guest that waits there to be released; raises Failed where its definition is somebody else's by now."""
+    """The reserved guest on the destination; raises Failed if somebody replaced its definition."""
     waiting = libvirt_query.find_by_uuid(dest, uuid)
     plan_concurrent_changes.check_reserved(name, reserved=waiting is not None and is_open(waiting))
     return t.cast(FoundGuest, waiting)
 
 
 def is_open(there: FoundGuest) -> bool:
-    """Whether what the destination stores of a guest is to be replaced: it is reserved, or nothing is stored."""
+    """True if the destination's stored definition may be replaced: it is reserved, or there is none."""
     return xml_host_bindings.is_reserved(there.xml) or not there.persistent
 
 
 def is_reserved(dest: t.Any, uuid: str) -> bool:
-    """Whether nobody has changed what was reserved there, while the guest arrives."""
+    """True if nobody has replaced the reserved definition while the guest arrives."""
     waiting = libvirt_query.find_by_uuid(dest, uuid)
     return waiting is None or is_open(waiting)
 
 
 def release(dest: t.Any, uuid: str, name: str) -> None:
-    """Let it be started there."""
+    """Replace the reserved definition, so that the guest can be started on the destination."""
     waiting = check_reserved(dest, uuid, name)
     if waiting.name != name:  # a run was killed before it had given the guest its name
         definition.rename(dest, uuid, name)

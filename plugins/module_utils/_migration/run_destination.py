@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the destination of a migration lacks of what the guest needs, beside its disks.
+"""Find prerequisites of a guest, beside its disks, that the destination lacks.
 
 Its files are seen through libvirt: a directory is a storage pool while its files are listed. Nothing is written there.
 """
@@ -37,7 +37,7 @@ _OF_THE_KERNEL = ("/dev/", "/sys/", "/proc/", "/run/", "/var/run/")
 
 
 class Lacking(t.NamedTuple):
-    """Of one guest on one destination."""
+    """What one destination lacks for one guest."""
 
     problems: list[tuple[str, str]]  # each with its remedy
     left: list[str]  # directories whose content stays behind
@@ -48,8 +48,8 @@ class Lacking(t.NamedTuple):
 def lacking(
     source: t.Any, dest: t.Any, its: MigrationHost, found: FoundGuest, copied: t.Collection[str] = ()
 ) -> Lacking:
-    """What it needs now and at its next start. Firmware that is there under another path is not missing, nor is the
-    template of variables that are `copied`.
+    """What the destination lacks for the guest, now and at its next start. Firmware under another path is not missing,
+    nor is the template of variables that are `copied`.
     """
     needed = plan_start.combined(
         xml_prerequisites.prerequisites(xml, disks=False) for xml in (found.xml, found.live_xml) if xml
@@ -68,7 +68,7 @@ def lacking(
 
 
 class _Look:
-    """Implements `HostLook` for a host at the other end of a connection; each directory is read once."""
+    """A `HostLook` for a host at the other end of a connection; each directory is read once."""
 
     def __init__(
         self, connection: t.Any, links: frozenset[str] | None = None, emulators: t.Collection[str] = ()
@@ -77,26 +77,26 @@ class _Look:
         self.names_in = functools.lru_cache(maxsize=None)(self._names_in)
 
     def has_hook(self, of: str) -> bool:
-        """Whether a script is there beside ours."""
+        """True if a hook script exists there beside ours."""
         scripts = set(self.names_in(f"{_HOOKS}/{of}.d") or ()) - {_OURS}
         return bool(scripts) or of in (self.names_in(_HOOKS) or ())
 
     def missing_links(self, names: t.Collection[str], switches: t.Collection[str]) -> frozenset[str]:
-        """Of a host whose network devices are not known, nothing is."""
+        """The missing network devices; empty if those of the host are unknown."""
         return frozenset() if self._links is None else frozenset({*names, *switches} - self._links)
 
     def missing_devices(self, names: t.Collection[str]) -> frozenset[str]:
-        """Of a host whose devices libvirt cannot list, nothing is known."""
+        """The missing devices; empty if libvirt cannot list those of the host."""
         offered = xml_host_devices.offered(statistics.devices(self._connection)) if names else None
         return frozenset() if offered is None else frozenset(names).difference(offered)
 
     def missing_paths(self, needed: Prerequisites) -> frozenset[str]:
-        """Files and directories; of devices and sockets nothing is known."""
+        """The missing files and directories; devices and sockets cannot be checked."""
         asked = needed.paths - needed.special - set(self._emulators)
         return frozenset(path for path in asked if not path.startswith(_OF_THE_KERNEL) and self._lacks(path))
 
     def missing_named(self, _needed: Prerequisites) -> dict[str, NamedBy]:
-        """Its disks are looked at by themselves."""
+        """Always empty: disks and their files are checked elsewhere."""
         return {}
 
     def _lacks(self, path: str) -> bool:
@@ -105,7 +105,7 @@ class _Look:
         return bool(name) and found is not None and name not in found
 
     def _names_in(self, directory: str) -> t.Collection[str] | None:
-        """What a directory holds, nothing where it is missing; None where libvirt cannot list it."""
+        """The names in a directory; empty if it is missing; None if libvirt cannot list it."""
         try:
             with run_directories.pool_for(self._connection, directory) as pool:
                 return libvirt_storage.names(self._connection, pool)
@@ -115,7 +115,7 @@ class _Look:
             return None
 
     def descriptors(self) -> list[Descriptor]:
-        """Of its firmware."""
+        """The host's firmware descriptors."""
         return plan_firmware.descriptors(
             text for directory in plan_firmware.DIRECTORIES for text in self._contents(directory)
         )
@@ -127,7 +127,7 @@ class _Look:
                 yield from (libvirt_storage.read(self._connection, pool, name) or b"" for name in names)
 
     def size(self, path: str) -> int | None:
-        """Of a file in bytes; None where it is missing, or nobody knows."""
+        """The size of a file in bytes; None if it is missing or unknown."""
         directory, name = os.path.split(path)
         try:
             with run_directories.pool_for(self._connection, directory) as pool:
@@ -138,7 +138,7 @@ class _Look:
 
 
 def _renamed(here: _Look, there: _Look, xml: str) -> dict[str, str]:
-    """The paths there of the firmware that the guest has here."""
+    """Maps the paths of the guest's firmware here to those there."""
 
     def alike(mine: Descriptor, its: Descriptor) -> bool:
         pairs = ((mine.loader, its.loader), (mine.template, its.template))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""How the disks of one guest travel: what both ends have of each, handed to the plan."""
+"""How the disks of one guest are transferred: collects what both hosts have of each, for the plan."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ _FILE = (
 def disks(
     endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
 ) -> tuple[DiskMove, ...]:
-    """Each disk's way, with images that can be brought `assumed` to be there.
+    """How each disk is transferred; `assumed`: images that can be imported count as present.
 
-    Raises Refused with every disk that has none.
+    Raises Refused with every disk that cannot be transferred.
     """
     document = found.live_xml or found.xml
     recorded = fields_record.read(document)
@@ -97,12 +97,12 @@ def disks(
 
 
 def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
-    """Paths of disks that were made for the guest."""
+    """Paths of disks in the guest's record."""
     return [one.path for one in recorded.get("volumes") or ()]
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
-    """Of these disks of a guest (its UUID) those that no other guest and no other image stands on."""
+    """The paths of a guest (its UUID) that no other guest and no other image uses."""
     wanted = set(paths)
     if not wanted:
         return wanted
@@ -111,7 +111,7 @@ def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
-    """What `virt_image` must bring to the destination so that less travels, in the words of its options."""
+    """Images that `virt_image` can import on the destination so that less is copied, as its options."""
     wanted = {}
     for path in sorted({move.base for move in moves if move.base}):
         directory, content = os.path.split(path)
@@ -131,14 +131,14 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
 
 
 class _Reader:
-    """What both ends have; each pool of the destination is looked at anew once."""
+    """Answers questions about both hosts; each pool of the destination is refreshed once."""
 
     def __init__(self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str]) -> None:
         self.endpoints, self._pools, self._ours = endpoints, pools, ours
         self._fresh: set[str] = set()
 
     def disk(self, requested: MigratingDisk, *, raw: bool, active: bool) -> MigratingDisk:
-        """One disk of a guest."""
+        """What both hosts have of one disk."""
         facts = plan_disk_move_stages.DiskMoveFacts(requested, raw, self._pools, self._ours, active)
         seen = answered(
             lambda answers: plan_disk_move_stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self
@@ -147,7 +147,7 @@ class _Reader:
         return seen.disk
 
     def new_file(self, path: str) -> VolumeFile | None:
-        """A file that came into its pool behind libvirt's back."""
+        """The file at a path after its pool was refreshed: it may have come there behind libvirt's back."""
         pool = run_directories.pool_at(self.endpoints.source, os.path.dirname(path))
         if pool is None:
             return None
@@ -155,8 +155,8 @@ class _Reader:
         return _file(self.endpoints.source, path)
 
     def volume_there(self, pool: str, name: str) -> str | None:
-        """The path of a volume on the destination. Its libvirt looks at the pool first: on shared storage, and on the
-        network, others make volumes.
+        """The path of a volume on the destination, after a refresh of its pool: on shared and network storage, others
+        create volumes. None if the pool is not active.
         """
         if pool not in libvirt_transfer.active_pools(self.endpoints.dest):
             return None
@@ -164,7 +164,7 @@ class _Reader:
         return libvirt_storage.path_in(self.endpoints.dest, pool, name)
 
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
-        """A file on shared storage as the destination sees it; its libvirt looks anew where it does not know it."""
+        """A file on shared storage as the destination sees it; its pool is refreshed if libvirt does not know the file."""
         with contextlib.suppress(Failed):  # it is listed, and gone
             found = _file(self.endpoints.dest, path)
             if found:
@@ -173,12 +173,12 @@ class _Reader:
         return _file(self.endpoints.dest, path)
 
     def is_taken(self, pool: str, name: str) -> bool:
-        """Whether the destination has a volume."""
+        """True if the destination has the volume."""
         self._refresh(pool)
         return libvirt_storage.volume_in(self.endpoints.dest, pool, name) is not None
 
     def imported(self, pool: str, path: str) -> plan_disk_move_stages.ImportedImage | None:
-        """An image of the destination that has a manifest."""
+        """An image on the destination with its manifest; None if either is missing."""
         self._refresh(pool)
         dest = self.endpoints.dest
         text = libvirt_storage.read(dest, pool, manifest_name(os.path.basename(path)))
@@ -203,14 +203,14 @@ class _Reader:
 
 
 def _relabelled(connection: t.Any) -> tuple[str, ...]:
-    """What libvirt does to a guest's disks when the guest ends here."""
+    """What libvirt does to a guest's disks when the guest ends on this host."""
     owns, _listed = files_qemu.settings()
     drivers = xml_host.host(libvirt_query.capabilities(connection))["security_drivers"]
     return relabelling(owner=owns, selinux="selinux" in drivers)
 
 
 def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
-    """Shared disks that libvirt may take from the destination, if it ends what is here of the guest."""
+    """Shared disks that libvirt may take from the destination if it ends the guest's copy here."""
     facts = plan_disk_move_stages.TakenBackFacts(tuple(fields_disk.media(parse(guest.live_xml or guest.xml))))
     reader = _Reader(endpoints, {}, ())
     return answered(
@@ -219,8 +219,8 @@ def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
 
 
 def variables(endpoints: Endpoints, found: FoundGuest) -> tuple[tuple[LeftDisk, ...], tuple[tuple[str, str], ...]]:
-    """Files with the UEFI variables of a guest that runs: those that go from the source when it has left, and those
-    that stay, each with why.
+    """Files with the UEFI variables of a running guest: those deleted on the source after it has left, and those that
+    stay, each with the reason.
     """
     reader = _Reader(endpoints, {}, ())
     goes, kept = list[LeftDisk](), list[tuple[str, str]]()
@@ -242,7 +242,7 @@ def _why_kept(facts: plan_disk_move_stages.VariablesFacts, reader: _Reader) -> s
 
 
 def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile | None]:
-    """It is in no pool, so its directory is one while it is listed."""
+    """True if libvirt can list the path's directory, which is a pool meanwhile; and the file, or None."""
     directory, name = os.path.split(path)
     try:
         with run_directories.pool_for(connection, directory) as pool:

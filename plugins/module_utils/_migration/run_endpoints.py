@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Both ends of a migration: their connections, and what a preflight must know of a host and of a guest; read-only."""
+"""Both ends of a migration: their connections, and the facts about hosts and guest for a preflight; read-only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
 
 
 class Endpoints:
-    """Both connections, opened anew when one broke: a verdict needs a fresh look.
+    """Both connections, reopened if one broke.
 
     `verified` are the bases on destinations that this run has read, which several guests of a run share.
     """
@@ -48,20 +48,20 @@ class Endpoints:
 
     @property
     def source(self) -> t.Any:
-        """Where the guest is; raises Failed when it cannot be reached."""
+        """The connection to the source; raises Failed if it cannot be reached."""
         return self._get("source")
 
     @property
     def dest(self) -> t.Any:
-        """Where it is to be; raises Failed when it cannot be reached."""
+        """The connection to the destination; raises Failed if it cannot be reached."""
         return self._get("dest")
 
     def broken(self, end: str) -> bool:
-        """Whether the connection to `source` or `dest` broke since it was used last."""
+        """True if the connection to `source` or `dest` broke since it was last used."""
         return end in self._known and not self._known[end].isAlive()
 
     def or_none(self, end: str) -> t.Any:
-        """`source` or `dest`, None when it cannot be reached."""
+        """The connection to `source` or `dest`; None if it cannot be reached."""
         try:
             return self._get(end)
         except Failed:
@@ -69,7 +69,7 @@ class Endpoints:
 
 
 def host(connection: t.Any) -> MigrationHost:
-    """One end."""
+    """The facts about one host for a preflight."""
     known = xml_host.host(libvirt_query.capabilities(connection))
     return MigrationHost(
         name=libvirt_query.node(connection)["hostname"],
@@ -86,7 +86,7 @@ def host(connection: t.Any) -> MigrationHost:
 
 
 def pools(connection: t.Any) -> tuple[Pool, ...]:
-    """Those of directories, with their room as it was when libvirt last looked at them."""
+    """Active directory pools, with their free space as of libvirt's last refresh."""
     known = [(pool, xml_host.pool(pool["xml"])) for pool in libvirt_query.pools(connection) if pool["active"]]
     return tuple(
         Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
@@ -96,7 +96,7 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
 
 
 def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
-    """The guest that is to move."""
+    """The facts about the guest for a preflight."""
     xml = found.live_xml or found.xml
     job = (
         libvirt_migrate.guest_job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml))
@@ -115,7 +115,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
 
 
 def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:
-    """Why the destination cannot give the guest its processor, or None."""
+    """Why the destination cannot provide the guest's CPU, or None."""
     cpu, machine, virt_type = xml_host_bindings.cpu(xml)
     return cpu and libvirt_migrate.cpu_incompatibility(
         dest, arch=its.arch, machine=machine, virt_type=virt_type, cpu=cpu

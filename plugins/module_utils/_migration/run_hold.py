@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Keep a guest that is off as it is, from the first byte that is copied to the last that is deleted."""
+"""Keep a guest that is off unchanged, from the first byte that is copied to the last that is deleted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Hold"]
 
 
 class Hold(contextlib.AbstractContextManager["Hold"]):
-    """QEMU's locks on a guest's files, so that no QEMU process can write them, and an entry for the hook that refuses
-    to start the guest. Both end with this process.
+    """Keeps QEMU processes from writing a guest's files, with QEMU's locks, and the guest from starting, with an entry
+    for the hook. Both end with this process.
 
-    `complete` tells whether one of the two holds: a filesystem may have no locks, and a host no hook.
+    `complete` is True if one of the two holds: a filesystem may have no locks, and a host no hook.
     """
 
     def __init__(self, uri: str, guest: str, uuid: str, paths: t.Iterable[str], reason: str) -> None:
@@ -34,7 +34,7 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
         self.complete = False
 
     def __enter__(self) -> Hold:
-        """Raises Failed where a process writes to one of the files now."""
+        """Take the locks; raises Failed if a process writes to one of the files."""
         with contextlib.ExitStack() as stack:
             if self._is_system:
                 stack.enter_context(files_start_block.held(self._uuid, self._reason))
@@ -50,7 +50,7 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
         return self
 
     def free(self, path: str) -> None:
-        """Let go of a file that is to be deleted: who deletes it looks for locks."""
+        """Release the lock on a file that is to be deleted: the deletion checks for locks."""
         if path in self._locks:
             self._locks[path].close()
 

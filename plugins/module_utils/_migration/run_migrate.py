@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring one guest to another host: look at both ends, plan, gate, judge by observation, report."""
+"""Migrate one guest to another host: look at both hosts, plan, gate, judge by observation, report."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ _MEASURED_S = 1.1  # how much memory a guest writes is measured for a second
 
 
 def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> dict[str, t.Any]:
-    """Do what the parameters say: afterwards the guest is on `dest`, and nowhere else.
+    """Migrate or abort as requested, and return the result.
 
-    `watch` hears how far it is; once it is interrupted, the guest stays where it is.
+    `watch` receives the progress; once it is interrupted, the guest stays where it is.
     """
     name = check(params)
     check_local(name, endpoints.source.getURI())
@@ -93,7 +93,7 @@ def _result(
 
 
 def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, watch: ProgressWatch) -> dict[str, t.Any]:
-    """No migration of the guest is under way. The run that began it sees it end, and clears away what it had made."""
+    """Abort the guest's migration. The run that began it notices, and removes what it had made."""
     found = libvirt_query.find(endpoints.source, params["name"])
     if found is None:
         return _result(params, [])
@@ -120,7 +120,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
 
 @dataclasses.dataclass(frozen=True)
 class _Scene:
-    """What a run looks at before it does anything, and again after each thing that it had to reconcile first."""
+    """What a run sees before it acts, and again after each reconciliation."""
 
     seen: Observation
     found: FoundGuest | None  # on the source
@@ -131,12 +131,12 @@ class _Scene:
 
     @property
     def uuid(self) -> str:
-        """Of the guest."""
+        """The UUID of the guest."""
         return t.cast(FoundGuest, self.found or self.there).uuid
 
 
 class _Run:
-    """One guest's way, from look to look."""
+    """The migration of one guest, from observation to result."""
 
     def __init__(
         self,
@@ -157,9 +157,7 @@ class _Run:
         self.figures: dict[str, t.Any] = {}
 
     def converge(self, before: t.Sequence[MigrateStep] = ()) -> dict[str, t.Any]:
-        """Afterwards it is on the destination: observe, judge, and finish what an earlier run left; then again, when
-        that was done `before`.
-        """
+        """Observe, judge, and finish what an earlier run left; then again, with the steps done `before`."""
         scene = self._look()
         verdict = plan_verdict.judge(scene.seen)
         moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
@@ -179,7 +177,7 @@ class _Run:
         return self.converge(first)
 
     def _look(self) -> _Scene:
-        """What holds for one moment: what an earlier run began may end between two questions."""
+        """A consistent look at both hosts: an earlier migration may end between two questions."""
         scene = self._ask()
         while scene.found and plan_verdict.has_left(scene.seen):
             scene = self._ask()
@@ -212,7 +210,7 @@ class _Run:
     def _finished(
         self, task: str, scene: _Scene, verdict: Verdict, before: t.Sequence[MigrateStep]
     ) -> dict[str, t.Any]:
-        """What remains to be done, and all that was done."""
+        """Take the remaining steps, and return the result with all steps."""
         if task == "move":
             return self._moved(scene, before)
         steps = self._left(scene, verdict) if task == "finish" else []
@@ -221,7 +219,7 @@ class _Run:
         return _result(self.params, [*before, *steps], changes)
 
     def _foretold(self, scene: _Scene, verdict: Verdict, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
-        """Check mode ends before the first step that changes what comes after it."""
+        """The result in check mode, which ends before the first step whose outcome decides the next ones."""
         if plan_verdict.foreseen(verdict):
             return self._moved(scene, before)
         return {**_result(self.params, before), "notes": ["further steps are known when it has ended"]}
@@ -265,8 +263,8 @@ class _Run:
     def _checked(
         self, move: Move, found: FoundGuest, source: MigrationHost, dest: MigrationHost
     ) -> tuple[Move, tuple[str, ...]]:
-        """The move with the firmware that the guest has there, and its bridges; raises Refused with all that speaks
-        against it.
+        """The move with the firmware paths on the destination, and the guest's bridges; raises Refused with all
+        preflight failures.
         """
         guest = run_endpoints.guest(self.endpoints.source, found)
         lacks = run_endpoints.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
@@ -278,13 +276,13 @@ class _Run:
         return move, guest.bridges
 
     def _held(self, move: Move) -> Hold:
-        """Nobody starts it or writes to its disks from here on, as far as that can be had."""
+        """The hold that keeps others from starting the guest or writing to its disks, as far as possible."""
         paths, reason = [*(disk.path for disk in move.disks), *move.files], f"it is being migrated to {move.dest}"
         hold = self._hold = Hold(self.endpoints.source.getURI(), move.guest, move.uuid, paths, reason)
         return hold
 
     def _dirtying(self, domain: t.Any) -> int | None:
-        """In check mode the second is waited for; else the move does not wait for a figure."""
+        """The rate at which the guest writes memory, in MiB/s; only check mode waits for the measurement."""
         self.gate.rehearse(lambda: time.sleep(_MEASURED_S))
         return libvirt_migrate.dirty_mib_s(self.endpoints.source, domain)
 
@@ -326,7 +324,7 @@ class _Run:
         )
 
     def _left(self, scene: _Scene, verdict: Verdict) -> list[MigrateStep]:
-        """What a run that was interrupted after the guest had arrived did not do any more."""
+        """Steps that a run interrupted after the guest's arrival did not take."""
         there, recorded = t.cast(FoundGuest, scene.there), scene.recorded
         recorded_disks = {disk.path: disk for disk in map(LeftDisk.parse, recorded.get("moving_goes") or ())}
         left = run_owned_disks.look(self.endpoints.source, recorded_disks)
@@ -343,7 +341,7 @@ class _Run:
         return plan_migrate.finishing(move, disks, verdict.action, reserved=reserved, aside=aside)
 
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
-        """Bring a migration that an earlier run began to its end, whatever that is."""
+        """Bring a migration that an earlier run began to its end."""
         move = self._bare_move(uuid, paused=bool(recorded.get("moving_paused")))
         self.notes += run_send_guest.resolve(self.endpoints, move, self._tell, self._interrupted)
 
@@ -351,16 +349,16 @@ class _Run:
         _DOERS[type(step)](self, self.endpoints, step.move, step)
 
     def send(self, move: Move) -> None:
-        """Let libvirt move it."""
+        """Let libvirt migrate the guest, and keep its figures."""
         self.figures.update(run_send_guest.send(self.endpoints, move, self._tell, self._interrupted))
 
     def tell(self, phase: str, done: int, total: int) -> None:
-        """How far a copy is; raises Failed when somebody interrupted it."""
+        """Report the progress of a copy; raises Failed if the migration was interrupted."""
         plan_concurrent_changes.check_wanted(self.name, interrupted=self._interrupted())
         self._tell(phase, done, total)
 
     def guarded(self, move: Move, work: t.Callable[[], object]) -> None:
-        """Work before the guest is handed over, while it is as it was planned; when it fails, nothing of it is left."""
+        """Do work before the handover if the guest is as planned; if it fails, remove what was made."""
         try:
             found = libvirt_query.find_by_uuid(self.endpoints.source, move.uuid)
             plan_concurrent_changes.check_definition(move.guest, move.seen, _identity(found) if found else None)
@@ -370,11 +368,11 @@ class _Run:
             raise
 
     def copy_disk(self, move: Move, disk: DiskMove) -> None:
-        """A disk that nobody writes to."""
+        """Copy a disk that nobody writes to."""
         self._copied[disk.path] = run_copy_offline.copy_disk(self.endpoints, move.uuid, disk, self.tell)
 
     def check_before_undefine(self, move: Move) -> None:
-        """Raise Failed where the guest, a disk of it, or a copy of one is not what it was when it was copied."""
+        """Raise Failed if the guest, one of its disks, or a copy has changed since it was copied."""
 
         def look() -> None:
             self.check_copies(move)
@@ -383,12 +381,12 @@ class _Run:
         self.guarded(move, look)
 
     def check_copies(self, move: Move) -> None:
-        """Raise Failed where a disk was written to after it was copied, or its copy is not the one that was made."""
+        """Raise Failed if a disk was written to after it was copied, or its copy is not the one that was made."""
         run_copy_offline.check_unwritten(self.endpoints, self._copied)
         run_migration_files.check_copied(self.endpoints, move.uuid, move.guest)
 
     def undefine(self, move: Move) -> None:
-        """On the source; what it was is kept until it is defined on the destination."""
+        """Undefine the guest on the source, and keep its definition until it is defined on the destination."""
         domain = libvirt_query.by_uuid(self.endpoints.source, move.uuid)
         self._undefined = libvirt_query.found(domain).xml
         definition.undefine_moved(domain, keeps_state=not self._is_held())
@@ -397,7 +395,7 @@ class _Run:
         return self._hold is not None and self._hold.complete
 
     def check_before_define(self, move: Move) -> None:
-        """Raise Failed, with the guest on the source as before, where nothing was held and somebody wrote to a disk."""
+        """Raise Failed, with the guest back on the source, if nothing was held and somebody wrote to a disk."""
         run_copy_offline.check_reserved(self.endpoints.dest, move.uuid, move.guest)
         if self._is_held() or not self._undefined:
             return
@@ -411,20 +409,20 @@ class _Run:
             raise
 
     def check_before_remove(self, move: Move) -> None:
-        """Raise Failed where the guest on the destination does not have the disks that were made for it there."""
+        """Raise Failed if the guest on the destination does not have the disks that were made for it there."""
         there = libvirt_query.find_by_uuid(self.endpoints.dest, move.uuid)
         plan_concurrent_changes.check_is_there(move.guest, there=there is not None)
         run_migration_files.check_arrived(self.endpoints.dest, t.cast(FoundGuest, there))
 
     def settle(self, move: Move) -> None:
-        """It is on the destination, and nowhere else; a run that was killed may have left its entry for the hook."""
+        """Clear the record of a finished migration, and a hook entry that a killed run may have left."""
         if self._hold is None and is_system(self.endpoints.source.getURI()):
             with Hold(self.endpoints.source.getURI(), move.guest, move.uuid, (), "its migration is being finished"):
                 pass
         run_reconcile.settle(self.endpoints.dest, move.uuid)
 
     def remove(self, move: Move, step: plan_migrate.RemoveDisk) -> None:
-        """A disk or UEFI variables that stayed on the source, if that is still the file that was moved."""
+        """Delete a disk or UEFI variables on the source, if it is still the file that was migrated."""
         if self._hold:
             self._hold.free(step.path)
         expected = step.identity or self._planned.get(step.path)
@@ -437,18 +435,18 @@ class _Run:
 
 
 def _identity(found: FoundGuest) -> str:
-    """Of a guest: the definition that is stored, and the files that it has open if it runs."""
+    """The guest's stored definition (its fingerprint), and the files that it has open if it runs."""
     opened = sources(found.live_xml, "{}/{}".format) if found.live_xml else ()
     return " ".join([fields_record.fingerprint(found.xml), *sorted(opened)])
 
 
 def _guarded(work: t.Callable[..., object]) -> t.Callable[..., None]:
-    """Work before the guest is handed over."""
+    """A doer that runs `work` as `_Run.guarded` does."""
     return lambda run, endpoints, move, step: run.guarded(move, lambda: work(run, endpoints, move, step))
 
 
 def _as_planned(run: _Run, _endpoints: Endpoints, move: Move, _step: MigrateStep) -> None:
-    """A look before the guest is handed over: QEMU on the destination opens what has the names of its disks there."""
+    """Check the copies before the handover: QEMU on the destination opens whatever has the names of the disks."""
     run.guarded(move, lambda: run.check_copies(move))
 
 

@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Files that a move makes on the destination: recorded with the guest after they were made, known again, and only
-then removed.
-"""
+"""Files that a migration makes on the destination: recorded with the guest, recognised again, and only then removed."""
 
 from __future__ import annotations
 
@@ -63,14 +61,14 @@ _HEAD_BYTES = 4096  # hold the header of a new qcow2, its extensions and the nam
 
 
 def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
-    """Write these fields into the record of a virDomain."""
+    """Write these fields into a virDomain's record."""
     now = libvirt_query.found(guest)
     stored = fields_record.update(now.xml, fields) if now.persistent else None
     metadata.set_record(guest, stored, now.live_xml and fields_record.update(now.live_xml, fields))
 
 
 def users(dest: t.Any, uuid: str) -> dict[str, str]:
-    """Files of the destination that guests other than this one name, and the name of one that does."""
+    """Files of the destination that guests other than this one use: path -> name of a guest."""
     found: dict[str, str] = {}
     located = functools.partial(libvirt_storage.path_in, dest)
     for other in libvirt_query.of_all(dest, libvirt_query.found):
@@ -84,9 +82,9 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
 
 
 def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
-    """Which files are there that the record says were made and that still are those.
+    """Paths of recorded files that exist and are unchanged, and why other recorded paths are not.
 
-    And why others of its paths are not. Only what is in a pool is seen: to look is not to make one there.
+    Only files in existing pools are seen: no pool is created for this look.
     """
     entries = _entries(recorded)
     for pool in filter(None, (run_directories.pool_at(dest, directory) for directory in _directories(entries))):
@@ -111,7 +109,7 @@ def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[
 
 
 def _mark(dest: t.Any, path: str) -> str:
-    """In the header of the file that has that name now; empty where there is none."""
+    """The mark in the header of the file at this path; empty if there is none."""
     pool = run_directories.pool_at(dest, os.path.dirname(path))
     if pool is None:
         return ""
@@ -122,10 +120,10 @@ def _mark(dest: t.Any, path: str) -> str:
 
 
 def check_arrived(dest: t.Any, guest: FoundGuest) -> None:
-    """Raise Failed where a disk that QEMU has filled on the destination is no longer the file of that name there.
+    """Raise Failed if a disk that QEMU filled on the destination is no longer the file at its path.
 
-    Who renames a file over it takes its name: the guest then writes to a file that is gone when it ends. One that the
-    running guest does not have any more, its owner has merged with another since.
+    A file renamed over it takes its name: the guest then writes to a file that is gone when it ends. Disks that the
+    running guest no longer has are skipped: its owner has merged them.
     """
     entries = [made for made in _entries(fields_record.of(guest)) if made.phase == Made.OPEN]
     if guest.live_xml:
@@ -135,8 +133,8 @@ def check_arrived(dest: t.Any, guest: FoundGuest) -> None:
 
 
 def _replaced(dest: t.Any, guest: FoundGuest, made: Made) -> str:
-    """A raw file has no place for a mark. Whether it is the one that QEMU has open is seen by its time: QEMU sets its
-    length, to what it is.
+    """Why the file at a path is not the one that QEMU has open; empty if it is. A raw file has no mark: QEMU sets its
+    length to the current one, and the file's time must change.
     """
     if made.mark:
         return replaced(made, _mark(dest, made.path))
@@ -155,7 +153,7 @@ def _changed(dest: t.Any, path: str) -> str:
 
 
 def check_copied(endpoints: Endpoints, uuid: str, name: str) -> None:
-    """Raise Failed where a file that was copied to the destination is no longer the one that was made there."""
+    """Raise Failed if a file copied to the destination is no longer the one that was made there."""
     entries = _entries(fields_record.of(libvirt_query.found(libvirt_query.by_uuid(endpoints.source, uuid))))
     made = {one.path: one.changed for one in entries if one.phase == Made.MADE}
     why = "it was replaced or changed after it was copied"
@@ -163,7 +161,9 @@ def check_copied(endpoints: Endpoints, uuid: str, name: str) -> None:
 
 
 def _changed_there(dest: t.Any, path: str) -> str:
-    """When a file was changed; UEFI variables and TPM state are in no pool, so their directory is one for the look."""
+    """When a file was last changed; UEFI variables and TPM state are in no pool, so their directory becomes one
+    meanwhile.
+    """
     changed = _changed(dest, path)
     if changed:
         return changed
@@ -174,16 +174,15 @@ def _changed_there(dest: t.Any, path: str) -> str:
 
 
 def _begun(dest: t.Any, path: str, size: int) -> bool:
-    """Whether a file there holds the bytes that the file of that name here begins with."""
+    """True if the destination's file holds the bytes that the source's file at the same path begins with."""
     directory, name = os.path.split(path)
     pool, mine = run_directories.pool_at(dest, directory), locks.digest(path, size)
     return bool(pool and mine) and libvirt_transfer.digest(dest, t.cast(str, pool), name) == mine
 
 
 def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
-    """Let libvirt know its files as they are now, until the stack is closed: a run that was killed may have left some,
-    and UEFI variables are in no pool. Why that cannot be; empty where it can, or where the directory is gone and so are
-    they.
+    """Refresh a directory's pool and keep it until the stack is closed: a killed run may have left files, and UEFI
+    variables are in no pool. Returns why that fails; empty if it succeeds, or if the directory is gone.
     """
     try:
         if inactive := run_directories.inactive_at(dest, directory):
@@ -199,16 +198,16 @@ def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
 
 
 def check_visible(dest: t.Any, recorded: t.Mapping[str, t.Any]) -> None:
-    """Raise Failed, as `clear` would, with files that nobody can look for now; a look that makes nothing."""
+    """Raise Failed, as `clear` would, with files that nobody can look for now; makes no pool."""
     paths = [made.path for made in _entries(recorded)] if dest else []
     inactive = {path: run_directories.inactive_at(dest, os.path.dirname(path)) for path in paths}
     check_seen({path: stopped(pool) for path, pool in inactive.items() if pool})
 
 
 def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = None) -> list[str]:
-    """Remove what a move made there (of these paths, or all of it); says of the rest why it stays.
+    """Remove the files that a migration made there (of these paths, or all); returns why the others stay.
 
-    Raises Failed, when the others are gone, with those that nobody can look for now.
+    Raises Failed, after the removal, with files that nobody can look for now.
     """
     entries = _entries(fields_record.of(libvirt_query.found(libvirt_query.by_uuid(endpoints.source, uuid))))
     entries = [made for made in entries if paths is None or made.path in paths]
@@ -223,9 +222,9 @@ def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = Non
 
 
 def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) -> None:
-    """Make a volume where nothing is. What an earlier run left is removed first.
+    """Create a volume where nothing exists, after removing what an earlier run left if `replace`.
 
-    Anything else stays, and this raises Failed.
+    Raises Failed if another file exists.
     """
     if replace:
         clear(endpoints, uuid, [volume.path])
@@ -241,7 +240,7 @@ def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) ->
 
 
 def _marked(dest: t.Any, volume: Volume) -> str:
-    """A mark that the new image has from now on."""
+    """Write a random mark into the new image, and return it."""
     mark = secrets.token_hex(8)
     head = libvirt_storage.read_part(dest, volume.pool, volume.name, 0, _HEAD_BYTES)
     libvirt_storage.write(dest, volume.pool, volume.name, files_header.marked(head, mark))
@@ -250,19 +249,19 @@ def _marked(dest: t.Any, volume: Volume) -> str:
 
 
 def finished(endpoints: Endpoints, uuid: str, volume: Volume, mark: str = "") -> None:
-    """From now on it is known by its time, too."""
+    """Record that the file is complete, with its time and mark."""
     changed = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
     _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path, mark))
 
 
 def opened(endpoints: Endpoints, uuid: str, copies: t.Collection[str]) -> None:
-    """QEMU opens from now on all that was made, and writes to all but these `copies` of what nobody writes to."""
+    """Record that QEMU opens all files from now on, and writes to all but the `copies`."""
     phases = {True: Made.COPYING, False: Made.OPEN}
     _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=phases[made.path in copies]))
 
 
 def filled(endpoints: Endpoints, uuid: str, path: str) -> None:
-    """We write to that file from now on."""
+    """Record that we write to the file from now on."""
     _change(endpoints, uuid, lambda made: dataclasses.replace(made, phase=Made.COPYING) if path == made.path else made)
 
 

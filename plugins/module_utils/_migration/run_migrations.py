@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Many guests leave a host: all checked first, then a few at a time, one result for all."""
+"""Migrate many guests from a host: all checked first, then a few at a time, with one result for all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MigrateParams = dict[str, t.Any]  # options of virt_migrate
 
 
 def requested(params: t.Mapping[str, t.Any]) -> list[MigrateParams]:
-    """What virt_migrate would be told of each guest; raises BadInput with the problems of all."""
+    """The virt_migrate options of each guest; raises BadInput with the problems of all."""
     asked = [ArgumentSpecValidator(OPTIONS_OF_ONE).validate({**params["options"], **item}) for item in params["guests"]]
     found = [answer.validated_parameters for answer in asked]
     names = [item.get("name") for item in params["guests"]]
@@ -39,12 +39,12 @@ def requested(params: t.Mapping[str, t.Any]) -> list[MigrateParams]:
 def each(
     wanted: t.Sequence[MigrateParams], at_once: int, move: t.Callable[[MigrateParams], dict[str, t.Any]]
 ) -> list[dict[str, t.Any]]:
-    """A result for each guest, begun in the order given; one that fails does not stop the others."""
+    """A result for each guest, started in the given order; a failure does not stop the others."""
     return run_guests.outcomes(wanted, move, lambda one: {"name": one["name"], "dest": one["dest"]}, at_once=at_once)
 
 
 def summary(results: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
-    """The module's result: changed when one changed, failed with all reasons when one failed."""
+    """The module's result: changed if one guest changed, failed with all reasons if one failed."""
     failed = [one for one in results if one.get("failed")]
     return {
         "changed": any(one["changed"] for one in results),

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a migration leaves in two places, brought to one: observed, judged, done.
+"""Reconcile what a migration left on two hosts: observe, judge, act.
 
-And the record that tells what is ours.
+Also writes the record of what the migration made.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DEFINITIONS = ("/etc/libvirt/qemu", "/etc/libvirt/qemu/autostart")
 
 
 def begin(source: t.Any, move: Move) -> None:
-    """Before anything is made: whose it is, and what goes when the guest has arrived.
+    """Record the move before anything is made: its destination, and what is deleted after arrival.
 
     What is made is recorded when it has been made.
     """
@@ -75,7 +75,7 @@ def begin(source: t.Any, move: Move) -> None:
 
 
 def disable_autostart(source: t.Any, uuid: str) -> None:
-    """The source does not start it by itself any more, not even after a power cut; the record tells that it did."""
+    """Keep the source from starting the guest by itself, even after a power cut; the record keeps the former setting."""
     definition.set_autostart(libvirt_query.by_uuid(source, uuid), on=False)
     for directory in _DEFINITIONS:
         with contextlib.suppress(OSError):  # another libvirt than the system's
@@ -83,14 +83,14 @@ def disable_autostart(source: t.Any, uuid: str) -> None:
 
 
 def _forget_migration(source: t.Any, uuid: str) -> None:
-    """It is on the source for good: as it was before."""
+    """Restore autostart and clear the record of a guest that stays on the source."""
     if fields_record.of(libvirt_query.find_by_uuid(source, uuid)).get("moving_autostart"):
         definition.set_autostart(libvirt_query.by_uuid(source, uuid), on=True)
     forget(source, uuid)
 
 
 def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
-    """The same after a failure, whose reason stays the one that is told when this fails too."""
+    """`clean_up` after a failure; its own failure becomes a note, as the first reason is reported."""
     try:
         return clean_up(endpoints, uuid)
     except VirtError as error:
@@ -98,7 +98,7 @@ def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
 
 
 def try_withdraw(endpoints: Endpoints, move: Move) -> list[str]:
-    """The same before the guest was handed over, with its place on the destination."""
+    """`try_clean_up` before the handover, also removing the reservation on the destination."""
     with contextlib.suppress(VirtError):  # the next run finds it
         there = libvirt_query.find_by_uuid(endpoints.dest, move.uuid)
         if there and not there.active and xml_host_bindings.is_reserved(there.xml):
@@ -110,12 +110,12 @@ _FORGOTTEN: dict[str, t.Any] = {"moving": "", "moving_made": (), "moving_goes": 
 
 
 def forget(connection: t.Any, uuid: str) -> None:
-    """It moves no more."""
+    """Clear the record of the migration."""
     run_migration_files.remember(libvirt_query.by_uuid(connection, uuid), _FORGOTTEN)
 
 
 def settle(dest: t.Any, uuid: str) -> None:
-    """It moves no more, and what was made for it on the source is its own on the destination."""
+    """Clear the record of the migration, and let the guest own the disks that were made for it on the destination."""
     domain = libvirt_query.by_uuid(dest, uuid)
     there = libvirt_query.found(domain)
     recorded, located = fields_record.of(there), functools.partial(libvirt_storage.path_in, dest)
@@ -131,7 +131,7 @@ def settle(dest: t.Any, uuid: str) -> None:
 
 
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
-    """One look at both ends, for this guest: others of its name are none of its copies."""
+    """The states of this guest on both hosts; other guests of its name do not count."""
     look = _Look(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
     ends = plan_verdict.Ends(
         libvirt_migrate.state_there(look.source, uuid),
@@ -145,7 +145,7 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
 
 
 class _Look(t.NamedTuple):
-    """The connections of one look; None where a host cannot be reached."""
+    """The connections of one look; None if a host cannot be reached."""
 
     endpoints: Endpoints
     source: t.Any
@@ -159,8 +159,8 @@ def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:
-    """On the destination, on the disks that were made for it. What a source that loses power now still has of it is
-    old: its record tells since when.
+    """Resume the guest on the destination, on the disks made for it, and record when: the source's copy is old from
+    then on.
     """
     there = libvirt_query.found(libvirt_query.by_uuid(dest, uuid))
     run_migration_files.check_arrived(dest, there)
@@ -177,7 +177,7 @@ def _superseded(dest: t.Any, uuid: str) -> bool:
 
 
 def _suspended(source: t.Any, uuid: str) -> bool:
-    """Whether its owner suspended it on the source, perhaps while it was being sent: then it stays so."""
+    """True if its owner suspended the guest on the source, perhaps while it was being sent: it then stays so."""
     guest = libvirt_query.find_by_uuid(source, uuid)
     if guest is None or fields_record.of(guest).get("moving_suspends"):
         return False
@@ -194,9 +194,9 @@ _ANSWERS: Table[_Look] = {
 
 
 def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
-    """Observe both ends, judge, do what follows, and observe again: until nothing follows.
+    """Observe both hosts, judge, act, and observe again until no action follows; returns the final verdict.
 
-    `again`: another run sent the guest.
+    `again`: True if another run sent the guest.
     """
     began = time.monotonic()
     seen_s: dict[Verdict, float] = {}  # when what calls for an action was seen first
@@ -232,7 +232,7 @@ def _act(endpoints: Endpoints, move: Move, action: str) -> None:
 
 
 def _check_copy_there(endpoints: Endpoints, move: Move) -> None:
-    """Raise Failed unless what the destination stores of the guest came by this migration."""
+    """Raise Failed unless the guest's definition on the destination comes from this migration."""
     there, here = (libvirt_query.find_by_uuid(end, move.uuid) for end in (endpoints.dest, endpoints.source))
     if there and there.persistent and not xml_host_bindings.is_reserved(there.xml):
         came_from, comes_from = (fields_record.of(found).get("moving_from") for found in (there, here))
@@ -240,7 +240,7 @@ def _check_copy_there(endpoints: Endpoints, move: Move) -> None:
 
 
 def _check_copy_here(endpoints: Endpoints, move: Move) -> None:
-    """Raise Failed unless what the source stores of the guest is what was sent."""
+    """Raise Failed unless the guest's definition on the source is the one that was sent."""
     here = libvirt_query.find_by_uuid(endpoints.source, move.uuid)
     planned = fields_record.of(here).get("moving_seen")
     if here and planned:  # earlier versions did not record it
@@ -248,9 +248,9 @@ def _check_copy_here(endpoints: Endpoints, move: Move) -> None:
 
 
 def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
-    """The guest stayed: remove the images that were made for it on the destination, and the record.
+    """Remove the images made on the destination for a guest that stayed, and the record.
 
-    Says which files stay, and why.
+    Returns which files stay, and why.
     """
     dest, source = endpoints.or_none("dest"), endpoints.or_none("source")
     if dest is None or source is None or libvirt_migrate.state_there(source, uuid) == "absent":

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The migration itself: one call, watched; then both ends are looked at, and the one right thing is done."""
+"""Send a running guest: one libvirt call, watched; then both hosts are observed, and the right action is taken."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _TWIN_S = 0.5
 
 
 def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> dict[str, t.Any]:
-    """Send the guest paused, look at both ends, do the one thing that is right. Returns figures.
+    """Send the guest paused, observe both hosts, and act. Returns figures.
 
-    Raises Failed when it did not arrive.
+    Raises Failed if it did not arrive.
     """
     run_migration_files.opened(endpoints, move.uuid, [disk.path for disk in move.disks if disk.how == COPY])
     paused = threading.Event()  # its owner may suspend it, or let it run, on the way
@@ -68,7 +68,7 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
 
 
 def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callable[[], bool]) -> list[str]:
-    """Bring a migration that an earlier run began to its end, whatever that is: which files it leaves, and why.
+    """Bring a migration that an earlier run began to its end; returns which files stay, and why.
 
     Raises Failed.
     """
@@ -80,7 +80,7 @@ def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Cal
 
 
 def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
-    """Of a guest that arrived."""
+    """The figures of a guest that arrived; sets its clock if it lags."""
     completed = libvirt_migrate.completed(dest, move.uuid) if dest else {}
     if dest and has_lagging_clock(completed):
         libvirt_migrate.synchronise_clock(dest, move.uuid, xml_host_bindings.has_agent)
@@ -94,10 +94,9 @@ def watch(
     interrupted: t.Callable[[], bool],
     paused: threading.Event | None = None,
 ) -> tuple[Watch, str | None, float]:
-    """Migrate, or follow the migration that is under way, to its end, whatever that is: what was seen, libvirt's error,
-    and seconds.
+    """Migrate, or follow an active migration, to its end: what was seen, libvirt's error, and seconds.
 
-    `paused` then says whether the guest was paused at the end, by others than the migration.
+    `paused` is set afterwards if the guest was paused at the end by others than the migration.
     """
     domain, (flags, parameters) = libvirt_query.by_uuid(endpoints.source, move.uuid), plan_migrate.migrate_flags(move)
     if move.firmware:
@@ -122,16 +121,14 @@ def watch(
 
 
 def abort(endpoints: Endpoints, move: Move) -> None:
-    """End the migration that another run watches; raises Refused when it is too late for that."""
+    """End the migration that another run watches; raises Refused if it is too late for that."""
     libvirt_migrate.abort(endpoints.source, move.uuid, functools.partial(_cut, move.guest))
     plan_verdict.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
 
 
 @contextlib.contextmanager
 def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator[None]:
-    """Meanwhile, let it run on the destination as soon as it is dead here for good, without waiting until libvirt
-    has told that.
-    """
+    """Meanwhile, resume the guest on the destination as soon as it ended here for good, before libvirt reports it."""
     over = threading.Event()
 
     def hand_over() -> None:
@@ -155,7 +152,8 @@ def _handed_over(dest: t.Any, move: Move, paused: threading.Event) -> t.Iterator
 
 
 def _lost(endpoints: Endpoints, move: Move) -> str:
-    """That the destination went silent: a copy of a disk to it would hang for minutes, and so would the job.
+    """Why the migration must end: the destination is silent, and a disk copy to it would hang for minutes with its job;
+    empty if it answers.
 
     Post-copy must wait.
     """
@@ -164,15 +162,15 @@ def _lost(endpoints: Endpoints, move: Move) -> str:
 
 
 class _TwinWatch:
-    """Looks now and then whether the definition that keeps the guest's place on the destination is still there: libvirt
-    lets anybody replace it, and would replace that when the guest arrives.
+    """Checks now and then that the definition that reserves the guest's place on the destination is still there:
+    libvirt lets anybody replace it, and would replace theirs when the guest arrives.
     """
 
     def __init__(self, endpoints: Endpoints, move: Move) -> None:
         self._endpoints, self._move, self._next_s = endpoints, move, 0.0
 
     def seen(self, seconds: float) -> str:
-        """Why the migration is to end; empty while nothing speaks against it."""
+        """Why the migration must end; empty if nothing is wrong."""
         if seconds < self._next_s or self._endpoints.broken("dest"):
             return ""
         self._next_s = seconds + _TWIN_S

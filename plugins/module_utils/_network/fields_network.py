@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The table of a virtual network."""
+"""The table of a virtual network's fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _checked(value: t.Any) -> str:
 
 
 def _spelt_ip(raw: str) -> str:
-    """Others write 2001:DB8:0::1 where we write 2001:db8::1."""
+    """The canonical spelling of an address, 2001:db8::1 for 2001:DB8:0::1; other text as it is."""
     try:
         return _checked(raw)
     except ValueError:
@@ -52,10 +52,10 @@ _SHORTEST_LEASE_S = 120
 
 
 class Prefix(Row):
-    """The length of a network's prefix, which others write as a netmask."""
+    """The length of a network's prefix, which libvirt also takes as a netmask."""
 
     def read(self, element: Element) -> t.Any:
-        """A number; a text where the netmask is none."""
+        """The prefix length; the netmask's text if that is invalid."""
         netmask = element.get("netmask")
         if netmask is None:
             return super().read(element)
@@ -65,7 +65,7 @@ class Prefix(Row):
             return netmask
 
     def write(self, element: Element, value: t.Any) -> None:
-        """In its own place."""
+        """Set the prefix attribute, and remove the netmask."""
         element.attrib.pop("netmask", None)
         super().write(element, value)
 
@@ -164,27 +164,27 @@ ROUTES = Items(
 
 
 def mode_of(root: Element) -> str:
-    """How guests reach the world."""
+    """The forward mode of a network; `isolated` without a forward element."""
     forward = root.find("forward")
     return "isolated" if forward is None else forward.get("mode") or "nat"
 
 
 def _kind_of(mode: str) -> str:
-    """Modes between which a network keeps what it forwards to."""
+    """The kind of a mode; a network keeps its forward element if the mode changes within a kind."""
     if mode in OWN:
         return "own"
     return "direct" if mode in DIRECT else mode
 
 
 class Mode(Row):
-    """How guests reach the world; an isolated network has no element for that."""
+    """The forward mode; an isolated network has no element for it."""
 
     def read(self, element: Element) -> t.Any:
-        """The mode, which always is one."""
+        """The mode; never None."""
         return mode_of(element)
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set it; what belongs to another kind of network goes."""
+        """Set the mode; elements of another kind of network are removed."""
         other = _kind_of(mode_of(element)) != _kind_of(value)
         for forward in element.findall("forward") if other or value == "isolated" else ():
             element.remove(forward)
@@ -195,24 +195,24 @@ class Mode(Row):
 
 
 class RoutedDevice(Row):
-    """The one device that a routed network uses; libvirt tells it in two places."""
+    """The one device that a routed network uses; libvirt has it in two places."""
 
     def read(self, element: Element) -> t.Any:
-        """The device, for a network that is routed."""
+        """The device of a routed network; None for other modes."""
         return super().read(element) if mode_of(element) in ("nat", "route") else None
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Set it in one place."""
+        """Set the device in one place."""
         for other in element.findall("forward/interface"):
             other.getparent().remove(other)
         super().write(element, value)
 
 
 class Interfaces(Items):
-    """The devices of the host that guests share out among them."""
+    """The host devices that guests of a network share."""
 
     def elements(self, root: Element) -> list[Element]:
-        """Those of a pool; a routed network repeats its device here."""
+        """The interface elements of a pool; empty for a routed network, which repeats its device there."""
         return [] if mode_of(root) in OWN else super().elements(root)
 
 

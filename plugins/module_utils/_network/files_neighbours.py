@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the kernel of a host knows of its own addresses, its routers and its neighbours."""
+"""The host kernel's addresses, routers and neighbours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEAD = {"FAILED", "INCOMPLETE", "NOARP"}
 
 
 def links() -> HostLinks:
-    """Of this host, now."""
+    """The current links of this host."""
     devices = ip("addr", "show")
     routes = ip("route", "show", "default") + ip("-6", "route", "show", "default")
     entries = [entry for entry in ip("neigh", "show") if _lladdr(entry) and not _DEAD & {*entry.get("state", ())}]
@@ -39,7 +39,7 @@ def links() -> HostLinks:
 
 
 def subnets() -> list[HostSubnet]:
-    """Where this host has addresses, and where its routes lead; without link-local addresses and default routes."""
+    """Subnets of this host's addresses and routes, without link-local addresses and default routes."""
     found = [
         HostSubnet(str(device["ifname"]), str(one.network))
         for device in ip("addr", "show")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What is done to virtual networks, and what surrounds them."""
+"""Changes virtual networks, and reads what they depend on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _update(network: t.Any, step: NounStep) -> None:
 
 
 def _host(connection: Connection, name: str) -> RawNetworkHost:
-    """Bridges, other networks, and the interfaces of guests."""
+    """The host's bridges, other networks, and guests."""
     bridges, _networks = libvirt_query.links(connection)
     with explained("list the networks of", connection.getURI()):
         networks = [
@@ -48,7 +48,7 @@ def _host(connection: Connection, name: str) -> RawNetworkHost:
 
 
 def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
-    """Its definition, and what runs."""
+    """A guest's name, True if it runs, and its stored and live documents."""
     found = libvirt_query.found(domain)
     live = () if found.live_xml is None else (found.live_xml,)
     return found.name, found.active, (found.xml, *live)

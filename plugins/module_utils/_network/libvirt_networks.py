@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Virtual networks as libvirt names them: looked at."""
+"""Looks up virtual networks and their leases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NETWORK_TYPE = ObjectType(
 
 
 def networks(connection: Connection, name: str | None) -> list[t.Any]:
-    """libvirt's objects, by name: all, or the one of that name."""
+    """libvirt's network objects, sorted by name: all, or the one of that name."""
     with explained("list the networks of", connection.getURI()):
         found = connection.listAllNetworks()
     named = [network for network in found if name is None or network.name() == name]
@@ -30,7 +30,7 @@ def networks(connection: Connection, name: str | None) -> list[t.Any]:
 
 
 def leases(network: t.Any) -> list[dict[str, t.Any]]:
-    """Addresses that its DHCP server has given away; none where libvirt runs no such server."""
+    """Active DHCP leases of a network; empty if libvirt runs no DHCP server for it."""
     try:
         found = network.DHCPLeases() if network.isActive() else []
     except libvirt.libvirtError as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What surrounds a virtual network on its host."""
+"""The host around a virtual network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECT = ("bridge", "private", "vepa", "passthrough")  # guests are on devices o
 
 @dataclasses.dataclass(frozen=True)
 class RawNetworkHost:
-    """As libvirt and the host tell it; of guests when it is asked for, as most runs take nobody's network away."""
+    """The raw facts of the host; guests are read only on demand, as most runs do not need them."""
 
     bridges: frozenset[str] | None  # None: cannot be known from here
     networks: tuple[tuple[str, bool, str], ...]  # others: name, whether it runs, document
@@ -50,7 +50,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkHost:
-    """What the rules of networks look at."""
+    """The facts that the rules of networks use."""
 
     bridges: frozenset[str] | None = None
     neighbours: tuple[Neighbour, ...] = ()

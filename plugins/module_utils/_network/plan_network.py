@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Rules of virtual networks, and which of their parts reach one that runs."""
+"""Rules of virtual networks, and which fields change on a running one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _new_or_changed(case: Case, *fields: str) -> bool:
 
 
 def _is_complete(case: Case, _plan: NounPlan) -> Findings:
-    """What a mode cannot do without."""
+    """Checks that fields that the mode requires are set."""
     after = case.stored.after
     if not _new_or_changed(case, "mode", "ips", "bridge", "interfaces", "pf"):
         return
@@ -69,7 +69,7 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _is_known_to_libvirt(case: Case, _plan: NounPlan) -> Findings:
-    """What the host's libvirt would drop."""
+    """Checks that the host's libvirt supports all fields."""
     yield from map(BadInput, version.too_old(f"network {case.spec.name}", case.stored.recent, _host(case).version))
 
 
@@ -82,7 +82,7 @@ def _has_whole_ranges(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
-    """A bridge of the host that guests are to be on exists."""
+    """Checks that the host bridge of a network in mode bridge exists."""
     after, bridges = case.stored.after, _host(case).bridges
     if after.get("mode") != "bridge" or not _new_or_changed(case, "mode", "bridge"):
         return
@@ -102,7 +102,7 @@ def _has_its_bridge(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
-    """The bridge that libvirt is to make belongs to nobody else."""
+    """Checks that no other network or bridge has the name of the bridge that libvirt creates."""
     after, host = case.stored.after, _host(case)
     bridge = after.get("bridge")
     if not bridge or after["mode"] not in OWN or not _new_or_changed(case, "mode", "bridge"):
@@ -119,7 +119,7 @@ def _takes_no_bridge(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
-    """Of two networks with the same addresses only one can run."""
+    """Checks that no active network has overlapping addresses."""
     if not _comes_to_its_subnets(case, plan):
         return
     for address in case.stored.after.get("ips", ()):
@@ -133,13 +133,13 @@ def _is_alone_on_its_subnets(case: Case, plan: NounPlan) -> Findings:
 
 
 def _comes_to_its_subnets(case: Case, plan: NounPlan) -> bool:
-    """Whether it gets its addresses now, or with the restart that it waits for."""
+    """True if the network gets new addresses now, or with a pending restart."""
     starts = any(isinstance(step, Start) for step in plan.steps)
     return starts or bool(case.running and case.changed("ips", "routes"))
 
 
 def _takes_nothing_of_the_host(case: Case, plan: NounPlan) -> Findings:
-    """libvirt starts no network on a route of the host, and the host would lose its way to who is there."""
+    """Checks that addresses and routes do not collide with the host's, which libvirt refuses."""
     if case.stored.after.get("mode") not in OWN or not _comes_to_its_subnets(case, plan):
         return
     name, host, after = case.spec.name, _host(case), case.stored.after
@@ -164,7 +164,7 @@ def _takes_nothing_of_the_host(case: Case, plan: NounPlan) -> Findings:
 
 
 def _collides(ours: t.Any, theirs: t.Any, one: HostSubnet) -> bool:
-    """Whether what overlaps excludes each other.
+    """True if overlapping subnets exclude each other.
 
     A broader route of the host leaves a subnet to the network, and a single address may be one of the host's.
     """
@@ -179,7 +179,7 @@ def _place(one: HostSubnet, theirs: t.Any) -> str:
 
 
 def _has_addresses_of_hosts(case: Case, _plan: NounPlan) -> Findings:
-    """A subnet's first address is its own, and its last one of IPv4 is everybody's."""
+    """Checks that no address is a subnet's network or broadcast address."""
     if not _new_or_changed(case, "ips"):
         return
     for address in case.stored.after.get("ips", ()):
@@ -194,7 +194,7 @@ def _has_addresses_of_hosts(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _of_the_subnet(subnet: t.Any, address: t.Any) -> str:
-    """What an address stands for that is no host's; subnets of one or two addresses have only hosts."""
+    """The special role of an address in its subnet; empty for a host address. Tiny subnets have only hosts."""
     if subnet.prefixlen >= subnet.max_prefixlen - 1:
         return ""
     if address == subnet.network_address:
@@ -207,7 +207,7 @@ def _subnet(address: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def _parsed(text: str) -> t.Any:
-    """A network of IPv4 or IPv6, of which one overlaps none of the other; None where it is no network."""
+    """The IPv4 or IPv6 network of a text; None if there is none."""
     try:
         return ipaddress.ip_interface(text).network
     except ValueError:
@@ -215,7 +215,7 @@ def _parsed(text: str) -> t.Any:
 
 
 def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
-    """Addresses that DHCP gives away are of the subnet, and one subnet of each family gives."""
+    """Checks that DHCP addresses are in their subnet, and that one subnet per family has DHCP."""
     if not _new_or_changed(case, "ips"):
         return
     serving: dict[int, list[str]] = {}
@@ -237,7 +237,7 @@ def _serves_its_subnets(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _reserves_once(case: Case, plan: NounPlan) -> Findings:
-    """A running network takes no second reservation for a client."""
+    """Checks that a running network gets no second reservation for a client, which libvirt refuses."""
     added = {step.what for step in plan.steps if isinstance(step, Update) and step.command == "add"}
     for address in case.stored.after.get("ips", ()) if added else ():
         place = f"ips[{address['address']}].dhcp.hosts"
@@ -257,7 +257,7 @@ def _reserves_once(case: Case, plan: NounPlan) -> Findings:
 
 
 def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
-    """What DHCP gives away of an address, by place."""
+    """First and last address of each DHCP range and reservation, by place."""
     ranges, hosts = address.get("dhcp.ranges", ()), address.get("dhcp.hosts", ())
     return {
         **{f"ranges[{one['start']}-{one['end']}]": (one["start"], one["end"]) for one in ranges},
@@ -266,7 +266,7 @@ def _given(address: t.Mapping[str, t.Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _tags_where_libvirt_does(case: Case, _plan: NounPlan) -> Findings:
-    """VLAN tags are set by Open vSwitch, by SR-IOV devices and, of late, by Linux bridges."""
+    """Checks that VLAN tags are supported: by Open vSwitch, SR-IOV, or Linux bridges since libvirt 11.0."""
     if not _new_or_changed(case, "mode", "vlan", "portgroups", "virtualport", "bridge"):
         return
     after = case.stored.after
@@ -322,7 +322,7 @@ def _limited(values: t.Mapping[str, t.Any]) -> bool:
 
 
 def _reaches_its_guests(case: Case, plan: NounPlan) -> Findings:
-    """An accept of libvirt's does not override a drop in another table: its guests would get no address."""
+    """Warns of nftables chains that drop guests' DHCP and DNS: an accept of libvirt's does not override them."""
     after, name = case.stored.after, case.spec.name
     starts = any(isinstance(step, Start) for step in plan.steps)
     if not starts or after.get("mode") not in OWN or not after.get("ips"):
@@ -339,7 +339,7 @@ def _reaches_its_guests(case: Case, plan: NounPlan) -> Findings:
 
 
 def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
-    """Who stops a network with a bridge of its own unplugs the guests on it."""
+    """Checks that stopping a network does not disconnect running guests."""
     stops, goes = any(isinstance(step, Stop) for step in plan.steps), case.found and case.spec.state == "absent"
     users, name = _host(case).users() if stops or goes else (), case.spec.name
     if stops:
@@ -356,7 +356,7 @@ def _cuts_nobody_off(case: Case, plan: NounPlan) -> Findings:
 
 
 def _strangers_cut_off(case: Case, before: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """libvirt puts only guests on the bridge again."""
+    """Warns of devices of no guest on the bridge: libvirt reconnects only guests."""
     bridge = str(before.get("bridge"))
     strangers = _host(case).strangers().get(bridge) if before["mode"] in OWN else ()
     if strangers:
@@ -398,14 +398,14 @@ RULES: tuple[Rule, ...] = (
 
 
 def _of_a_free_pool(case: Case, changes: t.Sequence[Change]) -> bool:
-    """libvirt keeps a device that a guest uses."""
+    """True if the device pool changes without removing a device that running guests may use."""
     goes = any(change.after is None for change in changes)
     is_pool = (case.live or {}).get("mode") in DIRECT and not case.changed("mode")
     return is_pool and not (goes and any(user.running for user in _host(case).users()))
 
 
 def _is_no_default(_case: Case, changes: t.Sequence[Change]) -> bool:
-    """Two entries would have to change at once."""
+    """True unless the default port group changes, which would need two updates at once."""
     return not any(change.where.endswith(".default") for change in changes)
 
 

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether a network filter would do what it says. Pure.
+"""Finds network filters that would have no effect. Pure.
 
 libvirt makes ebtables rules of some protocols and iptables rules of others. The kernel shows the packets of a bridge to
-the latter only while br_netfilter is loaded and told so; without it they stand there and match nothing. Source:
-libvirt, nwfilter_ebiptables_driver.c.
+the latter only with br_netfilter and its settings; otherwise they match nothing. Source: libvirt,
+nwfilter_ebiptables_driver.c.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ CALLS = {  # settings of the kernel, and the protocols whose rules need them
 def problems(
     guest: str, wanted: t.Mapping[str, str], filters: t.Mapping[str, NetworkFilter], calls: t.Mapping[str, bool] | None
 ) -> list[str]:
-    """What is wrong with the filters of interfaces: interface -> filter. `calls` are the kernel's settings.
+    """Problems of interfaces' filters (interface -> filter). `calls` are the kernel's settings.
 
-    None: nobody can tell.
+    None: unknown.
     """
     found = []
     for interface, name in wanted.items():
@@ -55,7 +55,7 @@ def problems(
 
 
 def _reached(name: str, filters: t.Mapping[str, NetworkFilter]) -> set[str]:
-    """A filter and all that it refers to, however far."""
+    """The names of a filter and all filters that it refers to, directly or indirectly."""
     reached, waiting = set[str](), [name]
     while waiting:
         one = waiting.pop()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Virtual networks as libvirt names them, with what is seen of the network of this machine."""
+"""The libvirt API of virtual networks, with facts of this machine's network."""
 
 from __future__ import annotations
 

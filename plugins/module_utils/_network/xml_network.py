@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The document of a virtual network, and what documents tell of its host."""
+"""The XML of a virtual network, and facts of its host from XML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHAPE = Shape("network", several=frozenset(_SEVERAL))
 
 
 def skeleton(spec: Spec) -> str:
-    """A network that is routed with address translation, where the user says nothing else."""
+    """The XML of a new network, in mode nat by default."""
     network = parse("<network/>")
     make(network, "name").text = spec.name
     if spec.uuid:
@@ -43,7 +43,7 @@ def skeleton(spec: Spec) -> str:
 
 
 def finish(network: Element) -> None:
-    """Take away what libvirt repeats, where it would contradict an edit."""
+    """Remove values that libvirt repeats, and that would contradict an edit."""
     forward = network.find("forward")
     if forward is not None and mode_of(network) not in ("nat", "route"):
         forward.attrib.pop("dev", None)  # the first interface of a pool
@@ -54,7 +54,7 @@ def finish(network: Element) -> None:
 
 
 def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
-    """Other networks, and the guests with an interface on this one, or on the bridge that libvirt makes for it."""
+    """Facts for the rules: other networks, and guests on this network or on the bridge that libvirt creates for it."""
     guests = functools.cache(raw.guests)
 
     def users() -> list[User]:
@@ -77,22 +77,22 @@ def host(raw: RawNetworkHost, name: str, found: Found | None) -> NetworkHost:
 
 
 def _targets(document: str) -> t.Iterator[str]:
-    """Devices of the host that are a guest's interfaces."""
+    """Host devices of a guest's interfaces."""
     for target in parse(document).iterfind("devices/interface/target[@dev]"):
         yield target.get("dev")
 
 
 def _strangers(bridge: str, ports: t.Iterable[str], of_guests: t.Container[str]) -> t.Iterator[str]:
-    """Ports that no guest has, nor libvirt itself, which gave old bridges their address by a device."""
+    """Ports of no guest; libvirt's own device on old bridges is left out."""
     for port in ports:
         if port not in of_guests and port != f"{bridge}-nic":
             yield port
 
 
 def _plugged(document: str, network: str, bridges: t.AbstractSet[str]) -> bool:
-    """By the network's name, or by the name of its bridge: as a port, or with a macvtap device above it.
+    """True if a guest uses the network by its name, or its bridge by a port or a macvtap device.
 
-    libvirt gives an interface that runs the type of what it is plugged into; its source keeps the network's name.
+    libvirt shows the actual type of a running interface; its source keeps the network's name.
     """
     sources = parse(document).findall("devices/interface/source")
     return any(one.get("network") == network or bridges & {one.get("bridge"), one.get("dev")} for one in sources)
@@ -106,5 +106,5 @@ def _neighbour(name: str, active: bool, xml: str) -> Neighbour:
 
 
 def _own_bridge(root: Element) -> str | None:
-    """The bridge that libvirt makes for a network."""
+    """The bridge that libvirt creates for a network; None for other modes."""
     return t.cast("str | None", NETWORK["bridge"].read(root)) if mode_of(root) in OWN else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""How an object of a noun is described: what info modules need of a noun, without its rules and its document."""
+"""The schema of a noun: what info modules need of it, without its rules and its document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Schema"]
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """Its kind, its fields, and the options that say them."""
+    """The kind of a noun, its fields, and their options."""
 
     kind: str  # in steps and messages
     table: Table

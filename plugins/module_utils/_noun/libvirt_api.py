@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Each verb on libvirt's objects that can be defined and started (pools, networks)."""
+"""Carry out steps on libvirt's objects that can be defined and started (pools, networks)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
 
 @dataclasses.dataclass(frozen=True)
 class ObjectApi:
-    """libvirt's functions for a type of object, and verbs of this type only."""
+    """libvirt's functions for a type of object, and the doers of this type only."""
 
     of: ObjectType
     define: str  # method of a connection
@@ -37,7 +37,7 @@ _DO: dict[type[plan_noun.NounStep], Doer] = {
 
 
 def doer(connection: Connection, api: ObjectApi, before: Found | None) -> t.Callable[[plan_noun.NounStep], None]:
-    """Carries out the steps on one object, and on no other that has its name by then: they know it by its UUID."""
+    """A function that carries out steps on one object, by its UUID, never on another that has its name by then."""
     uuid = before.uuid if before else None
 
     def do(step: plan_noun.NounStep) -> None:

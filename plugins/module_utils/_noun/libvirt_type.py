@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""libvirt's objects that can be defined and started (pools, networks): looked at."""
+"""Query libvirt's objects that can be defined and started (pools, networks)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ObjectType:
 
 
 def find(connection: Connection, kind: ObjectType, name: str) -> Found | None:
-    """What libvirt has under that name, or None."""
+    """The object that libvirt has under this name, or None."""
     try:
         thing = getattr(connection, f"{kind.lookup}ByName")(name)
     except libvirt.libvirtError as error:
@@ -38,7 +38,7 @@ def find(connection: Connection, kind: ObjectType, name: str) -> Found | None:
 
 
 def definition(connection: Connection, kind: ObjectType, uuid: str) -> str | None:
-    """The stored document of the object with that UUID, or None."""
+    """The stored XML of the object with this UUID, or None."""
     try:
         return _definition(getattr(connection, f"{kind.lookup}ByUUIDString")(uuid), kind)
     except libvirt.libvirtError as error:
@@ -49,7 +49,7 @@ def definition(connection: Connection, kind: ObjectType, uuid: str) -> str | Non
 
 
 def found(thing: t.Any, kind: ObjectType) -> Found:
-    """One of libvirt's objects: its definition, and what runs."""
+    """The definition and running state of one of libvirt's objects."""
     with explained(f"read {kind.what}", thing.name()):
         return Found(
             uuid=thing.UUIDString(),
@@ -61,7 +61,7 @@ def found(thing: t.Any, kind: ObjectType) -> Found:
 
 
 def _definition(thing: t.Any, kind: ObjectType) -> str:
-    """The stored document; a driver without that flag (libvirt's test driver) has one document."""
+    """The stored XML; a driver without that flag (libvirt's test driver) has only one document."""
     try:
         return t.cast(str, thing.XMLDesc(getattr(libvirt, kind.flag)))
     except libvirt.libvirtError as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One object of a noun by table: as the user wants it, as libvirt has it, after an edit."""
+"""One object of a noun: as the user wants it, as libvirt has it, and after an edit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Edited", "Entry", "Facts", "Found", "Spec"]
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Everything one call says. None: the user is silent."""
+    """All options of one call. None: the user does not set it."""
 
     name: str
     state: str
@@ -30,7 +30,7 @@ class Spec:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What libvirt has. `xml` is the definition, `live_xml` what runs now."""
+    """An object as libvirt has it. `xml` is the definition, `live_xml` the running one."""
 
     uuid: str
     persistent: bool
@@ -40,13 +40,13 @@ class Found:
 
     @property
     def active(self) -> bool:
-        """Whether it runs."""
+        """True if the object is running."""
         return self.live_xml is not None
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """Everything that a plan may look at, gathered once."""
+    """All facts that a plan may use, gathered once."""
 
     found: Found | None
     host: t.Any = None  # what the rules of the noun need to know beside it
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Edited:
-    """A document after the user's wishes were written into it."""
+    """A document after the options were written into it."""
 
     xml: str = dataclasses.field(repr=False)
     changes: tuple[Change, ...] = ()

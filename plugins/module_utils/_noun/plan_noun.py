@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The plan for one object of a noun by table: its steps, and the decisions that all nouns share."""
+"""The plan for one object of a noun: its steps, and the decisions that all nouns share."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ class Case:
 
     @property
     def found(self) -> Found | None:
-        """What libvirt has."""
+        """The object as libvirt has it."""
         return self.facts.found
 
     def changed(self, *fields: str) -> bool:
-        """Whether the definition changes at one of these fields, or within."""
+        """True if the definition changes at or within one of these fields."""
         form = re.compile(r"({})([\[.].*)?".format("|".join(map(re.escape, fields))))
         return any(form.fullmatch(change.where) for change in self.stored.changes)
 
@@ -155,7 +155,7 @@ Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits f
 
 
 def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
-    """Raises Refused where somebody has changed an object since the plan has seen it."""
+    """Raise Refused if somebody has changed the object since the plan has seen it."""
     what = f"cannot {made.verb} {made.kind} {made.name}"
     if not exists:
         raise Refused(f"{what}: it was removed in the meantime; run again")
@@ -164,7 +164,7 @@ def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
 
 
 def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...]:
-    """After a start that failed: what brings back what was there before these steps."""
+    """Steps that restore what was there before these steps, after a start that failed."""
     back: list[NounStep] = []
     for one in done:
         if isinstance(one, Define) and (found is None or not found.persistent):
@@ -177,14 +177,14 @@ def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...
 
 
 def not_started(start: NounStep, error: object, undone: t.Sequence[NounStep], failure: object) -> Failed:
-    """What failed, and what was done about it."""
+    """The failure of a start, with what was undone."""
     if failure:
         return Failed(f"{error}; bringing back what was there before failed as well: {failure}; inspect {start.name}")
     return Failed(f"{error}; it is as before ({'; '.join(map(str, undone))}): mend the reason, and run again")
 
 
 def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
-    """Stop it and remove its definition."""
+    """The plan that stops an object and removes its definition."""
     found, name = case.found, case.spec.name
     if found is None:
         return NounPlan()
@@ -195,7 +195,7 @@ def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
 
 
 def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
-    """Define it in place, update the running object, and start or stop it; `made` describes a new one."""
+    """The plan that defines an object, updates the running one, and starts or stops it; `made` describes a new one."""
     spec, found, stored = case.spec, case.found, case.stored
     live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
@@ -222,7 +222,7 @@ def _states(found: Found | None) -> dict[str, bool | None]:
 
 
 def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
-    """Whether it runs, and starts with the host. By default, a new one that runs also starts with the host."""
+    """Whether the object runs, and starts with the host. By default, a new one that runs also starts with the host."""
     was = found is not None and found.active
     active = was if spec.state == "present" else spec.state == "active"
     autostart = found.autostart if found else spec.state == "active"
@@ -254,7 +254,7 @@ def _summary(changes: t.Sequence[Change]) -> str:
 def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Update], list[str]]:
     """Steps that update the running object, and the changes that wait for a restart.
 
-    What goes makes room: an entry can get what another one had, such as the client of a DHCP reservation.
+    Deletions in a list come first: an entry can get what another one had, such as the client of a DHCP reservation.
     """
     running = t.cast(Edited, case.running)
     grouped: dict[str, list[Change]] = {}

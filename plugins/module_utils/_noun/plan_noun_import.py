@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Describe an object of a noun by table, made by whomever, with the options of its module."""
+"""Describe an existing object of a noun, whoever defined it, with the options of its module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Given = t.Mapping[str, t.Any]
 
 
 def imported(schema: Schema, name: str, found: Found, accepts: t.Callable[[Given], bool]) -> dict[str, t.Any]:
-    """The options that describe the definition: given to it, they change nothing.
+    """The options that describe the definition: applied to it, they change nothing.
 
     An option that the module does not accept with this value is left out, and so left alone.
     """

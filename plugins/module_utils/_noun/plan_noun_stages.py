@@ -23,7 +23,7 @@ __all__ = ["Noun", "plan"]
 
 @dataclasses.dataclass(frozen=True)
 class Noun:
-    """All that tells one noun from another. Identity: the name, and the UUID behind it."""
+    """All that distinguishes one noun from another. Identity: the name, and the UUID behind it."""
 
     schema: Schema
     shape: Shape
@@ -39,7 +39,7 @@ class Noun:
 
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
-    """Everything that is decided about one object; raises what refuses it, all at once."""
+    """The plan for one object; raises all refusals at once."""
     case = _edited_case(noun, spec, facts)
     if spec.state == "absent":
         result = plan_noun.absent(noun.schema.kind, case, noun.shown)
@@ -53,7 +53,7 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
 
 
 def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
-    """The documents that there are, with the user's wishes in them."""
+    """The stored and running documents with the options written into them."""
     found = facts.found
     live = values(found.live_xml, noun.schema.table) if found and found.live_xml else None
     if spec.state == "absent":
@@ -77,7 +77,7 @@ def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:
 
 
 def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
-    """A name is not an identity."""
+    """Refuse another UUID: a name is not an identity."""
     spec, found, kind = case.spec, case.found, noun.schema.kind
     if found and spec.uuid and spec.uuid != found.uuid:
         yield Refused(
@@ -92,7 +92,7 @@ def _violations(noun: Noun, case: Case) -> t.Iterator[VirtError]:
 
 
 def _refuse(problems: t.Sequence[VirtError]) -> None:
-    """One as it is; of several, all."""
+    """Raise the one problem, or an error with all of them."""
     if len(problems) == 1:
         raise problems[0]
     if any(isinstance(problem, BadInput) for problem in problems):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Every noun by table in one way: facts, plan, gate, result."""
+"""Converge an object of any noun: facts, plan, gate, result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["converge", "spec"]
 
 
 def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
-    """What the user says of one object; raises BadInput with every problem."""
+    """The options of one object; raises BadInput with every problem."""
     problems = Problems()
     fields = run_noun_options.fields(noun.schema, params, problems)
     more = _extras(noun, params, problems)
@@ -61,7 +61,7 @@ def converge(
     params: t.Mapping[str, t.Any],
     gate: Gate,
 ) -> dict[str, t.Any]:
-    """Bring one object to what the parameters say, and return the result."""
+    """Bring one object to the wanted state, and return the result."""
     wanted = spec(noun, params)
     found = libvirt_type.find(connection, api.of, wanted.name)
     host = noun.host(api.host(connection, wanted.name), wanted.name, found)
@@ -85,7 +85,7 @@ def converge(
 
 
 def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
-    """Do the steps; a start that fails leaves what was there before."""
+    """Do the steps; if a start fails, restore what was there before."""
     first, start = thing.found, next((step for step in steps if isinstance(step, Start)), None)
     try:
         gate.run(steps, thing.do)
@@ -102,7 +102,7 @@ def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
 
 
 def _stored(xml: str) -> bytes:
-    """A definition, to be compared: a pool's room changes by itself."""
+    """A definition in the form to compare, without a pool's sizes, which change by themselves."""
     root = parse(xml)
     for part in [part for tag in ("capacity", "allocation", "available") for part in root.findall(tag)]:
         root.remove(part)
@@ -110,7 +110,7 @@ def _stored(xml: str) -> bytes:
 
 
 class _Object:
-    """One object from the plan to the steps: replaced and removed only where it is as the plan has seen it."""
+    """One object during the steps: it is replaced or removed only if it is as the plan has seen it."""
 
     def __init__(self, connection: Connection, api: ObjectApi, found: Found | None) -> None:
         self._connection, self._api, self._found = connection, api, found
@@ -120,7 +120,7 @@ class _Object:
         self.failed: NounStep | None = None
 
     def do(self, step: NounStep) -> object:
-        """Do one step on it."""
+        """Do one step on the object."""
         self.failed = step
         result = self._do(step)
         self.failed = None
@@ -137,7 +137,7 @@ class _Object:
         return done
 
     def look(self, step: NounStep) -> None:
-        """Before the first step of this run that changes its definition."""
+        """Check the definition before the first step of this run that changes it."""
         found, self._found = self._found, None
         if found is None:
             return

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""An object that exists, made by whomever: as data, and as the options of its module that describe it."""
+"""An existing object, whoever defined it, as data and as the options of its module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["arguments", "describe"]
 
 
 def describe(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
-    """One object as data, in the words of the options: what runs where it runs."""
+    """One object as data, with the names of its options: as it runs, or as defined."""
     return {
         "name": name,
         "uuid": found.uuid,
@@ -35,12 +35,12 @@ def describe(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
 
 
 def arguments(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
-    """The options that describe the definition: given to it, they change nothing."""
+    """The options that describe the definition: applied to it, they change nothing."""
     return plan_noun_import.imported(schema, name, found, functools.partial(_accepts, schema))
 
 
 def _accepts(schema: Schema, given: t.Mapping[str, t.Any]) -> bool:
-    """Whether the module itself would take them."""
+    """True if the module itself would accept the options."""
     result, problems = ArgumentSpecValidator(argument_spec(schema)).validate(dict(given)), Problems()
     if not result.error_messages:
         fields(schema, result.validated_parameters, problems)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The options of a noun by table, and what they say of its fields."""
+"""The options of a noun, and the fields that they set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def argument_spec(schema: Schema) -> dict[str, t.Any]:
 
 
 def fields(schema: Schema, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
-    """What the user says of one object's fields; what is wrong with it, and with its name, goes into `problems`."""
+    """The user's values for one object's fields; problems with them and with the name are added to `problems`."""
     what = f"{schema.kind} {params['name']}"
     problems.tried(lambda: units.check_name(params["name"], what="name"))
     stated = {key: value for key, value in params.items() if key not in ("name", "xml")}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A document of a noun by table: edited as a whole, and taken apart into the entries of its lists."""
+"""Edit the XML document of a noun, and find the changed entries of its lists."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def edit(
     piece: str | None = None,
     finish: t.Callable[[Element], None] = lambda _root: None,
 ) -> Edited:
-    """Write fields, and a piece in libvirt's own words, into a document; all else survives.
+    """Write fields, and a piece of libvirt's XML, into a document; all else survives.
 
-    `finish` mends what libvirt would refuse after a change.
+    `finish` corrects what libvirt would refuse after a change.
     """
     found, root = parse(xml), parse(xml)
     changes = overlay.merge(root, piece, shape) if piece else []
@@ -55,7 +55,7 @@ def edit(
 
 
 class _Places:
-    """A document in which entries are looked up by place."""
+    """A document with its entries looked up by place."""
 
     def __init__(self, root: Element, table: Table) -> None:
         self._root = root
@@ -76,7 +76,7 @@ class _Places:
         return element
 
     def number(self, field: str, name: str) -> int:
-        """Which one in its list an entry of the document is; -1 when it is in none."""
+        """The position of an entry in its list; -1 if it is not there."""
         if field not in self._numbers:
             names = [one for one, _element in t.cast(Items, self._table[field]).names(self._root)]
             self._numbers[field] = {one: number for number, one in reversed(list(enumerate(names)))}
@@ -84,7 +84,7 @@ class _Places:
 
 
 def _entries(changes: t.Iterable[Change], found: Element, root: Element, table: Table) -> dict[str, Entry]:
-    """Every entry with a change, and those it is a part of, by place."""
+    """Every entry with a change, and those that contain it, by place."""
     entries: dict[str, Entry] = {}
     was, now = _Places(found, table), _Places(root, table)
     for change in changes:
@@ -108,7 +108,7 @@ def _entry(place: str, was: _Places, now: _Places, table: Table) -> Entry:
 
 
 def _rows(place: str, table: Table) -> tuple[Items, str]:
-    """The row of the list that an entry stands in, and the entry's name."""
+    """The row of an entry's list, and the entry's name."""
     *way, (field, name) = _ENTRY.findall(place)
     for step, _name in way:
         table = t.cast(Items, table[step]).table

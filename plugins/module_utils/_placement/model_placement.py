@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Guests, hosts and placements: what is placed, where it can go, and where it goes."""
+"""Guests, hosts and placements: what is placed, where it can run, and where it is put."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ __all__ = ["ACTIVE", "Guest", "GuestCopy", "Host", "Placement", "Policy"]
 
 @dataclasses.dataclass(frozen=True)
 class Guest:
-    """What a guest needs. `host` pins it; guests of the same `apart` group never share a host, those of the same
-    `together` group always do. `prefer` are hosts, or groups of hosts.
+    """The needs of a guest.
+
+    `host` pins it; guests of one `apart` group never share a host, those of one `together` group always do. `prefer`
+    are hosts, or groups of hosts.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Guest:
 
     @functools.cached_property
     def needs(self) -> tuple[t.Any, ...]:
-        """Equal for guests that any host takes alike; they can be ordered by it."""
+        """A sortable key, equal for guests that the same hosts take."""
         groups = (self.apart, self.together, self.prefer, self.groups)
         offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models, self.platform)
         names = (tuple(sorted(each)) for each in (*groups, *offers))
@@ -53,7 +55,7 @@ class Guest:
 
 
 class GuestCopy(t.NamedTuple):
-    """A guest as one host has it."""
+    """A guest as it is on one host."""
 
     state: str
     uuid: str | None = None
@@ -62,13 +64,13 @@ class GuestCopy(t.NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether it holds memory."""
+        """True if the guest holds memory."""
         return self.state in ACTIVE
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """What a hypervisor has. `guests` are those that exist there, by name.
+    """The resources of a hypervisor. `guests` are those that exist there, by name.
 
     `memory_mib` is what guests may use in all.
     """
@@ -98,13 +100,13 @@ class Host:
 
     @property
     def has_capacity(self) -> bool:
-        """Whether its processors and memory are known; a host that reports none takes no guests."""
+        """True if processors and memory are known; a host that reports none takes no guests."""
         return self.cpus > 0 and self.memory_mib > 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """How much of a host may be promised: vCPUs per processor, and the share of its memory."""
+    """Overcommit limits: vCPUs per processor, and the share of memory."""
 
     cpu_overcommit: float = 4.0
     memory_overcommit: float = 1.0
@@ -113,9 +115,9 @@ class Policy:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Where a guest goes and why.
+    """The host of a guest, and the reason.
 
-    `host` is None when it is refused, or deferred because hosts that may have it were not reached.
+    `host` is None if the guest is refused, or deferred because hosts that may have it were not reached.
     """
 
     guest: str

@@ -4,8 +4,8 @@
 # This file is private to the collection and may change at any time.
 """Which running guests should move so that hosts are loaded evenly. Pure.
 
-Of the moves that gain most, the one that copies least for it comes first. No move relies on another: what leaves a host
-makes no room there before the next plan, so they can be done in any order, and some of them not at all.
+Of the moves with the largest gain, the cheapest to copy comes first. No move relies on another: the room that a move
+frees is not used before the next plan, so moves can be done in any order, or left out.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the
 
 @dataclasses.dataclass(frozen=True)
 class SuggestedMove:
-    """A guest to move; `gain` is by how many percent points it lowers the imbalance of its two hosts.
+    """A guest to move; `gain` is how many percent points it lowers the imbalance of its two hosts by.
 
-    `mends` is the group whose guests stay apart, and of which two are on the source.
+    `mends` is the `apart` group that the move repairs, if two of its guests share the source.
     """
 
     guest: str
@@ -44,7 +44,7 @@ class SuggestedMove:
 
 
 def broken(residents: t.Iterable[Resident]) -> dict[tuple[str, str], list[str]]:
-    """Guests that are to stay apart and share a host, by host and group."""
+    """Guests that must stay apart but share a host, by host and group."""
     found: dict[tuple[str, str], list[str]] = {}
     for one in residents:
         for word in one.guest.apart:
@@ -62,12 +62,12 @@ def plan(
     stay: t.Collection[str] = (),
     by: t.Collection[str] = BY,
 ) -> list[SuggestedMove]:
-    """Moves, the first ones the most worth; hosts in maintenance neither give nor take. Before all others come those
-    that part guests that are to stay apart, whatever else they cost.
+    """Moves, the most valuable first; hosts in maintenance are left out.
 
-    Load is what `by` names. Two hosts whose loads differ from the mean by less than `tolerance` percent points are
-    even. Guests that `stay`, run in two places, use a device of their host, or belong to a group that stays together
-    are left alone. Without `max_moves`, all moves that are worth it: a second plan has none.
+    Moves that part guests of one `apart` group come before all others, at any cost. Load is what `by` names. Two hosts
+    whose loads differ from the mean by less than `tolerance` percent points are even. Guests that `stay`, run in two
+    places, use a device of their host, or belong to a `together` group are left alone. Without `max_moves`, all
+    worthwhile moves: a second plan has none.
     """
     usable = counted(hosts)
     known = sorted(residents, key=lambda one: (one.guest.name, one.host))
@@ -87,7 +87,7 @@ def plan(
 def _parted(
     cluster: Cluster, known: t.Sequence[Resident], movable: t.Sequence[Resident], limit: int
 ) -> list[SuggestedMove]:
-    """Moves that leave one guest of each group on a host; the guests that are cheapest to copy move."""
+    """Moves that leave one guest of each `apart` group on a host; the guests that are cheapest to copy move."""
     free = {one.guest.name: one for one in movable}
     moves: list[SuggestedMove] = []
     for (host, word), names in broken(known).items():
@@ -116,15 +116,15 @@ def _movable(known: t.Sequence[Resident], hosts: t.Container[str], stay: t.Colle
 
 
 def _is_bound(guest: Guest) -> bool:
-    """Whether it stays with others, or with a device of its host, which no live migration takes along."""
+    """True if a guest belongs to a `together` group, or uses a host device, which prevents live migration."""
     return bool(guest.together or guest.devices)
 
 
 class _Search:
-    """The best move of each guest. After a move, only what concerns its two hosts is weighed again.
+    """The best move of each guest. After a move, only moves that concern its two hosts are computed again.
 
-    Who was to go to one of them has another best move now, which gains no more than before: it is looked for when it
-    could come next.
+    A guest whose best destination was one of them now gains no more than before: its exact best move is computed
+    when it could come next.
     """
 
     def __init__(self, cluster: Cluster, residents: t.Iterable[Resident]) -> None:
@@ -135,7 +135,7 @@ class _Search:
         self._bounds: set[str] = set()  # guests of which `_best` is only a limit
 
     def next(self) -> SuggestedMove | None:
-        """Make the next move and return it; None if no move is worth it."""
+        """Make the next move and return it; None if no move is worthwhile."""
         most = self._first(0.0, lambda name: -self._best[name].less)
         if most is None:
             return None
@@ -150,7 +150,7 @@ class _Search:
         return -_gain_per_mib(self._best[name], one), one.cost_mib, name
 
     def _first(self, least: float, key: t.Callable[[str], t.Any]) -> str | None:
-        """The first by that key of those that gain at least so much. The key only grows when a limit becomes exact."""
+        """The first guest by `key` with a gain of at least `least`. The key only grows when a bound becomes exact."""
         found: tuple[t.Any, str] | None = None
         for limit, name in sorted((key(name), name) for name, best in self._best.items() if best.less >= least):
             if found and found <= (limit, name):
@@ -187,13 +187,13 @@ class _Search:
 
 
 def _gain_per_mib(best: Candidate, one: Resident) -> float:
-    """The gain for each MiB that is copied, to six digits: of nearly equal moves, the cheaper one comes first."""
+    """The gain for each copied MiB, to six digits: of nearly equal moves, the cheaper one comes first."""
     gain = best.less / max(1, one.cost_mib)  # above zero, as each candidate's
     return round(gain, 5 - math.floor(math.log10(gain)))
 
 
 def moved(hosts: t.Iterable[Host], residents: t.Iterable[Resident], moves: t.Iterable[SuggestedMove]) -> list[Host]:
-    """The hosts once these moves are done."""
+    """The hosts after these moves."""
     guests = {one.guest.name: one.guest for one in residents}
     now = {host.name: host for host in hosts}
     for move in moves:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""All hosts while guests are put on them: where one fits, and what it costs there. Pure.
+"""All hosts during placement: which take a guest, and at what cost. Pure.
 
-What each guest is weighed against is kept in columns: of ten thousand guests, each looks at a thousand hosts.
+Loads are kept in columns for speed: each of ten thousand guests is compared with a thousand hosts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Choices", "Cost", "Fleet", "evenly", "first", "skew", "skew_after", 
 
 
 class Fleet:
-    """Hosts by their place in the order of names."""
+    """Hosts by their place in the order of their names."""
 
     def __init__(self, loads: Loads) -> None:
         self.loads: t.Sequence[Load] = [loads[name] for name in sorted(loads)]
@@ -56,21 +56,21 @@ class Fleet:
         )
 
     def put(self, guest: Guest, place: int) -> None:
-        """Count the guest in there."""
+        """Add the guest to the load of the host at that place."""
         self.loads[place].put(guest)
         self._look(place)
 
     def take(self, guest: Guest, place: int) -> None:
-        """Count it out again."""
+        """Remove the guest from the load of the host at that place."""
         self.loads[place].take(guest)
         self._look(place)
 
     def key(self, guest: Guest) -> tuple[t.Any, ...]:
-        """Equal for guests that fit on the same hosts."""
+        """A key, equal for guests that fit on the same hosts."""
         return guest.needs, guest.name if guest.uuid and guest.name in self._names else ""
 
     def fitting(self, guest: Guest, places: t.Sequence[int] | None = None) -> list[int]:
-        """The hosts that take the guest now; of these places, or of all."""
+        """Places of the hosts that can take the guest now, of these places or of all."""
         memory_left, cpu_left, memory, vcpus = self.memory_left, self.cpu_left, guest.memory_mib, guest.vcpus
         places = self.takers(guest) if places is None else places
         found = [one for one in places if memory_left[one] >= memory and cpu_left[one] >= vcpus]
@@ -81,7 +81,7 @@ class Fleet:
         return found
 
     def takers(self, guest: Guest) -> list[int]:
-        """The hosts that would take the guest if they had room."""
+        """Places of the hosts that would take the guest if they had room."""
         key = tuple(getattr(guest, field) for field in FIXED_FIELDS)
         if key not in self._fixed:
             self._fixed[key] = [
@@ -94,7 +94,7 @@ class Fleet:
         return self._fixed[key]
 
     def liked(self, guest: Guest, places: list[int]) -> list[int]:
-        """Those of these hosts that break fewest of the guest's wishes."""
+        """The places among these that violate the fewest preferences of the guest."""
         if not guest.prefer and not (guest.apart and self.domains):
             return places
         broken = [dislikes(self.loads[place], guest) for place in places]
@@ -106,15 +106,15 @@ Cost = t.Callable[[Fleet, float, float, t.Sequence[int]], "list[float]"]
 
 
 def evenly(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """How much a guest raises the weighted sum of squared loads; memory counts twice as much as processors."""
+    """By how much a guest raises the weighted sum of squared loads; memory counts twice as much as processors."""
     had, add, used, more = fleet.memory_pull, fleet.per_mib, fleet.cpu_pull, fleet.cpu_weight
     return [memory * (had[one] + memory * add[one]) + vcpus * (used[one] + vcpus * more[one]) for one in places]
 
 
 def skew(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """How much further apart a guest brings the hosts' shares of memory and of processors.
+    """By how much a guest makes the hosts' shares of used memory and processors differ more.
 
-    Where both are scarce, neither is left over that nobody can use.
+    If both are scarce, this avoids leaving one that no guest can use.
     """
     now = [fleet.memory_share[one] - fleet.cpu_share[one] for one in places]
     more = [memory * fleet.per_mib[one] - vcpus * fleet.per_vcpu[one] for one in places]
@@ -122,13 +122,13 @@ def skew(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int]) -> 
 
 
 def skewed(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """Their skew, and a little of their load."""
+    """The skew, and a small part of the load."""
     costs = zip(skew(fleet, memory, vcpus, places), evenly(fleet, memory, vcpus, places))
     return [apart + 0.05 * load for apart, load in costs]
 
 
 def skew_after(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """How far apart a host's shares of memory and of processors are then."""
+    """The difference of a host's shares of used memory and processors with the guest."""
     return [
         abs(fleet.memory_share[one] + memory * fleet.per_mib[one] - fleet.cpu_share[one] - vcpus * fleet.per_vcpu[one])
         for one in places
@@ -136,12 +136,12 @@ def skew_after(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int
 
 
 def first(_fleet: Fleet, _memory: float, _vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """Nothing."""
+    """The same cost, 0, for all hosts: the first one is chosen."""
     return [0.0] * len(places)
 
 
 class Choices:
-    """The hosts that guests with the same needs fit on, and what one costs there."""
+    """The hosts that take guests with the same needs, and the cost on each."""
 
     def __init__(self, guest: Guest, fleet: Fleet, cost: Cost) -> None:
         self.key = fleet.key(guest)
@@ -159,11 +159,11 @@ class Choices:
 
     @property
     def best(self) -> int | None:
-        """Where the guest costs least."""
+        """The place at which the guest costs least; None if no host takes it."""
         return None if self._first < 0 else self._places[self._first]
 
     def put(self, guest: Guest) -> None:
-        """Put the guest there, and look at that host again."""
+        """Put the guest at the best place, and update the cost there."""
         place = self._places[self._first]
         self._fleet.put(guest, place)
         again = self._fleet.fitting(guest, [place])

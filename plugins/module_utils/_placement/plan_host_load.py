@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A host while guests are put on it. Pure."""
+"""The load of one host during placement. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loads = t.Mapping[str, "Load"]
 
 
 class Bundle(t.NamedTuple):
-    """Guests of a batch that stay together, by all of their groups; and one guest that needs what all of them do."""
+    """Guests of a batch whose `together` groups connect them; and one guest with the needs of all."""
 
     members: t.Sequence[Guest]
     guest: Guest
@@ -24,7 +24,7 @@ class Bundle(t.NamedTuple):
 
 
 def bundles(batch: t.Iterable[Guest]) -> dict[str, Bundle]:
-    """By each group of guests that stay together."""
+    """The bundle of each `together` group."""
     found: dict[str, list[Guest]] = {}
     for guest in batch:
         lists = list({id(one): one for word in sorted(guest.together) if (one := found.get(word))}.values())
@@ -69,7 +69,7 @@ def _bundle(members: t.Sequence[Guest]) -> Bundle:
 
 
 class Neighbours:
-    """Where the guests of each group are, over all hosts: `together` by word, `apart` by word and failure domain."""
+    """Where groups have guests, over all hosts: `together` by word, `apart` by word and failure domain."""
 
     def __init__(self, hosts: t.Iterable[Host] = (), batch: t.Iterable[Guest] = ()) -> None:
         self.together: dict[str, dict[str, int]] = {}
@@ -96,7 +96,7 @@ class Neighbours:
 
 
 class Load:
-    """A host while guests are put on it."""
+    """The load of one host during placement."""
 
     def __init__(
         self, host: Host, policy: Policy, apart: t.Iterable[str] = (), neighbours: Neighbours | None = None
@@ -114,31 +114,31 @@ class Load:
 
     @property
     def memory_left(self) -> float:
-        """MiB."""
+        """Free memory in MiB."""
         return self.memory_capacity - self.memory_mib
 
     @property
     def cpu_left(self) -> float:
-        """vCPUs."""
+        """Free vCPUs."""
         return self.cpu_capacity - self.vcpus
 
     def disk_left(self, pool: str) -> float | None:
-        """MiB; None where that is not known."""
+        """Free MiB in a pool; None if unknown."""
         left = self.host.disk_left_mib.get(pool)
         return None if left is None else left - self._disks.get(pool, 0)
 
     def devices_left(self, device: str) -> int | None:
-        """How many of that device no guest uses; None where the host has none."""
+        """The number of unused devices of that kind; None if the host has none."""
         free = (self.host.devices or {}).get(device)
         return None if free is None else free - self._devices.get(device, 0)
 
     def put(self, guest: Guest) -> None:
-        """Count the guest in."""
+        """Add the guest to the load."""
         self._count(guest, 1)
         self.batch[guest.name] = guest
 
     def take(self, guest: Guest) -> None:
-        """Count it out again."""
+        """Remove the guest from the load."""
         self._count(guest, -1)
         del self.batch[guest.name]
 

@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Whether the guests of hosts that fail find room on the others. Pure.
+"""Simulates the loss of hosts: do their guests find room on the others? Pure.
 
-The loss is simulated: the guests of the lost hosts are packed onto what is left. Guests that are pinned to a lost host
-end with it. A cluster is divided into what fails as a whole: failure domains, or else single hosts.
+The guests of the lost hosts are packed onto the remaining ones. Guests that are pinned to a lost
+host end with it. A cluster is divided into failure domains, or else single hosts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Going = t.Sequence[tuple[Guest, str]]  # guests, and the hosts that they are to 
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-    """What fails at once: failure domains or single hosts, and all of their hosts."""
+    """Units that fail at once, failure domains or single hosts, and all of their hosts."""
 
     units: t.Sequence[str]
     hosts: frozenset[str]
 
     def text(self, homeless: t.Sequence[Guest]) -> str:
-        """What it would do to these guests."""
+        """The message that the loss leaves these guests without a host."""
         one = homeless[0]
         more = f" and {len(homeless) - 1} more" if homeless[1:] else ""
         need = f"{one.vcpus} vcpus, {bytes_text(one.memory_mib * 1024**2)}"
@@ -40,15 +40,15 @@ class _Loss:
 
 
 def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | None:
-    """The first loss of that many units after which a guest has no host, in words; None where there is none."""
+    """The first loss of that many units that leaves a guest without a host, in words; None if there is none."""
     found = ((loss, _homeless(hosts, loss, policy)) for loss in _losses(hosts, losses))
     return next((loss.text(homeless) for loss, homeless in found if homeless), None)
 
 
 def refusals(hosts: t.Sequence[Host], placed: Going, policy: Policy, losses: int) -> dict[str, str]:
-    """Which of these guests cannot be added, and why: with it, such a loss would leave a guest without a host.
+    """Guests that cannot be added, with reasons: with them, a loss would leave a guest without a host.
 
-    The first ones have precedence. Guests that stay together are added together, or not at all.
+    Earlier guests have precedence. Guests that stay together are added together, or not at all.
     """
     parties = _parties(placed)
     refused: dict[str, str] = {}
@@ -63,7 +63,7 @@ def refusals(hosts: t.Sequence[Host], placed: Going, policy: Policy, losses: int
 
 
 def _parties(placed: Going) -> list[Going]:
-    """Each guest with those that it stays together with, in the order of the first ones."""
+    """Guests grouped with those that they stay together with, in the order of the first ones."""
     groups = bundles(guest for guest, _host in placed)
     found: dict[str, list[tuple[Guest, str]]] = {}
     for guest, host in placed:
@@ -82,7 +82,7 @@ def _losses(hosts: t.Sequence[Host], losses: int) -> t.Iterator[_Loss]:
 
 
 def _homeless(hosts: t.Sequence[Host], loss: _Loss, policy: Policy) -> list[Guest]:
-    """Guests for which the other hosts have no room, the largest first."""
+    """Guests without room on the remaining hosts, the largest first."""
     left = [host for host in hosts if host.name not in loss.hosts]
     lost = [each for host in hosts if host.name in loss.hosts for each in host.residents if each.host not in loss.hosts]
     placed = plan_packing.packed(lost, left, policy, apart={}, last=(), rounds=0)
@@ -91,9 +91,9 @@ def _homeless(hosts: t.Sequence[Host], loss: _Loss, policy: Policy) -> list[Gues
 
 
 def _harmful(hosts: t.Sequence[Host], parties: t.Sequence[Going], loss: _Loss, policy: Policy) -> dict[int, str]:
-    """Which of these parties must not be added because of this loss, and why.
+    """Parties that must not be added because of this loss, by index, with the reason.
 
-    What the loss does without any of them is nobody's fault, but room that is too little already is not made less.
+    Effects of the loss without any of them do not count, but room that is already short is not reduced.
     """
     homeless = _homeless(hosts, loss, policy)
     before = {guest.name for guest in homeless}
@@ -120,7 +120,7 @@ def _harmful(hosts: t.Sequence[Host], parties: t.Sequence[Going], loss: _Loss, p
 
 
 def _scarce(hosts: t.Sequence[Host], homeless: t.Iterable[Guest], loss: _Loss, policy: Policy) -> dict[str, Guest]:
-    """Hosts that have too little room for guests that they could have, and the first of these guests."""
+    """Hosts whose room is short for guests that they could have, with the first of these guests."""
     found: dict[str, Guest] = {}
     for host in hosts:
         emptied = dataclasses.replace(host, vcpus_used=0, memory_used_mib=0, disk_left_mib={})
@@ -131,7 +131,7 @@ def _scarce(hosts: t.Sequence[Host], homeless: t.Iterable[Guest], loss: _Loss, p
 
 
 def with_guests(hosts: t.Sequence[Host], placed: t.Iterable[tuple[Guest, str]]) -> list[Host]:
-    """The hosts once these guests are there."""
+    """The hosts with these guests added."""
     added: dict[str, list[Guest]] = {}
     for guest, name in placed:
         added.setdefault(name, []).append(guest)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""How unevenly hosts are loaded, and what a guest that moves changes in that. Pure.
+"""How unevenly hosts are loaded, and how moves change that. Pure.
 
 Each move is judged by the two hosts that it changes, so that a cluster of any size is balanced alike.
 """
@@ -25,7 +25,7 @@ BY = ("memory", "vcpus")  # the default measures of load
 
 @dataclasses.dataclass(frozen=True)
 class Resident:
-    """A running guest, where it is, and how much its disks take."""
+    """A running guest, its host, and its disk size."""
 
     guest: Guest
     host: str
@@ -34,14 +34,14 @@ class Resident:
 
     @property
     def cost_mib(self) -> int:
-        """What would be copied at most: disks on shared storage are not."""
+        """MiB to copy at most: disks on shared storage are not copied."""
         return self.guest.memory_mib + self.disk_mib
 
 
 class _Scale:
-    """What counts as load: memory, allotted or used processors, and guests, each with its weight.
+    """The weights of memory, allotted or used processors, and guests in the load.
 
-    A guest counts as a mean one: as much as the memory of all divided by their number.
+    Each guest counts as an average one: the memory of all guests divided by their number.
     """
 
     def __init__(self, by: t.Collection[str], residents: t.Sequence[Resident]) -> None:
@@ -57,16 +57,16 @@ class _Scale:
             self.guests = _WEIGHTS["guests"] if self.memory or self.cpu else 1.0
 
     def weighted(self, memory: float, cpu: float, guests: float) -> float:
-        """The weighted sum of these shares of a host, squared."""
+        """The weighted sum of a host's squared shares."""
         return self.memory * memory * memory + self.cpu * cpu * cpu + self.guests * guests * guests
 
     def cpu_of(self, one: Resident) -> float:
-        """Of a guest: processors that it keeps busy, or that it may."""
+        """A guest's processors: busy ones, or its vCPUs."""
         return one.cpu_use if self.use else one.guest.vcpus
 
 
 class _WeighedHost:
-    """A host while moves are chosen: what it has, what is used, and its share of the squared imbalance."""
+    """A host while moves are chosen: capacity, usage, and its share of the squared imbalance."""
 
     def __init__(self, host: Host, policy: Policy, all_memory: float, scale: _Scale, cpu: float, guests: int) -> None:
         self.load, self._scale = Load(host, policy), scale
@@ -77,13 +77,13 @@ class _WeighedHost:
         self.weight = 0.0
 
     def add(self, one: Resident, sign: int) -> None:
-        """Count a guest in, or out."""
+        """Add (sign 1) or remove (sign -1) a guest."""
         self.cpu += sign * self._scale.cpu_of(one)
         self.memory_mib += sign * one.guest.memory_mib
         self.guests += sign
 
     def size(self, one: Resident) -> float:
-        """How far this guest moves the load of this host, squared and weighted as the imbalance is."""
+        """How far this guest changes the load of this host, squared and weighted as the imbalance is."""
         memory, cpu = one.guest.memory_mib / self.memory_capacity, self._scale.cpu_of(one) / self.cpu_capacity
         guests = self._scale.guest_mib / self.memory_capacity
         return self.share * self._scale.weighted(memory, cpu, guests)
@@ -91,19 +91,19 @@ class _WeighedHost:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """The best that can be done with a guest. `less` is what the squared imbalance of all hosts loses."""
+    """The best move of a guest. `less` is by how much it lowers the squared imbalance of all hosts."""
 
     less: float
     dest: str
 
     @property
     def rank(self) -> tuple[float, str]:
-        """The best first."""
+        """A sort key, the best candidate first."""
         return -self.less, self.dest
 
 
 class Cluster:
-    """The hosts that count, weighed against the mean load of all."""
+    """The hosts that take part, weighed against the mean load of all."""
 
     def __init__(
         self,
@@ -129,18 +129,18 @@ class Cluster:
             host.weight = self._weigh(host, 0, 0, 0)
 
     def _weigh(self, host: _WeighedHost, cpu: float, memory_mib: int, guests: int) -> float:
-        """The host's share of the squared imbalance, with that much more used."""
+        """The host's share of the squared imbalance, with these additional amounts."""
         memory = (host.memory_mib + memory_mib) / host.memory_capacity - self._memory_mean
         cpu = (host.cpu + cpu) / host.cpu_capacity - self._cpu_mean
         count = (host.guests + guests) * self._scale.guest_mib / host.memory_capacity - self._guests_mean
         return host.share * self._scale.weighted(memory, cpu, count)
 
     def imbalance(self) -> float:
-        """In percent points."""
+        """The imbalance of the cluster in percent points."""
         return _percent(sum(host.weight for host in self.hosts.values()))
 
     def best(self, one: Resident, dests: t.Iterable[str]) -> Candidate | None:
-        """The host in `dests` with the largest gain, if a move there is worth it."""
+        """The host in `dests` with the largest gain; None if no move is worthwhile."""
         found: Candidate | None = None
         most, source, left = 0.0, self.hosts[one.host], self._left(one)
         cpu, memory_mib = self._scale.cpu_of(one), one.guest.memory_mib
@@ -156,7 +156,7 @@ class Cluster:
         return found
 
     def least_bad(self, one: Resident) -> Candidate | None:
-        """The host whose balance suffers least, of all that can take the guest."""
+        """The host whose balance suffers least, of all that can take the guest; None if none can."""
         cpu, memory_mib, left = self._scale.cpu_of(one), one.guest.memory_mib, self._left(one)
         found = [
             Candidate(left + host.weight - self._weigh(host, cpu, memory_mib, 1), name)
@@ -166,12 +166,12 @@ class Cluster:
         return min(found, key=lambda candidate: candidate.rank, default=None)
 
     def _left(self, one: Resident) -> float:
-        """How much the squared imbalance of the source falls without the guest."""
+        """By how much the squared imbalance of the source falls without the guest."""
         source = self.hosts[one.host]
         return source.weight - self._weigh(source, -self._scale.cpu_of(one), -one.guest.memory_mib, -1)
 
     def _is_worthwhile(self, one: Resident, source: _WeighedHost, dest: _WeighedHost, less: float) -> bool:
-        """Whether the two hosts differ, and come together by at least half of what so large a guest could do.
+        """True if the two hosts differ, and approach each other by at least half of what such a guest could achieve.
 
         A move that only exchanges their loads, or that evens one resource at the cost of the other, does not.
         """
@@ -184,7 +184,7 @@ class Cluster:
         return not overshoots and before**0.5 - after**0.5 >= 0.5 * size**0.5
 
     def move(self, one: Resident, dest: str) -> float:
-        """Move the guest; return by how many percent points the imbalance of the two hosts falls."""
+        """Move the guest; returns how many percent points the imbalance of the two hosts falls by."""
         pair = (self.hosts[one.host], self.hosts[dest])
         share, before = sum(host.share for host in pair), sum(host.weight for host in pair)
         pair[1].load.put(one.guest)
@@ -203,7 +203,7 @@ def imbalance(
 ) -> float:
     """How far the load of hosts is from their mean, in percent points (a weighted standard deviation).
 
-    0 when all are loaded alike. The `residents` are needed where what they use counts, or their number.
+    0 if all are loaded alike. `residents` are required if `by` has their usage or number.
     """
     usable = counted(hosts)
     return Cluster(usable, policy or Policy(), 0.0, by, list(residents)).imbalance() if usable else 0.0
@@ -217,7 +217,7 @@ def _used(residents: t.Iterable[Resident]) -> dict[str, float]:
 
 
 def counted(hosts: t.Iterable[Host]) -> list[Host]:
-    """Those that count, by name: hosts in maintenance neither give nor take."""
+    """Hosts with capacity that are not in maintenance, by name."""
     usable = [host for host in hosts if host.maintenance is None and host.has_capacity]
     return sorted(usable, key=lambda host: host.name)
 

@@ -4,9 +4,9 @@
 # This file is private to the collection and may change at any time.
 """Pack guests onto hosts. Pure.
 
-Guests with the same needs are put one after the other: the hosts that they fit on are looked for once, and after each
-guest only its host is looked at again. A guest that fits nowhere may have one smaller guest of the batch moved. Where a
-guest is left, the batch is packed again by other rules and in other orders.
+Guests with the same needs are placed one after the other: the hosts that take them are found once, and after each guest
+only its host is updated. A guest that fits nowhere may have one smaller guest of the batch moved. If a guest remains,
+the batch is packed again by other rules and in other orders.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def packed(
     last: t.Collection[str],
     rounds: int = _ROUNDS,
 ) -> dict[str, Placement]:
-    """Placements by guest. `apart` are further groups by host; guests that come `last` take no room from the others.
+    """Placements by guest. `apart` are further groups by host; guests in `last` take no room from the others.
 
-    Guests that all rules leave come earlier in each of so many further `rounds`.
+    Guests that remain under all rules come earlier in each of up to `rounds` further rounds.
     """
     empty = _fleet(guests, hosts, policy, apart)
     best: _Packing | None = None
@@ -90,7 +90,7 @@ def packed(
 
 
 def _attempts(rounds: int, *, exceed: bool) -> t.Iterator[tuple[Size, Cost, bool]]:
-    """The rules that are tried one after the other, and whether guests that are left come earlier in the next ones."""
+    """The rules to try in order, and True if guests that remain come earlier in the next attempts."""
     if exceed:
         yield from ((size, cost, False) for size, cost in (_EVENLY, *_SMALLEST))
         return
@@ -100,7 +100,7 @@ def _attempts(rounds: int, *, exceed: bool) -> t.Iterator[tuple[Size, Cost, bool
 
 
 def _exceed(guests: t.Sequence[Guest], fleet: Fleet) -> bool:
-    """Whether all hosts together have too little for all of them."""
+    """True if all hosts together have too little for all of these guests."""
     takers = [load for load in fleet.loads if load.host.maintenance is None]
     memory, cpu = (
         sum(max(0.0, left) for left in lefts)
@@ -123,9 +123,9 @@ def _ordered(
     size: Size,
     urgent: t.Mapping[str, int],
 ) -> list[Guest]:
-    """The largest first, and the more urgent ones as if they were larger.
+    """The guests, the largest first; urgent ones count as larger.
 
-    Those of a group that stays together, and those with the same needs, come one after the other.
+    Guests of one bundle, and those with the same needs, come one after the other.
     """
     memory = max((load.memory_capacity for load in fleet.loads), default=1.0)
     cpu = max((load.cpu_capacity for load in fleet.loads), default=1.0)
@@ -143,7 +143,7 @@ def _ordered(
 
 
 class _Packing:
-    """Guests put on hosts one after the other, each where it costs least. `left` are those without a host."""
+    """Puts guests on hosts one after the other, each at the lowest cost. `left` are those without a host."""
 
     def __init__(self, fleet: Fleet, cost: Cost) -> None:
         self._fleet, self._cost = fleet, cost
@@ -153,7 +153,7 @@ class _Packing:
         self._refused: tuple[t.Any, ...] | None = None  # needs that nobody makes room for; until a guest is put
 
     def choose(self, guest: Guest) -> None:
-        """Put the guest on a host."""
+        """Put the guest on a host, or add it to `left`."""
         choices = self._choices_of(guest)
         place = choices.best
         if place is None:
@@ -176,7 +176,7 @@ class _Packing:
         self._done[guest.name] = Placement(guest.name, self._fleet.loads[place].host.name, why)
 
     def placements(self) -> dict[str, Placement]:
-        """By guest; those without a host with the reasons."""
+        """Placements by guest; those without a host have the reasons."""
         loads = {load.host.name: load for load in self._fleet.loads}
         refusals: dict[tuple[t.Any, ...], str] = {}
         for guest in self.left:
@@ -187,7 +187,7 @@ class _Packing:
         return self._done
 
     def _squeeze_in(self, guest: Guest) -> None:
-        """Put the guest where a smaller one of the batch can go elsewhere, or leave it."""
+        """Put the guest where a smaller one of the batch can move away, or add it to `left`."""
         key = self._fleet.key(guest)
         if guest.host or guest.together or key == self._refused or not self._make_room(guest):
             self.left.append(guest)
@@ -196,7 +196,7 @@ class _Packing:
         self._choices = self._refused = None
 
     def _make_room(self, guest: Guest) -> bool:
-        """Move one guest of this batch to another host where that lets `guest` in."""
+        """Move one guest of this batch to another host so that `guest` fits; True if that worked."""
         memory_left, cpu_left = self._fleet.memory_left, self._fleet.cpu_left
         most_memory, most_cpu = max(memory_left, default=0.0), max(cpu_left, default=0.0)
         for place in sorted(self._fleet.takers(guest), key=lambda one: (-memory_left[one], one)):
@@ -213,7 +213,7 @@ class _Packing:
         return False
 
     def _exchanged(self, guest: Guest, other: Guest, place: int) -> bool:
-        """Whether the other guest went to another host, and this one took its place."""
+        """Move `other` to another host, and put the guest in its place; True if that worked."""
         self._fleet.take(other, place)
         places = self._fleet.fitting(guest, [place]) and [one for one in self._fleet.fitting(other) if one != place]
         if not places:

@@ -40,8 +40,8 @@ def place(
 ) -> list[Placement]:
     """A placement for every guest, in the order given.
 
-    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen. Guests that exist on
-    hosts to `leave` are placed anew, those that are off last.
+    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen. Guests on hosts to
+    `leave` are placed anew, inactive ones last.
     """
     unseen = _Unseen(sorted(unreached), sorted(excluded))
     fixed = {guest.name: _fixed_placement(guest, hosts, unseen, leave) for guest in guests}
@@ -68,8 +68,9 @@ def _placed(
     apart: t.Mapping[str, t.Collection[str]],
     last: t.Collection[str],
 ) -> dict[str, Placement]:
-    """Placements by guest. Where the loss of hosts would leave a guest without one, it is refused, and the room that it
-    would have taken goes to those that were left.
+    """Placements by guest. A guest that the loss of hosts would leave without one is refused.
+
+    The room that it would have taken goes to the remaining guests.
     """
     placed = plan_packing.packed(guests, hosts, policy, apart=apart, last=last)
     open_guests = guests
@@ -89,7 +90,7 @@ def _placed(
 
 @dataclasses.dataclass(frozen=True)
 class _Unseen:
-    """Hosts of which nothing is known now."""
+    """Hosts whose state is unknown."""
 
     unreached: t.Sequence[str]
     excluded: t.Sequence[str]
@@ -98,7 +99,7 @@ class _Unseen:
         return bool(self.unreached or self.excluded)
 
     def may_have(self, what: str) -> str:
-        """That they may have something, and why that is not known."""
+        """The message that these hosts may have something, and why that is unknown."""
         silent = f"{some_of(self.unreached, _NAMED)} failed or could not be reached"
         hidden = f"this run leaves out {some_of(self.excluded, _NAMED)}"
         if not self.excluded:
@@ -107,7 +108,7 @@ class _Unseen:
 
     @property
     def remedy(self) -> str:
-        """What makes it known."""
+        """How to make their state known."""
         words = []
         if self.unreached:
             words.append(f"see the error of {some_of(self.unreached, _NAMED)} above")
@@ -120,7 +121,7 @@ class _Unseen:
 def _fixed_placement(
     guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]
 ) -> Placement | None:
-    """The placement of a guest that exists, may exist on an unseen host, or names an unknown one; None for others."""
+    """The placement of a guest that exists, may exist on an unseen host, or names an unknown host; None for others."""
     copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
     copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
     holders = [host for host in hosts if host.name in copies]
@@ -154,7 +155,7 @@ def _fixed_placement(
 def _in_two_places(
     name: str, copies: t.Mapping[str, GuestCopy], leave: t.Collection[str], hosts: t.Collection[str]
 ) -> Placement:
-    """A migrating guest has a copy on both hosts, of which at most one runs; two running copies are an error."""
+    """The placement of a guest with copies on several hosts: at most one runs during a migration, two are an error."""
     running = {where: copy for where, copy in copies.items() if copy.state == "running"}
     names = " and ".join(running)
     if len({copy.uuid for copy in running.values()}) > 1:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rules by which a host is refused for a guest, and why none takes it. Each returns a reason or None. Pure.
+"""The rules that refuse a host for a guest, and why no host takes it. Each returns a reason or None. Pure.
 
 A reason is a pair: its kind, by which refusals are grouped, and its text.
 """
@@ -103,7 +103,7 @@ def _versions(load: Load, guest: Guest) -> Reason | None:
 
 
 def _numbers(version: str) -> list[int]:
-    """A version to compare: `9.0.0` equals `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
+    """A version as comparable numbers: `9.0.0` equals `9`, and `6.1.0-18-amd64` is newer than `6.1`."""
     numbers = [int(digits) for digits in re.findall(r"\d+", version)]
     while numbers and not numbers[-1]:
         numbers.pop()
@@ -111,7 +111,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _migrates(load: Load, guest: Guest) -> Reason | None:
-    """A running guest stays within its migration group."""
+    """Refuses hosts outside a running guest's migration group."""
     if guest.runs_within in (None, load.host.migration_group):
         return None
     reason = f"is not in migration group {guest.runs_within}" if guest.runs_within else "is in a migration group"
@@ -119,7 +119,7 @@ def _migrates(load: Load, guest: Guest) -> Reason | None:
 
 
 def _asked(load: Load, guest: Guest) -> Reason | None:
-    """Hosts that were asked whether they can take it."""
+    """Refuses hosts that have answered that they cannot take the guest."""
     why = dict(guest.refused).get(load.host.name)
     return None if why is None else (_ASKED, why)
 
@@ -133,7 +133,7 @@ def _apart(load: Load, guest: Guest) -> Reason | None:
 
 
 def _together(load: Load, guest: Guest) -> Reason | None:
-    """The host has the others of the group; without others, it can have all of the batch."""
+    """Refuses a host without the others of a `together` group; if there are none, one that cannot have all of them."""
     for word in sorted(guest.together):
         there = load.neighbours.together.get(word)
         if there and load.host.name not in there:
@@ -147,7 +147,7 @@ def _together(load: Load, guest: Guest) -> Reason | None:
 
 
 def _against_all(load: Load, bundle: Bundle) -> Reason | None:
-    """Why the host cannot have all of these guests, which nobody of them is on."""
+    """Why the host cannot have all guests of a bundle, none of which is placed yet."""
     need = f"needs {bundle.guest.vcpus} vcpus and {mib(bundle.guest.memory_mib)}"
     if bundle.conflict:
         return bundle.conflict, f"{need}: {bundle.conflict}"
@@ -174,18 +174,18 @@ RULES: tuple[Rule, ...] = (*FIXED, _asked, _devices, _memory, _vcpus, _disk, _ap
 
 
 def of_few(guest: Guest) -> list[Rule]:
-    """The rules beside those for memory, vCPUs, and what is fixed that can refuse this guest."""
+    """The further rules that apply to this guest, beside memory, vCPUs and fixed rules."""
     return [rule for field, rule in _OF_FEW if getattr(guest, field)]
 
 
 def against(load: Load, guest: Guest) -> str | None:
-    """Why the guest cannot go there; None when it can."""
+    """The text of the reason against the guest on that host; None if it can go there."""
     found = first_reason(load, guest)
     return found and found[1]
 
 
 def first_reason(load: Load, guest: Guest) -> Reason | None:
-    """The kind of what is against it, and the reason in words."""
+    """The first reason against the guest on that host; None if it can go there."""
     host = load.host
     if host.maintenance is not None:
         return "is in maintenance", f"is in maintenance: {host.maintenance}"
@@ -195,7 +195,7 @@ def first_reason(load: Load, guest: Guest) -> Reason | None:
 
 
 def namesake(load: Load, guest: Guest) -> str | None:
-    """Whether another guest has its name there."""
+    """The reason if another guest has its name on that host; else None."""
     there = load.host.guests.get(guest.name) if guest.uuid else None
     if there and there.uuid != guest.uuid:
         return f"has another guest named {guest.name} (UUID {there.uuid}); rename one of them (virsh domrename)"
@@ -203,7 +203,7 @@ def namesake(load: Load, guest: Guest) -> str | None:
 
 
 def lack(load: Load, guest: Guest) -> Reason | None:
-    """What is against any guest with these needs."""
+    """The first reason against any guest with these needs; None if there is none."""
     for rule in RULES:
         if found := rule(load, guest):
             return found
@@ -211,7 +211,7 @@ def lack(load: Load, guest: Guest) -> Reason | None:
 
 
 def dislikes(load: Load, guest: Guest) -> int:
-    """How many soft rules the host breaks: a preferred host, and another failure domain for guests that stay apart."""
+    """The number of preferences that the host violates: preferred hosts, and separate failure domains."""
     host = load.host
     elsewhere = guest.prefer and not (host.name in guest.prefer or guest.prefer & (host.groups or frozenset()))
     beside = any(load.neighbours.apart.get((word, host.domain)) for word in guest.apart)
@@ -219,7 +219,7 @@ def dislikes(load: Load, guest: Guest) -> int:
 
 
 def refusal(guest: Guest, loads: Loads) -> str:
-    """Why no host takes the guest: host by host where these are few, else by what they lack."""
+    """Why no host takes the guest: by host if there are few, else by kind of reason."""
     reasons = {
         name: ("another host is requested", f"the guest requests {guest.host}")
         if guest.host not in (None, name)
@@ -239,7 +239,7 @@ def refusal(guest: Guest, loads: Loads) -> str:
 
 
 def _group(kind: str, names: t.Sequence[str], loads: Loads) -> str:
-    """`96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
+    """A group of refusals, such as `96 hosts: lacks memory (most left: 5.4 GiB on h000)`."""
     some = some_of(names, _NAMED)
     if kind == "lacks memory":
         name = max(names, key=lambda each: (loads[each].memory_left, each))

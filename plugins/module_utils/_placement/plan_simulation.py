@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What would happen: hosts are lost, guests are added, and more of one kind until none fits. Pure.
+"""Simulates lost hosts, added guests, and more guests of one kind until none fits. Pure.
 
-Each step is placed as a real run would place it, on what the steps before left.
+Each step is placed as a real run would place it, after the steps before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 100_000  # guests of a kind
 
 @dataclasses.dataclass(frozen=True)
 class SimulationOutcome:
-    """What became of the guests of lost hosts, of those that were added, and how many more fit."""
+    """Placements of the guests of lost hosts and of added guests, and how many more fit."""
 
     hosts: t.Sequence[Host]
     moved: t.Sequence[Placement]
@@ -45,7 +45,7 @@ def simulate(
     add: t.Sequence[Guest] = (),
     fill: Guest | None = None,
 ) -> SimulationOutcome:
-    """The outcome of all steps in this order. Guests that are lost with a host do not return to it."""
+    """The outcome of all steps in this order. Guests of a lost host do not return to it."""
     left = [host for host in hosts if host.name not in lose]
     homeless = [_restarted(one, left) for host in hosts if host.name in lose for one in host.residents]
     # Guests that restart elsewhere are needed more than the room that a next loss takes.
@@ -58,7 +58,7 @@ def simulate(
 
 
 def _restarted(guest: Guest, left: t.Sequence[Host]) -> Guest:
-    """As it is placed: its UUID, which makes placement slower, counts only where a host has a guest of its name."""
+    """The guest to restart; its UUID, which slows placement, is kept only if a host has a guest of its name."""
     return guest if any(guest.name in host.guests for host in left) else dataclasses.replace(guest, uuid=None)
 
 
@@ -72,7 +72,7 @@ def filled(kind: Guest, hosts: t.Sequence[Host], policy: Policy) -> tuple[int, s
 
 
 def _at_most(kind: Guest, host: Host, policy: Policy) -> int:
-    """How many a host has memory and processors for, whatever else is against them."""
+    """How many such guests a host has memory and processors for."""
     memory = host.memory_mib * policy.memory_overcommit - host.memory_used_mib
     cpu = host.cpus * policy.cpu_overcommit - host.vcpus_used
     return max(0, int(min(memory // max(1, kind.memory_mib), cpu // max(1, kind.vcpus))))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Carry out the steps between the states of a guest: one verb each, no choices."""
+"""Performs the steps between a guest's states: one verb each, no choices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGAIN_S, _LOOK_S = 1, 0.1
 
 
 def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
-    """The guest with that UUID, else of that name; None where there is none."""
+    """The guest with that UUID, else of that name; None if there is none."""
     with contextlib.suppress(NotFound), explained("read guest", name):
         domain = connection.lookupByUUIDString(uuid) if uuid else connection.lookupByName(name)
         state, stopped_itself = states.seen(domain)
@@ -39,7 +39,7 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
 
 
 def definition(connection: Connection, uuid: str) -> tuple[str, bool]:
-    """The document that a guest starts with, and whether that is the one of its managed save image."""
+    """The XML with which a guest starts, and True if it is that of its managed save image."""
     with explained("read guest", uuid):
         domain = connection.lookupByUUIDString(uuid)
         saved = saved_xml(domain)
@@ -47,9 +47,9 @@ def definition(connection: Connection, uuid: str) -> tuple[str, bool]:
 
 
 def saved_xml(domain: t.Any) -> str | None:
-    """The definition with which a guest that is off goes on from its managed save image; None without one.
+    """The definition in an inactive guest's managed save image; None without an image.
 
-    Empty where it cannot be read: libvirt may discard such an image and start the guest anew.
+    Empty if it cannot be read: libvirt may discard such an image and start the guest anew.
     """
     with contextlib.suppress(Unsupported), explained("find the managed save image of guest", domain.name()):
         if not domain.isActive() and domain.hasManagedSaveImage():
@@ -60,7 +60,7 @@ def saved_xml(domain: t.Any) -> str | None:
 
 
 def do(connection: Connection, uuid: str, step: plan_power_steps.GuestStep) -> object:
-    """Do one step on the guest with that UUID, and on no other that has its name by now; returns a note, if any."""
+    """Perform one step on the guest with that UUID, and on no other of its name; returns a note, if any."""
     with explained("find guest", f"{step.guest} ({uuid})"):
         domain = connection.lookupByUUIDString(uuid)
     return DOERS[type(step)](domain, step)
@@ -72,7 +72,7 @@ def _start(domain: t.Any, step: plan_power_steps.Start) -> None:
 
 
 def _allowed() -> None:
-    """Nobody forbids it."""
+    """Does nothing: the default check before a forced power-off."""
 
 
 def _shutdown(
@@ -105,7 +105,7 @@ def _destroy(domain: t.Any, step: plan_power_steps.Destroy, before_force: t.Call
 
 
 def _switch_off(domain: t.Any) -> None:
-    """Pull the plug; a guest that powers off at this moment is as it is wanted."""
+    """Power the guest off at once; one that powers off by itself at this moment is no error."""
     try:
         domain.destroy()
     except libvirt.libvirtError:
@@ -137,7 +137,7 @@ def _has_failed_io(domain: t.Any) -> bool:
 
 
 def _fails_again(domain: t.Any) -> bool:
-    """Whether QEMU, which does the same again at once, pauses it again."""
+    """True if QEMU, which retries the I/O at once, pauses the guest again."""
     deadline = time.monotonic() + _AGAIN_S
     while time.monotonic() < deadline:
         if _has_failed_io(domain):
@@ -147,7 +147,7 @@ def _fails_again(domain: t.Any) -> bool:
 
 
 def _obeys(domain: t.Any, step: plan_power_steps.Shutdown | plan_power_steps.Reboot, verb: str) -> bool:
-    """Whether asking was enough; raises Timeout where nothing else is allowed."""
+    """True if the guest obeyed, or need not be waited for; raises Timeout if it did not and may not be forced."""
     if not step.wait:
         libvirt_wait.ask(domain.connect(), domain, verb)
     elif not libvirt_wait.obeyed(domain.connect(), domain, verb, timeout_s=step.timeout_s, gives_up=step.gives_up):
@@ -158,7 +158,7 @@ def _obeys(domain: t.Any, step: plan_power_steps.Shutdown | plan_power_steps.Reb
 
 
 def _verb(verb: str, *arguments: object) -> t.Callable[[t.Any, plan_power_steps.GuestStep], None]:
-    """A verb of virDomain that needs nothing but the guest."""
+    """A doer for a verb of virDomain with fixed arguments."""
 
     def do_verb(domain: t.Any, step: plan_power_steps.GuestStep) -> None:
         with explained(verb, step.guest):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Wait for a guest by libvirt's events, with one deadline; never by sleeping and asking again."""
+"""Waits for a guest by libvirt's events, with one deadline, instead of polling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Counts = t.Callable[[t.Any], bool]
 
 
 def is_off(domain: t.Any) -> bool:
-    """Whether the guest does not run; a transient one is gone then."""
+    """True if the guest is inactive; a transient one is then gone."""
     try:
         return not domain.isActive()
     except libvirt.libvirtError as error:
@@ -49,7 +49,7 @@ def is_off(domain: t.Any) -> bool:
 
 
 def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER_BTN") -> None:
-    """Ask the guest to `shutdown` or `reboot`; one that is off by now has heard it."""
+    """Ask the guest to `shutdown` or `reboot`; an inactive guest is no error."""
     # Other drivers know one way only.
     flags = getattr(libvirt, f"VIR_DOMAIN_{verb.upper()}_{way}") if connection.getType() == "QEMU" else 0
     try:
@@ -65,10 +65,10 @@ GivesUp = t.Callable[[float, Doing, Doing, "str | None"], bool]
 def obeyed(
     connection: Connection, domain: t.Any, verb: str, *, timeout_s: float, gives_up: GivesUp = lambda *_seen: False
 ) -> bool:
-    """Ask as in `ask`, and again while the guest stays as it is, then its agent too; whether it did within the time,
-    or before `gives_up` said that it will not: of seconds, what it had done when it was asked and has done, its agent.
+    """Ask as `ask` does, repeatedly and then by the agent; True if the guest obeys in time.
 
-    A guest that was to reboot may be off then: its on_reboot can mean that.
+    `gives_up` ends the wait early; it gets the elapsed seconds, the guest's activity at the first request and now, and
+    its agent's state. A guest that was to reboot may be off then: its on_reboot can mean that.
     """
     kinds: dict[str, _Counts] = {"LIFECYCLE": lambda event: bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED)}
     if verb == "reboot":
@@ -94,10 +94,9 @@ def obeyed(
 
 @contextlib.contextmanager
 def removal(connection: Connection, domain: t.Any, *, alias: str) -> t.Iterator[t.Callable[[int], bool]]:
-    """Inside, ask for the removal of the device with that alias; then call what is given with seconds.
+    """Inside, request the removal of the device with that alias; then call the yielded function with seconds.
 
-    It tells whether the guest let go of this device; that of another one, such as a hot unplug by somebody else, does
-    not count.
+    It returns True if the guest released this device; events of other devices do not count.
     """
     with _events(connection, domain, {"DEVICE_REMOVED": lambda gone: bool(gone == alias)}) as happened:
         yield lambda timeout_s: happened(timeout_s, lambda: False)
@@ -105,7 +104,7 @@ def removal(connection: Connection, domain: t.Any, *, alias: str) -> t.Iterator[
 
 @contextlib.contextmanager
 def balloon(connection: Connection, domain: t.Any, *, kib: int) -> t.Iterator[t.Callable[[int], bool]]:
-    """Inside, set a guest's memory; then call what is given with seconds: whether the guest has that much now."""
+    """Inside, set a guest's memory; the yielded function waits that many seconds, and returns True if it has it."""
     with _events(connection, domain, {"BALLOON_CHANGE": lambda actual: bool(actual == kib)}) as happened:
         yield lambda timeout_s: happened(timeout_s, lambda: domain.info()[2] == kib)
 
@@ -114,15 +113,15 @@ def balloon(connection: Connection, domain: t.Any, *, kib: int) -> t.Iterator[t.
 def _events(
     connection: Connection, domain: t.Any, kinds: t.Mapping[str, _Counts]
 ) -> t.Iterator[t.Callable[[float, t.Callable[[], bool]], bool]]:
-    """Watch for kinds of events.
+    """Subscribe to kinds of events.
 
-    Gives a function that waits for one that counts (or for a condition) with a deadline.
+    Yields a function that waits for a matching event (or a condition) with a timeout.
     """
     happened: list[object] = []
     news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def on_event(_connection: object, _domain: object, *what: t.Any) -> None:
-        """In the thread of libvirt's loop."""
+        """Record a matching event; called in the thread of libvirt's loop."""
         if what[-1](what[0]):
             happened.append(what[0])
         news.put(None)
@@ -151,7 +150,7 @@ def _events(
 
 
 def _aside(call: t.Callable[[], object]) -> threading.Thread:
-    """Start a call that a silent agent would hold up for minutes; nobody waits for it, and its failure is no answer."""
+    """Start a call in a thread that nobody waits for, as a silent agent blocks it for minutes; ignores errors."""
 
     def run() -> None:
         with contextlib.suppress(libvirt.libvirtError):
@@ -163,7 +162,7 @@ def _aside(call: t.Callable[[], object]) -> threading.Thread:
 
 
 def observe(connection: Connection, guest: str, uuid: str) -> Seen:
-    """What can be seen of a guest from outside, at little cost: to say why it did not do what was waited for."""
+    """Observations of a guest from outside, at little cost, which explain why it did not do what it should."""
     try:
         with explained("inspect guest", guest):
             domain = connection.lookupByUUIDString(uuid)
@@ -206,7 +205,7 @@ def _live(domain: t.Any) -> brief.Brief:
 
 
 def _console(files: t.Iterable[str]) -> tuple[str, ...]:
-    """The last lines of the first console that is written to a file here, without what would drive a terminal."""
+    """The last lines of the first console that is logged to a local file, without terminal control sequences."""
     for path in files:
         with contextlib.suppress(OSError):
             if os.path.isfile(path):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how a guest comes into a state: running, paused, off. Pure."""
+"""Decides how a guest gets into a state: running, paused, off. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_KEPT_H = 8760  # a year
 
 
 def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
-    """Steps of a guest that must be there; raises NotFound and Refused."""
+    """Steps of a guest that must exist; raises NotFound and Refused."""
     if found is None:
         which = f" with UUID {wanted.uuid}" if wanted.uuid else ""
         raise NotFound(
@@ -41,7 +41,7 @@ def plan(wanted: GuestSpec, found: Power | None) -> step.Plan[GuestStep]:
 
 
 def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | None) -> t.Iterator[str]:
-    """What is wrong with how long a guest is waited for."""
+    """Problems of the options for waiting."""
     if timeout_s is not None and timeout_s < 1:
         yield f"wait_timeout of {guest}: must be at least 1 s, not {timeout_s}"
     if force and not wait:
@@ -49,7 +49,7 @@ def waiting_problems(guest: str, *, wait: bool, force: bool, timeout_s: int | No
 
 
 def _keeping_problems(guest: str, hours: int, *, removes: bool) -> t.Iterator[str]:
-    """What is wrong with how long disks that are removed are kept aside."""
+    """Problems of the option for keeping removed disks."""
     if not 0 <= hours <= _MOST_KEPT_H:
         yield f"keep_removed_h of {guest}: must be between 0 and {_MOST_KEPT_H} hours, not {hours}"
     elif hours and not removes:
@@ -57,7 +57,7 @@ def _keeping_problems(guest: str, hours: int, *, removes: bool) -> t.Iterator[st
 
 
 def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
-    """What is wrong with how the guest is brought to its state."""
+    """Problems of the options for a guest's state."""
     problems = [
         f"{option} of {guest}: profiles are merged on the controller; run the module as a task or with ansible -m"
         for option in ("nic_profile", "disk_profile")
@@ -82,7 +82,7 @@ def state_problems(params: t.Mapping[str, t.Any], guest: str) -> list[str]:
 
 
 def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None:
-    """Raise Refused for a guest that is being moved, NotFound for one that is to start anew and is not there."""
+    """Raises Refused for a guest that is migrating, NotFound for a missing one that is to reset or reboot."""
     if found is None and wanted.state in ("reset", "rebooted"):
         verb = "reset" if wanted.state == "reset" else "reboot"
         raise NotFound(f"cannot {verb} {wanted.name}: there is no such guest here; {WHERE_IT_IS}")
@@ -94,7 +94,7 @@ def check_state(wanted: GuestSpec, found: Found | None, *, moving: bool) -> None
 
 
 def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
-    """What brings it into the wanted state; raises Refused."""
+    """The steps to the wanted state; raises Refused."""
     name, state = wanted.name, wanted.state
     live = found if found is not None and found.active else None
     now = live.state if live else "shutdown"
@@ -124,9 +124,9 @@ def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
 
 
 def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[GuestStep]:
-    """A paused guest would not hear that it shall shut down.
+    """The steps that power a guest off. A paused guest is resumed first, to receive the request.
 
-    One that crashed is kept (on_crash) because somebody wants to look at it.
+    A crashed guest is preserved (on_crash) for inspection: raises Refused without force.
     """
     if found.state == "crashed":
         if not wanted.force:
@@ -147,7 +147,7 @@ def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[Gue
 
 
 def state_change(found: Found | None, made: t.Sequence[GuestStep]) -> list[Change]:
-    """How the steps show in a diff."""
+    """The changes of state for a diff."""
     after = {
         plan_power_steps.Start: "running",
         plan_power_steps.Resume: "running",

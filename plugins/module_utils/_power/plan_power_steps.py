@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Steps between the states of a guest. They stand by themselves, so that little travels to a host for them."""
+"""Steps between a guest's states, in a separate file to keep the payload for hosts small."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ _READS_BEFORE_A_SYSTEM = 200  # of disks, at most, before a system is loaded
 
 
 def has_no_system(elapsed_s: float, asked: Doing, now: Doing, agent: str | None) -> bool:
-    """Whether nothing runs in a guest that could hear that it shall shut down, by what it had done when it was asked
-    and has done since: no more was read than firmware reads, and nothing was read or sent after that.
+    """True if no system runs in a guest that could obey a shutdown request.
+
+    That is: it has read no more than firmware does, and has read and sent nothing since the request (`asked`).
     """
     if elapsed_s < _HEARS_S or agent == "connected" or now.cpu_s is None:
         return False
@@ -54,8 +55,8 @@ def has_no_system(elapsed_s: float, asked: Doing, now: Doing, agent: str | None)
 class Patience:
     """The wait for one guest.
 
-    It has `timeout_s` seconds. One that is at work then goes on, until it has used as many seconds of CPU, or stops
-    working: it uses less than a twentieth of a processor and reads nothing from its disks.
+    It lasts `timeout_s` seconds. For an active guest it continues until the guest has used as many seconds of CPU,
+    or is idle: it uses less than a twentieth of a processor and reads nothing from its disks.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -64,7 +65,7 @@ class Patience:
         self._samples: list[tuple[float, float, int]] = []  # elapsed_s, cpu_s, disk_reads
 
     def sees(self, elapsed_s: float, doing: Doing) -> None:
-        """What it has done by then; a guest that was started again begins anew."""
+        """Record the guest's activity at that time; a restarted guest begins anew."""
         if doing.cpu_s is None:
             return
         if self._samples and doing.cpu_s < self._samples[-1][1]:
@@ -76,7 +77,7 @@ class Patience:
             self._samples.pop(0)
 
     def is_over(self, elapsed_s: float) -> bool:
-        """Whether it has had its time."""
+        """True if the guest's time is over."""
         if elapsed_s < self._timeout_s:
             return False
         return elapsed_s >= _MOST * self._timeout_s or not self._goes_on(elapsed_s)
@@ -102,7 +103,7 @@ class GuestStep(step.Step):
 
 @dataclasses.dataclass(frozen=True)
 class Start(GuestStep):
-    """Power on."""
+    """Power on the guest."""
 
     paused: bool = False
 
@@ -115,7 +116,7 @@ _FIRMWARE_READS = 50  # firmware that finds nothing to boot reads less often: BI
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """What could be seen of a guest when time was over; None is what could not."""
+    """Observations of a guest at a timeout; None for unknown figures."""
 
     state: str = "running"
     acpi: bool = True
@@ -129,7 +130,7 @@ class Seen:
     unseen: str = ""  # why it could not be looked at: all else is unknown then
 
     def facts(self, source: str = "") -> str:
-        """What tells why it stays as it is, or (with `source`) why its address is not known from there."""
+        """Why the guest stays as it is, or (with `source`) why that source does not know its address."""
         if self.unseen:
             return self.unseen
         lease = source in ("any", "lease")
@@ -158,12 +159,12 @@ class Seen:
 
 
 class Note(str):
-    """What is to be known of a step that was done."""
+    """A note on a performed step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shutdown(GuestStep):
-    """Ask the guest to power off, and wait until it has; pull the plug only when told to."""
+    """Ask the guest to power off, and wait until it has; power it off by force only if told to."""
 
     verb: t.ClassVar[str] = "shut down"
     last_resort: t.ClassVar[str] = "destroy"
@@ -178,24 +179,22 @@ class Shutdown(GuestStep):
         return f"{'' if self.wait else 'ask to '}{self.verb} {self.guest}{after}"
 
     def io_error_message(self) -> str:
-        """What to say of a guest that an I/O error has paused, which hears nothing."""
+        """The error for a guest that an I/O error has paused, and that receives no request."""
         return (
             f"cannot {self.verb} {self.guest}: an I/O error of its disks paused it; `{_io_errors(self.guest)}` shows "
             f"which; make room for them or repair them, or set force: true to {self.last_resort} it"
         )
 
     def gives_up(self, elapsed_s: float, asked: Doing, now: Doing, agent: str | None) -> bool:
-        """Whether to wait no longer than for a guest in which nothing runs that could hear; only where the plug may be
-        pulled.
-        """
+        """True if the guest may be forced off and no system runs in it that could obey."""
         return self.force and has_no_system(elapsed_s, asked, now, agent)
 
     def forced_note(self, seen: Seen) -> Note:
-        """What to say when the plug was pulled."""
+        """The note after a forced power-off."""
         return Note(f"{self.guest} did not {self.verb} ({seen.facts()}), so this run did {self.last_resort} it")
 
     def timeout_message(self, seen: Seen) -> str:
-        """What to say when it has not."""
+        """The error if the guest has not obeyed in time."""
         return (
             f"cannot {self.verb} {self.guest}: it did not do so within {self.timeout_s} s ({seen.facts()})"
             f"{', and is paused again' if self.suspends else ''}; set force: "
@@ -207,7 +206,7 @@ class Shutdown(GuestStep):
 class Reboot(Shutdown):
     """Ask the guest to reboot, and wait until it does.
 
-    One that powers off instead (on_reboot: destroy) is started again.
+    A guest that powers off instead (on_reboot: destroy) is started again.
     """
 
     verb: t.ClassVar[str] = "reboot"
@@ -216,22 +215,22 @@ class Reboot(Shutdown):
 
 @dataclasses.dataclass(frozen=True)
 class Destroy(GuestStep):
-    """Pull the plug."""
+    """Power off the guest at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Suspend(GuestStep):
-    """Pause the vCPUs."""
+    """Pause the guest's vCPUs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Resume(GuestStep):
-    """Let the vCPUs run on."""
+    """Resume the guest's vCPUs."""
 
     to_shut_down: bool = False  # whatever becomes of it then
 
     def io_error_message(self) -> str:
-        """What to say of a guest that an I/O error pauses again at once."""
+        """The error for a guest that an I/O error pauses again at once."""
         return (
             f"cannot resume {self.guest}: an I/O error of its disks paused it again; `{_io_errors(self.guest)}` shows "
             "which; make room for them or repair them, and run again"
@@ -244,4 +243,4 @@ def _io_errors(guest: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Reset(GuestStep):
-    """Press the reset button."""
+    """Reset the guest's machine."""

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Write a NoCloud seed image, apply a seed to a disk, and make SSH host keys.
+"""Write a NoCloud seed image, apply a seed to a disk, and create SSH host keys.
 
-The bytes stay on the host they are made on.
+Keys and seeds stay on the host on which they are created.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def _need_cryptography() -> None:
 
 
 def host_key_in(image: bytes) -> tuple[str, str] | None:
-    """The SSH host key in a seed image of ours, so that a new seed does not change it.
+    """The SSH host key in a seed image of ours, so that a new seed keeps it.
 
-    None where there is none to read.
+    None if it cannot be read.
     """
     if pycdlib is None:
         return None
@@ -102,7 +102,7 @@ def host_key_in(image: bytes) -> tuple[str, str] | None:
 
 
 def need_customize(guest: str) -> None:
-    """Raises Unsupported where virt-customize is missing."""
+    """Raises Unsupported if virt-customize is missing."""
     if shutil.which("virt-customize") is None:
         raise Unsupported(
             f"cannot apply cloud_init of {guest} with method virt_customize: virt-customize is not installed; install "
@@ -111,7 +111,7 @@ def need_customize(guest: str) -> None:
 
 
 def _ends_with_us() -> t.Sequence[str]:
-    """So that of a killed run nothing is at work when the next one begins; util-linux before 2.33 cannot."""
+    """Words of setpriv that kill virt-customize when this process dies; empty with util-linux before 2.33."""
     with contextlib.suppress(OSError):
         help_text = subprocess.run(["setpriv", "--help"], check=False, stdin=subprocess.DEVNULL, capture_output=True)
         return ("setpriv", "--pdeathsig", "KILL") if b"--pdeathsig" in help_text.stdout else ()
@@ -131,9 +131,9 @@ _CUSTOMIZER = (
 
 
 def customize(path: str, commands: t.Sequence[tuple[str, str]], *, to: str, replace: bool = False) -> None:
-    """Carry out commands of virt-customize on a qcow2 disk, then let it appear at `to`: whole or not at all.
+    """Run virt-customize on a qcow2 disk, then move it to `to` in one step.
 
-    Raises NotMade where something is, unless told to `replace` it.
+    Raises NotMade if `to` exists, unless `replace`.
     """
     with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as folder:
         arguments = []

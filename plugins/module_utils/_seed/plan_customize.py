@@ -67,7 +67,7 @@ def problems(
 ) -> t.Iterator[str]:
     """Everything in the seed that cannot be done without cloud-init.
 
-    `config`, `meta` and `network` are its documents as they were read.
+    `config`, `meta` and `network` are its parsed documents.
     """
     where = f"of {guest}: with method virt_customize"
     if cloud_init.get("on_change") == "next_boot":
@@ -123,7 +123,7 @@ def _unknown_of_nics(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def commands(seed: Seed, *, guest: str, keys: t.Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Options of virt-customize in their order; what `run` and `firstboot` have is the script itself.
+    """Options of virt-customize in order; the values of `run` and `firstboot` are scripts.
 
     `keys` are host keys by kind.
     """
@@ -195,9 +195,9 @@ def _authorized(user: str, keys: object) -> t.Iterator[str]:
 
 
 def _network(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """As netplan or NetworkManager reads it, instead of what the image has.
+    """Script lines that write the network config for netplan or NetworkManager, in place of the image's own.
 
-    Without any, the image's own, which is DHCP mostly.
+    Without a network config, the image's own stays, which mostly is DHCP.
     """
     if not network:
         return
@@ -232,7 +232,7 @@ def _keyfile(name: str, nic: t.Mapping[str, t.Any]) -> str:
 
 
 def _routes(nic: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, str, object]]:
-    """Destination, gateway and metric."""
+    """Destination, gateway and metric of each route."""
     gateways = [{"via": nic[key]} for key in ("gateway4", "gateway6") if nic.get(key)]
     for route in [*gateways, *listed(nic.get("routes"))]:
         via, to = str(route.get("via", "")), str(route.get("to", "default"))
@@ -251,9 +251,9 @@ def _file(
     coded: bool = False,
     quoted: bool = False,
 ) -> str:
-    """Lines of shell that write a file.
+    """Shell lines that write a file.
 
-    `quoted` says that the path is shell already, `coded` that the content is base64.
+    `quoted`: the path is shell code already; `coded`: the content is base64.
     """
     place, data = path if quoted else shlex.quote(path), content if coded else _coded(content)
     lines = [
@@ -276,7 +276,7 @@ def _coded(text: str) -> str:
 
 
 def listed(value: object) -> list[t.Any]:
-    """Where cloud-init takes one value or a list of them: the list."""
+    """A list from one value or a list, as cloud-init takes both."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What goes into a NoCloud seed.
+"""The content of a NoCloud seed.
 
 Source: https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
 """
@@ -98,9 +98,9 @@ def _instance_id_problems(meta_data: t.Mapping[str, t.Any], on_change: str, what
 
 
 def instance_id(wanted: Seed, guest: str) -> str:
-    """A new one whenever the content changes: that is what makes cloud-init run again.
+    """The instance-id, a new one for each content: cloud-init then runs again.
 
-    A copy's disk may know its name and content already, from a guest that it was copied of.
+    A copied disk may already know the ID of the same name and content, so a copy's has a part of its own.
     """
     digest = wanted.digest
     if wanted.of_a_copy:
@@ -111,7 +111,7 @@ def instance_id(wanted: Seed, guest: str) -> str:
 def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, str]:
     """The seed's files.
 
-    The guest's SSH host key travels as vendor data, so that user data stays as the user wrote it.
+    The guest's SSH host key is in the vendor data, so that user data stays as the user wrote it.
     """
     meta_data = {"local-hostname": guest, **wanted.meta_data, "instance-id": instance_id(wanted, guest)}
     private, public = host_key
@@ -127,7 +127,7 @@ def files(wanted: Seed, *, guest: str, host_key: tuple[str, str]) -> dict[str, s
 
 
 def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
-    """The user's vendor data and ours: in one cloud-config where that can be.
+    """The user's vendor data and ours, in one cloud-config if possible.
 
     Ours is the last line of text after `#cloud-config`.
     """
@@ -144,7 +144,7 @@ def _vendor_data(wanted: Seed, ours: t.Mapping[str, t.Any]) -> str:
 
 
 def _mime(parts: t.Iterable[tuple[str, str]]) -> str:
-    """Several documents as one; cloud-init tells the kind of a plain one by its first line.
+    """Several documents as one MIME message; cloud-init tells the kind of a plain one by its first line.
 
     A cloud-config-archive, which cloud-init also knows, stops the boot with its release 24.4.
     """
@@ -158,17 +158,17 @@ def _mime(parts: t.Iterable[tuple[str, str]]) -> str:
 
 
 def is_cloud_config(text: str) -> bool:
-    """Whether cloud-init reads a text as a cloud-config."""
+    """True if cloud-init reads a text as a cloud-config."""
     return bool(_CLOUD_CONFIG.match(text.lstrip()))
 
 
 def sent(text: str, config: object) -> str:
-    """A cloud-config for the host, which has no YAML library: the user's text, and what it says in JSON."""
+    """A cloud-config for the host, which has no YAML library: the user's text, and its content as JSON."""
     return _SENT + json.dumps({"text": text, "config": config}, sort_keys=True)
 
 
 def _received(value: str, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:
-    """What was `sent`; a user's own text may begin like that."""
+    """Text and content of a document from `sent`; a user's own text may begin like one."""
     try:
         found = json.loads(value[len(_SENT) :])
         text, config = str(found["text"]), found["config"]
@@ -179,7 +179,7 @@ def _received(value: str, what: str, problems: list[str]) -> tuple[str, dict[str
 
 
 def _document(value: object, what: str, problems: list[str]) -> tuple[str, dict[str, t.Any]]:
-    """A document as it goes into the seed, text as it is given; and what it says, if it is a cloud-config."""
+    """A document's text for the seed, and its content if it is a cloud-config."""
     if isinstance(value, str) and value.startswith(_SENT):
         text, config = _received(value, what, problems)
         return (text, config) if config else ("", {})
@@ -211,18 +211,18 @@ def _unknown_text(value: str) -> str:
 
 
 def _is_mime(text: str) -> bool:
-    """Whether cloud-init takes it apart as a message: the header can be any of the first ones."""
+    """True if cloud-init parses the text as a MIME message: the header need not come first."""
     begin = text[:_MIME_BEGIN].lower()
     return begin.lstrip().startswith("content-type:") or re.search(r"^mime-version:", begin, re.MULTILINE) is not None
 
 
 def _cloud_config(config: t.Mapping[str, t.Any]) -> str:
-    """Its text; empty where it says nothing."""
+    """The text of a cloud-config; empty without content."""
     return f"{_HEADER}\n{yaml_text(config)}\n" if config and not [*unkept(config)] else ""
 
 
 def _mapping(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
-    """A mapping, given as such or as JSON (which is what the controller sends for YAML text)."""
+    """A mapping, from a mapping or from JSON (which the controller sends for YAML text)."""
     if value in (None, ""):
         return {}
     if isinstance(value, str):
@@ -266,7 +266,7 @@ def _network(value: object, what: str, problems: list[str]) -> dict[str, t.Any]:
 
 
 def _wrong_addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """IP addresses and MACs that are none. YAML reads some MACs without quotes as a number."""
+    """Invalid IP addresses and MACs. YAML reads some unquoted MACs as numbers."""
     for address, given in _addresses(network):
         if not _is_ip(address):
             yield f"{given!r} is not an IP address"
@@ -283,7 +283,7 @@ _WORDS = ("default", "random", "permanent", "preserve", "stable", None)  # that 
 
 
 def _ips_in(value: object) -> list[str]:
-    """Without prefix length, or the name that a name server proves over TLS."""
+    """IP addresses in a value, without prefix length and TLS server name."""
     return [re.sub(r"(/\d+|#.*)$", "", word) for word in re.split(r"[\s,]+", str(value).strip())]
 
 
@@ -321,7 +321,7 @@ def _dict(value: object) -> dict[str, t.Any]:
 
 
 def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
-    """Static addresses of a version 1 or 2 network config without their prefix length, and as they are given."""
+    """Static addresses of a version 1 or 2 network config, without prefix length, and as given."""
     nics = [_dict(nic) for kind in ("ethernets", "bonds", "bridges", "vlans") for nic in _nics(network.get(kind))]
     given = [
         next(iter(item), "") if isinstance(item, dict) else item
@@ -334,7 +334,7 @@ def _addresses(network: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]
 
 
 def _host_keys(value: object, what: str, problems: list[str]) -> dict[str, str]:
-    """The private host keys that the user brings by kind, best first."""
+    """The user's private host keys by kind, best first."""
     found = {kind: _dict(value).get(f"{kind}_private") for kind in _KINDS}
     keys = {kind: key for kind, key in found.items() if isinstance(key, str)}
     if value not in (None, {}) and not keys:

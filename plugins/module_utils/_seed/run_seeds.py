@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a host answers about a guest's seed, and the steps that write or apply it."""
+"""A host's facts for a guest's seed, and the steps that write or apply the seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits wh
 
 
 def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> SeedSite:
-    """Ask the host; raises Unsupported for what it lacks."""
+    """The host's facts for the seed; raises Unsupported for a missing program or library."""
     uri = connection.getURI()
     site = SeedSite(("", ""), None, exists=False, uri=uri, here=is_here(uri))
     if isinstance(question, Customizing):
@@ -44,13 +44,13 @@ def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> S
 
 
 def _kept_key(connection: t.Any, question: SeedDisk) -> HostKey | None:
-    """The key that the guest has, so that a new seed does not change it."""
+    """The guest's current SSH host key, which a new seed keeps; None if there is none."""
     old = libvirt_storage.read(connection, question.pool, question.name)
     return files_seed.host_key_in(old) if old else None
 
 
 def _host_key(private: str | None) -> HostKey:
-    """The user's own, or a new one."""
+    """The user's SSH host key, or a new one."""
     return (private, files_seed.public_key(private)) if private else files_seed.host_key()
 
 
@@ -68,7 +68,7 @@ def _customize(connection: t.Any, step: plan_disk_steps.Customize) -> None:
 
 
 def _write(connection: t.Any, step: plan_disk_steps.WriteSeed) -> None:
-    """In place where there is room: a running guest reads it after a mere reboot, too."""
+    """Write the seed in place if its size fits: a running guest then reads it after a mere reboot."""
     data = files_seed.iso(step.files)
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
     volume = dataclasses.replace(step.volume, capacity_bytes=len(data))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The table and the document of a storage pool that is a directory."""
+"""The table and the XML of a directory storage pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPE = Shape("pool")
 
 
 def _same_path(found: str | None, wanted: str) -> bool:
-    """A path that is only written differently is the same."""
+    """True if both spellings name the same path."""
     return found is not None and posixpath.normpath(found) == posixpath.normpath(wanted)
 
 
@@ -38,7 +38,7 @@ POOL: row.Table = {
 
 
 def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:
-    """The directories of other pools, and the guests with disks in this one."""
+    """The host's directories of other pools, and guests with disks in this pool."""
 
     def users() -> list[PoolUser]:
         directory = tree.parse(found.xml).findtext("target/path") if found else None
@@ -65,7 +65,7 @@ def _user(
 
 
 def skeleton(spec: Spec) -> str:
-    """A directory, of which the user says where it is."""
+    """The XML of a new directory pool, without its path."""
     pool = tree.parse("<pool type='dir'/>")
     tree.make(pool, "name").text = spec.name
     return tree.text(pool)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Contents of images: who makes a disk from one holds it, and nobody removes one that is held.
+"""Contents of images: a run that creates a disk from one holds it, and nobody removes one that is held.
 
 The lock is on the manifest beside the content. The content itself has QEMU's locks, and NFS makes one kind of both.
 """
@@ -23,19 +23,19 @@ __all__ = ["claim", "hold", "is_managed", "manifest_name"]
 
 
 def manifest_name(file: str) -> str:
-    """Name of the file that tells what a content, or the content behind a name, is."""
+    """The name of the manifest of a content, or of the content behind an image name."""
     return f".{file}.json"
 
 
 def is_managed(content: str) -> bool:
-    """Whether virt_image brought a content: it has a manifest, and its name is that of a content."""
+    """True if virt_image imported the content: it has a manifest, and the name of a content."""
     return is_content(content) and os.path.isfile(_manifest(content))
 
 
 def hold(path: str, stack: contextlib.ExitStack) -> str:
-    """The content behind a name. It stays until the stack is closed, or the process ends.
+    """The content behind an image name, held until the stack is closed or the process ends.
 
-    One that has no manifest nobody prunes.
+    A content without a manifest needs no lock: nobody prunes it.
     """
     while True:
         content = os.path.realpath(path)
@@ -57,7 +57,7 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
 
 
 def claim(contents: t.Iterable[str], stack: contextlib.ExitStack) -> set[str]:
-    """Keep others from holding these contents until the stack is closed; returns those that somebody holds now."""
+    """Keep others from holding these contents until the stack is closed; returns the contents that somebody holds now."""
     taken = set()
     for content in contents:
         with contextlib.suppress(FileNotFoundError):

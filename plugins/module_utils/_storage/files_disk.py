@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Disks as files of a pool's directory: who has them open, how they appear whole or not at all."""
+"""Disks as files in a pool's directory: check who has them open, and create them complete or not at all."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 def kind(path: str) -> str:
-    """nothing, file, link or other."""
+    """What is at a path: nothing, file, link or other."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -51,18 +51,18 @@ def kind(path: str) -> str:
 
 
 def locked(path: str) -> bool:
-    """Whether a QEMU process, a guest or a tool, has the image open. It only asks: no lock is taken."""
+    """True if a QEMU process, a guest or a tool, has the image open. Only asks: no lock is taken."""
     with open(path, "rb") as image:
         return is_locked(image.fileno(), path)
 
 
 def is_locked(image: int, path: str) -> bool:
-    """The same of a descriptor, with the path for messages."""
+    """`locked` for an open descriptor; `path` is for messages."""
     return _is_locked(image, path, _LOCKS_START, _LOCKS_LENGTH)
 
 
 def is_opened(path: str) -> bool:
-    """The same of what may be no file, or not to be read here: then nobody knows."""
+    """True if a QEMU process has the file open; False also if it is no file or may not be read."""
     try:
         return os.path.isfile(path) and locked(path)
     except (OSError, Failed):
@@ -70,18 +70,18 @@ def is_opened(path: str) -> bool:
 
 
 def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
-    """Let no QEMU process write to the image until the stack is closed or this process ends, where its filesystem has
-    locks.
+    """Keep QEMU processes from writing to the image, as `locked_against_writers` does.
 
-    False where one does now.
+    False if a process writes to it now; True also on a filesystem without locks.
     """
     return locked_against_writers(path, stack) != "taken"
 
 
 def locked_against_writers(path: str, stack: contextlib.ExitStack) -> str:
-    """Let no QEMU process write to the image until the stack is closed or this process ends: it fails to open it.
+    """Keep QEMU processes from writing to the image until the stack is closed or this process ends: they fail to open
+    it.
 
-    `held`; `taken` where one writes now; `none` where the filesystem has no locks.
+    `held`; `taken` if a process writes now; `none` if the filesystem has no locks.
     """
     try:
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
@@ -116,16 +116,18 @@ def _is_locked(image: int, path: str, start: int, length: int) -> bool:
 
 
 def hidden(path: str) -> str:
-    """Where a disk is made: nobody takes it for one, and no other host of shared storage writes there."""
+    """The hidden path where a disk is created: nobody takes it for one, and no other host of shared storage writes
+    there.
+    """
     directory, name = os.path.split(path)
     return os.path.join(directory, f".{name}.{socket.gethostname()}.clone")
 
 
 @contextlib.contextmanager
 def new(path: str) -> t.Iterator[str]:
-    """Inside, make the disk under the hidden name that is given.
+    """Yields a hidden path at which to create the disk.
 
-    Then it appears at once, complete and on disk, or not at all.
+    Afterwards the disk appears at once, complete and on disk, or not at all.
     """
     unfinished = hidden(path)
     remove(unfinished)  # of a run that was killed
@@ -146,15 +148,15 @@ def new(path: str) -> t.Iterator[str]:
 
 
 def publish(unfinished: str, path: str) -> None:
-    """Give a file a name that nothing has, in one step; raises FileExistsError."""
+    """Rename a file to an unused name in one step; raises FileExistsError."""
     if not renamed(unfinished, path):
         _publish_by_link(unfinished, path)
 
 
 def renamed(path: str, to: str, *, inside: int = _HERE, to_inside: int = _HERE) -> bool:
-    """Give a file a name that nothing has, in one step; False where the filesystem cannot.
+    """Rename a file to an unused name in one step; False if the filesystem cannot.
 
-    Names are those in directories of which there are descriptors. Raises FileExistsError, or another OSError.
+    Names are relative to the directory descriptors. Raises FileExistsError, or another OSError.
     """
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
     if rename is not None and rename(inside, os.fsencode(path), to_inside, os.fsencode(to), _RENAME_NOREPLACE) == 0:
@@ -166,7 +168,7 @@ def renamed(path: str, to: str, *, inside: int = _HERE, to_inside: int = _HERE) 
 
 
 def _publish_by_link(unfinished: str, path: str) -> None:
-    """The same for NFS, which cannot rename so.
+    """`publish` for NFS, which cannot rename like this.
 
     A power cut in between leaves both names; who removes the disk removes the hidden one with it. Where there are no
     hard links either, what appears between the look and the renaming is lost.
@@ -185,7 +187,7 @@ def _publish_by_link(unfinished: str, path: str) -> None:
 
 
 def reflink(path: str, to: str) -> bool:
-    """Make `to` share all blocks with `path` until one of them is written; False where the filesystem cannot."""
+    """Let `to` share all blocks with `path` until one of them is written; False if the filesystem cannot."""
     with open(path, "rb") as source, open(to, "wb") as copy:
         try:
             fcntl.ioctl(copy, _FICLONE, source.fileno())

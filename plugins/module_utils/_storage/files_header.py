@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The first bytes of an image, read without QEMU: which opens every file that an image names before it tells what it
-is.
-"""
+"""The first bytes of an image, read without QEMU, which opens every file that an image names."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ _DEPTH = 64
 
 
 def read(path: str) -> Header:
-    """What a regular file is by its first bytes; raises Failed, or Refused for anything but a regular file."""
+    """The header of a regular file; raises Failed, or Refused for anything but a regular file."""
     try:
         descriptor = private.opened(path, os.O_RDONLY)
         try:
@@ -82,7 +80,7 @@ def _header(descriptor: int, head: bytes) -> Header:
 
 
 def _content(descriptor: int, head: bytes) -> str | None:
-    """What raw bytes are, where they are more than a disk."""
+    """What raw bytes are if they are no plain disk, such as `tar` or `text`; None for a disk."""
     for at, magic, name in _CONTENTS:
         if head[at : at + len(magic)] == magic:
             return name
@@ -93,13 +91,15 @@ def _content(descriptor: int, head: bytes) -> str | None:
 
 
 def _is_text(head: bytes) -> bool:
-    """A page, a pointer of Git LFS, an error in JSON: words in lines. A disk has other bytes in its first sector."""
+    """True for words in lines, as in a page, a pointer of Git LFS or an error in JSON. A disk's first sector has other
+    bytes.
+    """
     text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="ignore")
     return bool(re.search(r"\w[ ,:]|<\w", text)) and all(char.isprintable() or char in "\t\r\n\f" for char in text)
 
 
 def _qcow2(descriptor: int, head: bytes) -> Header:
-    """`docs/interop/qcow2.txt` of QEMU."""
+    """The header of a qcow2, as QEMU's `docs/interop/qcow2.txt` describes it."""
     size, head = os.fstat(descriptor).st_size, head.ljust(104, b"\0")
     version, at, length = struct.unpack_from(">IQI", head, 4)
     if version == 1:
@@ -121,7 +121,7 @@ def _damage(head: bytes, features: int, size_bytes: int) -> str | None:
 
 
 def bases(path: str) -> list[str]:
-    """What a regular file says it stands on, in its own words, each as an absolute path.
+    """The backing files that a regular file names, each as an absolute path.
 
     A relative name is beside the name by which QEMU opens the file, which can be a link.
     """
@@ -135,7 +135,7 @@ def bases(path: str) -> list[str]:
 
 
 def data_files(path: str) -> list[str]:
-    """Where a qcow2 says that its data is, beside it or absolute; nothing of other or unreadable files."""
+    """The data files that a qcow2 names, relative to it or absolute; empty for other and unreadable files."""
     head = _head(path)
     features = struct.unpack_from(">Q", head, 72)[0] if _version(head) > 2 else 0
     names = _extensions(head, _NAME_OF_DATA) if features & _EXTERNAL_DATA else ()
@@ -143,7 +143,7 @@ def data_files(path: str) -> list[str]:
 
 
 def other_files(path: str) -> list[str]:
-    """What else holds the content of an image: paths as a qcow2 names them, or words; nothing of an unreadable one."""
+    """Other files with the content of an image: paths in a qcow2, or words; empty for an unreadable image."""
     named = data_files(path)
     if named or not os.path.isfile(path):
         return named
@@ -155,7 +155,7 @@ def other_files(path: str) -> list[str]:
 
 
 def backing_format(path: str) -> str | None:
-    """As what a qcow2 says that what it stands on is read; None where it says nothing, or is none, or is unreadable."""
+    """The format that a qcow2 states for its backing file; None if it states none, or is no readable qcow2."""
     return "".join([*_extensions(_head(path), _FORMAT_BELOW)][:1]) or None
 
 
@@ -173,14 +173,14 @@ def _head(path: str) -> bytes:
 
 
 def mark(head: bytes) -> str:
-    """Our mark in the first bytes of a qcow2; empty where there is none."""
+    """Our mark in the first bytes of a qcow2; empty if there is none."""
     return "".join([*_extensions(head, _MARK)][:1])
 
 
 def marked(head: bytes, text: str) -> bytes:
     """The first bytes of a qcow2 with our mark: QEMU keeps header extensions that it does not know.
 
-    Raises Failed where these are not the first bytes of a qcow2 of version 3 with room for one more extension.
+    Raises Failed if `head` is not from a qcow2 of version 3 with room for one more extension.
     """
     at, end = struct.unpack_from(">I", head.ljust(104, b"\0"), 100)[0], _end_of_extensions(head)
     more = struct.pack(">II", _MARK, len(text)) + text.encode().ljust((len(text) + 7) // 8 * 8, b"\0")
@@ -198,7 +198,7 @@ def marked(head: bytes, text: str) -> bytes:
 
 
 def _end_of_extensions(head: bytes) -> int:
-    """Where the header extensions of a qcow2 end, with the one that says so; 0 where they are not all in `head`."""
+    """Offset after the header extensions of a qcow2, including the end marker; 0 if they are not all in `head`."""
     at = struct.unpack_from(">I", head, 100)[0] if _version(head) > 2 else 0
     while at and at + 8 <= len(head):
         kind, length = struct.unpack_from(">II", head, at)
@@ -209,7 +209,7 @@ def _end_of_extensions(head: bytes) -> int:
 
 
 def _version(head: bytes) -> int:
-    """Of a qcow2; 0 of anything else."""
+    """The version of a qcow2; 0 for anything else."""
     is_qcow2 = head.startswith(_MAGICS[0][1]) and len(head) >= 104
     return t.cast(int, struct.unpack_from(">I", head, 4)[0]) if is_qcow2 else 0
 
@@ -227,7 +227,7 @@ def _extensions(head: bytes, wanted: int) -> t.Iterator[str]:
 
 
 def chain(path: str) -> list[str]:
-    """A file and the files that it stands on, as they name each other; ends at what is no regular file here."""
+    """Real paths of a file and its backing files, as they name each other; ends at what is no regular file here."""
     found: list[str] = []
     while len(found) < _DEPTH and os.path.isfile(path) and os.path.realpath(path) not in found:
         found.append(os.path.realpath(path))
@@ -239,7 +239,7 @@ def chain(path: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A string of JSON; QEMU refuses one that is none."""
+    """The value of a JSON string; QEMU refuses a text that is none."""
     try:
         return t.cast(str, json.loads(text))
     except ValueError:

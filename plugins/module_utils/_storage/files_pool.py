@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The directory of a pool on this machine."""
+"""Check the directory of a pool on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["closed", "directory_id", "obstacle"]
 
 
 def obstacle(path: str) -> str | None:
-    """The first part of a path that is there and no directory, a link that leads nowhere for one; None without any."""
+    """The first part of a path that exists and is no directory, such as a dangling link; None if there is none."""
     at = ""
     for part in os.path.normpath(path).split("/")[1:]:
         at = f"{at}/{part}"
@@ -25,7 +25,7 @@ def obstacle(path: str) -> str | None:
 
 
 def directory_id(path: str) -> t.Hashable:
-    """What is the same for all paths of one directory: over links, and where it is mounted twice."""
+    """A value that is the same for all paths of one directory: through links, and if it is mounted twice."""
     try:
         found = os.stat(path)
     except OSError:
@@ -36,7 +36,7 @@ def directory_id(path: str) -> t.Hashable:
 def closed(path: str, user: tuple[int, int]) -> str | None:
     """The first directory of a path that a user (its number, and that of its group) cannot enter, as `name:directory`.
 
-    None where it can enter all that exist, or nobody can tell. The kernel is asked, as only it knows all that decides.
+    None if it can enter all that exist, or if that is unknown. The kernel is asked, as only it knows all that decides.
     """
     if os.geteuid() != 0 or user[0] == 0:
         return None
@@ -65,7 +65,7 @@ def _ancestors(path: str) -> list[str]:
 
 
 def _account(user: tuple[int, int]) -> tuple[str, list[int]]:
-    """Its name, and all groups that it is in."""
+    """The name of a user, and all its groups."""
     try:
         name = pwd.getpwuid(user[0]).pw_name
     except KeyError:

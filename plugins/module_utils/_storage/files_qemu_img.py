@@ -35,7 +35,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class _Limits(t.NamedTuple):
-    """What one qemu-img may use: the image may be made so that it takes all that a host has."""
+    """What one qemu-img may use: an image can be made to exhaust a host."""
 
     memory_bytes: int  # of address space
     cpu_s: int = 0  # 0: as long as it takes
@@ -46,39 +46,39 @@ _CHECKED = (0, 2, 3)  # sound, corrupt, or with clusters that nothing uses
 
 
 def info(path: str, form: str) -> dict[str, t.Any]:
-    """virtual-size, backing-filename … of an image of that format, as qemu-img reports them; also of one in use."""
+    """The report of qemu-img on an image of this format (virtual-size, backing-filename …); also of one in use."""
     return t.cast("dict[str, t.Any]", _answer("read image", path, ["info", "-U", "-f", form], _READ))
 
 
 def corruptions(path: str) -> int:
-    """How many places of a qcow2 are damaged, such as those beyond the end of a truncated one."""
+    """The number of damaged places in a qcow2, such as those beyond the end of a truncated one."""
     arguments = ["check", "-f", "qcow2", "--output=json", path]
     report = json.loads(_run("check image", path, arguments, limits=_CHECK, accepted=_CHECKED))
     return int(report.get("corruptions", 0)) + int(report.get("check-errors", 0))
 
 
 def flat_bytes(path: str, form: str = "qcow2") -> int:
-    """Room the content of an image takes when it stands on nothing, holes left out."""
+    """The bytes that an image's content takes without a backing file, holes left out."""
     return int(_answer("measure image", path, ["measure", "-U", "-f", form, "-O", "qcow2"], _WORK)["required"])
 
 
 def create(path: str, *, base: str, base_format: str, size_bytes: int) -> None:
-    """Make the new qcow2 `path` that stands on `base`."""
+    """Create the qcow2 `path` with `base` as its backing file."""
     with _complete_or_absent(path):
         _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path, str(size_bytes)])
 
 
 def convert(path: str, to: str, *, from_format: str, to_format: str, progress: Progress | None = None) -> None:
-    """Write the content of `path` to the new file `to`, sparse; nothing is left there when that fails."""
+    """Write the content of `path` to the new file `to`, sparse; nothing is left there if that fails."""
     with _complete_or_absent(to):
         _run(f"convert {path} to", to, ["convert", "-p", "-f", from_format, "-O", to_format, path, to], progress)
 
 
 def rebase(path: str, base: str | None, *, base_format: str = "", progress: Progress | None = None) -> None:
-    """Let the qcow2 `path` stand on `base`, or on nothing, with the same content.
+    """Change the backing file of the qcow2 `path` to `base`, or to none, and keep its content.
 
-    In its usual cache mode qemu-img says in the file what it stands on before all that was copied is found in it: who
-    kills it then loses data. With writethrough that comes last.
+    In its usual cache mode qemu-img writes the new backing file's name before all copied data is on disk, so a kill
+    loses data. With writethrough the name comes last.
     """
     below = ["-b", base, "-F", base_format] if base else ["-b", ""]
     verb = f"{'rebase' if base else 'flatten'} disk"
@@ -86,13 +86,13 @@ def rebase(path: str, base: str | None, *, base_format: str = "", progress: Prog
 
 
 def resize(path: str, form: str, size_bytes: int, *, shrink: bool = False) -> None:
-    """Grow a disk, or cut its end off."""
+    """Grow a disk, or (`shrink`) cut its end off."""
     _run("resize disk", path, ["resize", "-q", "-f", form, *(["--shrink"] if shrink else []), path, str(size_bytes)])
 
 
 @contextlib.contextmanager
 def _complete_or_absent(path: str) -> t.Iterator[None]:
-    """What is made inside is there afterwards, or nothing is."""
+    """Remove the file if its creation inside fails."""
     try:
         yield
     except BaseException:
@@ -145,7 +145,7 @@ def _run(
 
 
 def _listened(stream: t.IO[bytes], progress: Progress | None) -> str:
-    """All that is said; percents, which overwrite each other on one line, are passed on."""
+    """The output of the process; percents, which overwrite each other on one line, are passed on."""
     output = b""
     for part in iter(lambda: os.read(stream.fileno(), 65536), b""):
         percents = re.findall(rb"\(([\d.]+)/100%\)", part)
@@ -156,7 +156,7 @@ def _listened(stream: t.IO[bytes], progress: Progress | None) -> str:
 
 
 def _limit(kind: int, amount: int) -> None:
-    """Lower a limit of this process; one that is lower already stays."""
+    """Lower a limit of this process; a lower one stays."""
     hard = resource.getrlimit(kind)[1]
     if amount:
         soft = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
@@ -164,7 +164,7 @@ def _limit(kind: int, amount: int) -> None:
 
 
 def _exceeded(errors: str, code: int, limits: _Limits) -> str:
-    """The limit that was hit, or nothing."""
+    """The limit that was reached; empty if none was."""
     if code == -signal.SIGXCPU:
         return f"{limits.cpu_s} s of processor time"
     if _OUT_OF_MEMORY.search(errors):
@@ -188,5 +188,5 @@ def _failure(verb: str, what: str, errors: str, code: int, limits: _Limits) -> F
 
 
 def _die_with_us() -> None:
-    """A killed run leaves no qemu-img at work behind it."""
+    """Let the kernel kill qemu-img if this process ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

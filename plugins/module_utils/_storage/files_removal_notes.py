@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Notes on disks that are being removed: who wants to know of them need not be able to remove one."""
+"""Notes on disks that are being removed; reading them needs no right to remove disks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _NOTE_BYTES = 65536
 
 
 def folder(directory: str) -> str:
-    """Where disks of a pool's directory are while they are being removed."""
+    """The folder where disks of a pool's directory are while they are being removed."""
     return os.path.join(os.path.realpath(directory), *PARTS)
 
 
 def located(place: str) -> tuple[str, str]:
-    """Directory and key of a disk by the path that it has here."""
+    """Directory and key of a disk from its path in the folder."""
     directory, name = os.path.split(place)
     return os.path.dirname(os.path.dirname(directory)), name[: -len(DISK)]
 
 
 class RemovalNote(t.NamedTuple):
-    """One disk that is being removed, as a note tells."""
+    """One disk that is being removed, as its note says."""
 
     directory: str
     key: str
@@ -46,7 +46,7 @@ class RemovalNote(t.NamedTuple):
 
 
 def entries(directory: str) -> list[RemovalNote]:
-    """All of a directory, as far as this user can see them."""
+    """All disks of a directory that are being removed, as far as this user can see them."""
     place = folder(directory)
     try:
         names = sorted(os.listdir(place))
@@ -68,7 +68,7 @@ def _entry(directory: str, key: str, *, moved: bool) -> RemovalNote:
 
 
 def is_free(note: int) -> bool:
-    """Whether no run is at work on the disk of that open note."""
+    """True if no run is at work on the disk of this open note."""
     try:
         fcntl.flock(note, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -77,7 +77,7 @@ def is_free(note: int) -> bool:
 
 
 def read(note: int) -> RemovedDisk | None:
-    """What an open note tells; None where it is damaged."""
+    """The content of an open note; None if it is damaged."""
     try:
         return RemovedDisk.parse(json.loads(os.pread(note, _NOTE_BYTES, 0)))
     except ValueError:

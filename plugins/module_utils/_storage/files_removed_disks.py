@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Disks that are being removed: `.corral/.removed/` beside them, where nobody takes one for a disk.
+"""Disks that are being removed, in `.corral/.removed/` beside them, where nobody takes one for a disk.
 
-A disk is renamed before anybody looks who uses it: who comes by its name from then on finds nothing there, and it can
-be given back. A note, which is on disk before, tells a later run what it is and where it was; its lock tells that the
+A disk is renamed before the look at its users: whoever comes by its name from then on finds nothing there, and it can
+be given back. A note, written to disk before, tells a later run what it is and where it was; its lock tells that the
 run is alive.
 """
 
@@ -43,7 +43,7 @@ _ATTEMPTS = 5
 
 @dataclasses.dataclass
 class Quarantine:
-    """One disk that is being removed, in descriptors: whatever becomes of the names of the directories."""
+    """One disk that is being removed, by descriptors, whatever becomes of the names of the directories."""
 
     directory: str
     name: str  # of the disk in it
@@ -54,17 +54,17 @@ class Quarantine:
 
     @property
     def path(self) -> str:
-        """Where the disk is now."""
+        """The path of the disk in the folder of removed disks."""
         return os.path.join(folder(self.directory), self.key + DISK)
 
     @property
     def is_moved(self) -> bool:
-        """Whether it is here."""
+        """True if the disk is in that folder."""
         return self._inode(self.key + DISK, self.place) is not None
 
     @property
     def returned(self) -> bool:
-        """Whether it is there, too: a filesystem without another way links it before it unlinks it."""
+        """True if the disk has its old name too: a filesystem without another way links it before it unlinks it."""
         here = self._inode(self.key + DISK, self.place)
         return here is not None and here == self._inode(self.name, self.pool)
 
@@ -75,12 +75,12 @@ class Quarantine:
             return None
 
     def take(self) -> None:
-        """Bring it here; raises OSError."""
+        """Move the disk into the folder; raises OSError."""
         _rename(self.name, self.key + DISK, self.pool, self.place)
         self._fsync()
 
     def give_back(self) -> bool:
-        """Bring it back where it was, and forget it; False where another file has its name."""
+        """Move the disk back and remove its note; False if another file has its name."""
         if self.returned:
             os.unlink(self.key + DISK, dir_fd=self.place)
         elif self.is_moved:
@@ -93,14 +93,14 @@ class Quarantine:
         return True
 
     def delete(self) -> None:
-        """For good."""
+        """Delete the disk for good, and its note."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.key + DISK, dir_fd=self.place)
         self._fsync()
         self.forget()
 
     def forget(self) -> None:
-        """Remove the note, and what is empty then."""
+        """Remove the note, and the folder if it is empty then."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.key + NOTE, dir_fd=self.place)
         os.fsync(self.place)
@@ -114,7 +114,7 @@ class Quarantine:
 
     @contextlib.contextmanager
     def opened(self) -> t.Iterator[int]:
-        """Descriptor of the disk; raises OSError."""
+        """Yields a descriptor of the disk; raises OSError."""
         found = private.opened(self.key + DISK, os.O_RDONLY, inside=self.place)
         try:
             yield found
@@ -122,12 +122,12 @@ class Quarantine:
             os.close(found)
 
     def identity(self) -> FileIdentity:
-        """Of the disk that is here."""
+        """The identity of the disk in the folder."""
         with self.opened() as found:
             return identity.of(found)
 
     def is_locked(self) -> bool:
-        """Whether a QEMU process has it open."""
+        """True if a QEMU process has the disk open."""
         with self.opened() as found:
             return files_disk.is_locked(found, self.path)
 
@@ -141,9 +141,9 @@ def _rename(name: str, to: str, inside: int, to_inside: int) -> None:
 
 
 def begin(stack: contextlib.ExitStack, path: str, describe: t.Callable[[FileIdentity, int], RemovedDisk]) -> Quarantine:
-    """Write the note on a disk, then bring it here; the note is locked until the stack is closed.
+    """Write the note on a disk, then move the disk aside; the note is locked until the stack is closed.
 
-    `describe` makes the note of what the disk is and its size (bytes); what it raises is passed on. Raises Failed.
+    `describe` returns the note for the disk's identity and size (bytes); its errors are passed on. Raises Failed.
     """
     directory, name = os.path.split(path)
     for attempt in range(_ATTEMPTS):
@@ -183,14 +183,14 @@ def _measured(name: str, pool: int) -> tuple[FileIdentity, int]:
 
 
 def _directory(stack: contextlib.ExitStack, path: str, inside: int | None = None) -> int:
-    """Its descriptor, until the stack is closed."""
+    """Descriptor of a directory, open until the stack is closed."""
     found = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
     stack.callback(os.close, found)
     return found
 
 
 def _place(stack: contextlib.ExitStack, directory: str, *, make: bool) -> int:
-    """Descriptor of `folder`; raises OSError, or Refused where another user can reach it."""
+    """Descriptor of `folder`; raises OSError, or Refused if another user can reach it."""
     home, place = os.path.realpath(directory), folder(directory)
     foreign = locks.shared_filesystem(home) is not None
     for path in (os.path.dirname(place), place):
@@ -202,7 +202,7 @@ def _place(stack: contextlib.ExitStack, directory: str, *, make: bool) -> int:
 
 
 def _write_note(stack: contextlib.ExitStack, quarantine: Quarantine) -> None:
-    """On disk, and locked, before it has its name."""
+    """Write the note to disk and lock it before it gets its name."""
     name, place = quarantine.key + _BEGUN, quarantine.place
     note = private.opened(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, inside=place)
     stack.callback(os.close, note)
@@ -214,7 +214,7 @@ def _write_note(stack: contextlib.ExitStack, quarantine: Quarantine) -> None:
 
 
 def tidy(directory: str) -> None:
-    """Remove notes that runs were writing when they were killed: their disks are where they were."""
+    """Remove notes that killed runs were still writing: their disks were not moved."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:  # there are none, or they are others'
         place = _place(stack, directory, make=False)
         for name in os.listdir(place):
@@ -226,9 +226,9 @@ def tidy(directory: str) -> None:
 
 
 def resume(stack: contextlib.ExitStack, directory: str, key: str) -> Quarantine | None:
-    """The disk, locked until the stack is closed; None where another run is at work on it, or is done.
+    """The disk, locked until the stack is closed; None if another run is at work on it, or has finished it.
 
-    Raises Failed, or Refused where another user can reach it.
+    Raises Failed, or Refused if another user can reach the folder.
     """
     try:
         pool = _directory(stack, os.path.realpath(directory))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Disks of running guests: resized, and flattened by a job of QEMU's own that libvirt watches."""
+"""Resize disks of running guests, and flatten them with a block job."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def grow(domain: t.Any, target: str, size_bytes: int) -> None:
 def pull(
     connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]
 ) -> None:
-    """Copy all that a disk reads from below into it while the guest runs; stopped half-way, it stands where it stood,
-    with its content.
+    """Copy all that a disk reads from its backing files into it while the guest runs; if stopped half-way, the disk
+    keeps its backing file and content.
 
-    A job that a killed run left at work is waited for. Raises Timeout, or Failed when QEMU gives up.
+    A job that a killed run left is waited for. Raises Timeout, or Failed if QEMU gives up.
     """
     domain = libvirt_query.by_uuid(connection, uuid)
     guest = domain.name()
@@ -75,14 +75,14 @@ def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.
 
 
 class _End(threading.Event):
-    """Set when the job is over."""
+    """Set when the block job has ended."""
 
     status: int | None = None
 
 
 @contextlib.contextmanager
 def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
-    """Hear of the end of the disk's jobs.
+    """Yields an event for the end of the disk's jobs.
 
     The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks.
     """
@@ -110,7 +110,7 @@ def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_En
 
 @contextlib.contextmanager
 def _interruptible() -> t.Iterator[None]:
-    """Whoever ends the run, by Ctrl-C, by closing the session or politely, ends the job too."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that the job ends with the run."""
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Storage pools as libvirt names them."""
+"""The libvirt API of storage pools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _start(pool: t.Any, _step: NounStep) -> None:
 
 
 def _host(connection: Connection, name: str) -> RawPoolHost:
-    """Other pools, and the disks of guests."""
+    """Questions about the other pools, and about guests' disks."""
     return RawPoolHost(lambda: _others(connection, name), lambda: libvirt_query.of_all(connection, _guest))
 
 
@@ -34,7 +34,7 @@ def _others(connection: Connection, name: str) -> list[tuple[str, str]]:
 
 
 def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
-    """Its definition, and what runs."""
+    """The name of a guest, and its stored and running XML."""
     found = libvirt_query.found(domain)
     return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 

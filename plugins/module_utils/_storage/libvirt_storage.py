@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Pools and volumes through libvirt's storage API, so that a remote connection serves as well as a local one."""
+"""Pools and volumes through libvirt's storage API, which also works over a remote connection."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 
 
 def pool_xml(connection: Connection, name: str) -> str:
-    """The pool's document; raises NotFound, or Failed when it is not active."""
+    """The pool's XML; raises NotFound, or Failed if the pool is not active."""
     pool = _active(connection, name)
     with explained("find storage pool", name):
         return t.cast(str, pool.XMLDesc())
 
 
 def _active(connection: Connection, name: str) -> t.Any:
-    """The pool of that name; raises NotFound, or Failed when it is not active: nobody sees what it holds then."""
+    """The pool with this name; raises NotFound, or Failed if it is not active and so cannot be listed."""
     with explained("find storage pool", name, "create it, or choose another with `pool`"):
         pool = connection.storagePoolLookupByName(name)
         active = pool.isActive()
@@ -49,7 +49,7 @@ def _active(connection: Connection, name: str) -> t.Any:
 
 
 def pool_at(connection: Connection, path: str) -> str:
-    """The name of the pool that holds the volume with that path; raises NotFound."""
+    """The name of the pool that holds the volume at this path; raises NotFound."""
     if volume_at(connection, path) is None:
         all_volumes(connection)  # somebody may have made it since libvirt looked
     with explained("find a storage pool with", path, "create one for its directory with virt_pool"):
@@ -57,14 +57,15 @@ def pool_at(connection: Connection, path: str) -> str:
 
 
 def refresh(connection: Connection, pool: str) -> None:
-    """Make libvirt look again at what is in the pool: files that came or went behind its back."""
+    """Refresh a pool: files may have come or gone behind libvirt's back."""
     found = _active(connection, pool)
     with explained("refresh storage pool", pool):
         _refresh(found)
 
 
 def _refresh(pool: t.Any) -> None:
-    """While a copy is being made in a pool, perhaps for a run that was killed, libvirt does not look at it.
+    """Refresh a pool. While a copy is being made in it, perhaps for a killed run, libvirt refuses: retry until that
+    ends.
 
     No event tells the end.
     """
@@ -81,7 +82,7 @@ def _refresh(pool: t.Any) -> None:
 
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
-    """The document of a volume in a pool, or None."""
+    """The XML of a volume in a pool; None if there is none."""
     found = _active(connection, pool)
     try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
@@ -93,7 +94,7 @@ def volume_in(connection: Connection, pool: str, name: str) -> str | None:
 
 
 def volume_at(connection: Connection, path: str) -> str | None:
-    """The document of the volume with that path, or None when no pool holds it."""
+    """The XML of the volume at this path; None if no pool holds it."""
     try:
         return t.cast(str, connection.storageVolLookupByPath(path).XMLDesc())
     except libvirt.libvirtError as error:
@@ -104,14 +105,14 @@ def volume_at(connection: Connection, path: str) -> str | None:
 
 
 def volume_key(connection: Connection, path: str) -> str | None:
-    """By which libvirt knows the volume with that path, whatever is made there later; None when no pool holds it."""
+    """libvirt's key of the volume at this path, which a later volume there does not have; None if no pool holds it."""
     with contextlib.suppress(NotFound), explained("find volume", path):
         return t.cast(str, connection.storageVolLookupByPath(path).key())
     return None
 
 
 def path_in(connection: Connection, pool: str, name: str) -> str | None:
-    """The path of a volume in a pool, active or not; None where no pool with that name has files."""
+    """The path of a volume in a pool, active or not; None if no pool with that name has files."""
     try:
         with explained("find volume", f"{name} in pool {pool}"):
             found = connection.storagePoolLookupByName(pool)
@@ -124,14 +125,14 @@ def path_in(connection: Connection, pool: str, name: str) -> str | None:
 
 
 def names(connection: Connection, pool: str) -> list[str]:
-    """Of the volumes of a pool, after a look at what others made there since; directories are volumes, too."""
+    """Names of the volumes of a pool, after a refresh; directories are volumes too."""
     refresh(connection, pool)
     with explained("list the volumes of pool", pool):
         return list(_active(connection, pool).listVolumes())
 
 
 def all_volumes(connection: Connection) -> list[str]:
-    """The documents of all volumes of active pools, after a look at what others made there since."""
+    """The XML of all volumes of active pools, after a refresh."""
     with explained("list the volumes of", connection.getURI()):
         active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
         for pool in active:
@@ -154,10 +155,10 @@ def create(
     copy_of: str | None = None,
     capacity_bytes: int = 0,
 ) -> None:
-    """Make a volume, empty or as a copy of another, that then grows; raises NotMade where one is.
+    """Create a volume, empty or as a copy of another; raises NotMade if it exists.
 
-    With `replace`, a volume of that name is deleted first. A copy is of the size of what it is a copy of, and then
-    grows to its own.
+    With `replace`, a volume of that name is deleted first. A copy has the size of its original, and then grows to its
+    own.
     """
     if replace:
         with explained("create volume", f"{name} in pool {pool}"):
@@ -174,7 +175,7 @@ def create(
 
 
 def _made(pool: t.Any, xml: str, source: t.Any) -> t.Any:
-    """The new volume; blocks of the `source` are shared where the filesystem can."""
+    """The new volume; it shares the blocks of `source` if the filesystem can."""
     if source is None:
         return pool.createXML(xml)
     try:
@@ -184,7 +185,7 @@ def _made(pool: t.Any, xml: str, source: t.Any) -> t.Any:
 
 
 def read(connection: Connection, pool: str, name: str) -> bytes | None:
-    """The whole content of a small volume; None where there is none. Raises Failed for a large one."""
+    """The content of a small volume; None if there is none. Raises Failed for a large one."""
     content = bytearray()
     if volume_in(connection, pool, name) is None:
         return None
@@ -202,7 +203,7 @@ def read(connection: Connection, pool: str, name: str) -> bytes | None:
 
 
 def read_part(connection: Connection, pool: str, name: str, offset: int, length: int) -> bytes:
-    """So many bytes of a volume from `offset` on; fewer at its end."""
+    """`length` bytes of a volume from `offset` on; fewer at its end."""
     content = bytearray()
     receive(connection, pool, name, offset, content.extend, lambda size: content.extend(bytes(size)), length=length)
     return bytes(content)
@@ -218,7 +219,7 @@ def receive(
     *,
     length: int = 0,
 ) -> None:
-    """Hand on the content of a volume from `offset` (bytes) on: what is written, and how much is not.
+    """Pass on the content of a volume from `offset` (bytes) on: data to `write`, sizes of holes to `skip`.
 
     `length`: 0 for all the rest.
     """
@@ -252,15 +253,15 @@ def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
 
 
 def send(stream: t.Any, data: bytes) -> None:
-    """Libvirt takes what it can at a time."""
+    """Send all data; libvirt takes only a part at a time."""
     while data:
         data = data[stream.send(data) :]
 
 
 def delete(connection: Connection, path: str) -> None:
-    """Delete the volume with that path; one that the active pool of its directory does not have is gone already.
+    """Delete the volume at this path; a volume missing from the active pool of its directory is gone already.
 
-    Raises NotFound where no active pool has its directory: nobody can tell then whether it is there.
+    Raises NotFound if no active pool has the directory: it is then unknown whether the volume exists.
     """
     try:
         _delete(connection, path)
@@ -281,7 +282,7 @@ def _delete(connection: Connection, path: str) -> None:
 
 
 def _is_in_pool(connection: Connection, path: str) -> bool:
-    """Whether an active pool has its directory."""
+    """True if an active pool has the path's directory."""
     with explained("list the storage pools of", connection.getURI()):
         active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
         directories = [brief.directory(pool.XMLDesc()) for pool in active]

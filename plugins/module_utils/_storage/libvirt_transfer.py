@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Volumes copied from host to host, through us: nothing of it touches a disk of ours."""
+"""Copy volumes between hosts through this process; nothing is stored on this machine."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ARRIVES_S, _LOOK_S = 60, 0.01
 def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> bool:
     """Write the content of a volume here into the volume there, piece by piece, holes as holes.
 
-    `tell` hears of the bytes that are done. Returns whether the file that was written to had the volume's name at the
-    end; somebody may have renamed another file over it.
+    `tell` receives the bytes done. True if the written file had the volume's name at the end; somebody may have renamed
+    another file over it.
     """
     with explained("copy volume", f"{path} to pool {pool}"):
         reader, writer = source.newStream(), _Writer(dest, pool, name)
@@ -59,10 +59,10 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, 
 
 
 class _Writer:
-    """The stream into a volume, whose daemon holds the file open, and the proof that the name is still this file's.
+    """The stream into a volume whose file the daemon holds open; proves that the volume keeps this file's name.
 
-    The last piece that is not empty is withheld until the end: it must not be there by the name before it was sent, and
-    must be there after.
+    The last piece that is not empty is withheld until the end: read by name, it must not be there before it is sent,
+    and must be there after.
     """
 
     def __init__(self, dest: Connection, pool: str, name: str) -> None:
@@ -73,12 +73,12 @@ class _Writer:
         self._empty: list[tuple[bool, int]] = []  # what follows it: is it a hole, and how many bytes
 
     def open(self) -> None:
-        """From here on the daemon has it."""
+        """Start the upload; from here on the daemon holds the file open."""
         volume = self._dest.storagePoolLookupByName(self._pool).storageVolLookupByName(self._name)
         volume.upload(self.stream, 0, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
 
     def skip(self, size: int, *, hole: bool = True) -> None:
-        """Nothing for so many bytes: a hole, or zeros."""
+        """Skip so many bytes: a hole, or zeros."""
         if self._empty and self._empty[-1][0] is hole:
             size_before = self._empty.pop()[1]
             self._empty.append((hole, size_before + size))
@@ -87,7 +87,7 @@ class _Writer:
         self.done += size
 
     def write(self, piece: bytes) -> None:
-        """One piece of data."""
+        """Write one piece of data."""
         if not any(piece):
             self.skip(len(piece), hole=False)
             return
@@ -96,7 +96,7 @@ class _Writer:
         self.done += len(piece)
 
     def end(self) -> bool:
-        """Send what was withheld; whether it is seen to arrive by the volume's name."""
+        """Send what was withheld; True if it arrives under the volume's name."""
         before = self._last is not None and self._sees_last()
         withheld, self._empty = self._empty, []
         last = self._last
@@ -126,7 +126,7 @@ class _Writer:
 
 
 def digest(connection: Connection, pool: str, name: str) -> str:
-    """The sha256 of a volume's whole content, which comes here for that."""
+    """The SHA-256 of a volume's content, which is transferred here for that."""
     found = hashlib.sha256()
 
     def skip(size: int) -> None:
@@ -138,12 +138,12 @@ def digest(connection: Connection, pool: str, name: str) -> str:
 
 
 def active_pools(connection: Connection) -> dict[str, str]:
-    """The documents of active pools by name."""
+    """The XML of active pools, by name."""
     return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
 
 
 def inactive_pools(connection: Connection) -> dict[str, str]:
-    """The documents of pools that are not active, by name: nobody sees what they hold."""
+    """The XML of inactive pools, by name: nobody sees what they hold."""
     return _pools(connection, libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_INACTIVE)
 
 
@@ -159,9 +159,9 @@ def _pools(connection: Connection, flag: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def opened(connection: Connection, directory: str, xml: str, *, build: bool) -> t.Iterator[str]:
-    """The name of a pool, described by `xml`, that is this directory for the length of the `with` block.
+    """Yields the name of a pool, described by `xml`, that is this directory for the length of the `with` block.
 
-    A directory that is missing is made when told to `build`; else this raises NotFound.
+    With `build` a missing directory is created; else this raises NotFound.
     """
     flags = libvirt.VIR_STORAGE_POOL_CREATE_WITH_BUILD if build else 0
     with explained("open directory", directory):

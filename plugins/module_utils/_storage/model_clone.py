@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A disk of a pool as it is wanted, and as it is there; the image it is made from or stands on."""
+"""A disk of a pool, as wanted and as found, and the image it is created from or backed by."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BaseImage", "CloneSpec", "FoundDisk", "Use"]
 
 @dataclasses.dataclass(frozen=True)
 class BaseImage:
-    """An image: `path` is its content, never the link that will point elsewhere one day."""
+    """An image: `path` is its content, never the link that may point elsewhere one day."""
 
     name: str
     path: str
@@ -27,7 +27,7 @@ class BaseImage:
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """How a guest of this host has a file."""
+    """How a guest of this host uses a file."""
 
     guest: str
     uuid: str
@@ -38,13 +38,13 @@ class Use:
 
     @property
     def busy(self) -> bool:
-        """Whether the guest would notice what is done to the file behind its back."""
+        """True if the guest would notice a change of the file."""
         return self.state != "off"
 
 
 @dataclasses.dataclass(frozen=True)
 class CloneSpec:
-    """What the user says of one disk."""
+    """What the user wants of one disk."""
 
     name: str
     state: str
@@ -60,13 +60,13 @@ class CloneSpec:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the disk."""
         return os.path.join(self.directory, self.name)
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundDisk:
-    """What is under the disk's name: nothing, a file, a link, or something else."""
+    """What is at the disk's path: nothing, a file, a link, or something else."""
 
     kind: str
     format: str = ""

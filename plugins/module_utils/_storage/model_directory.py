@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A directory that is made on another host."""
+"""A directory to create on another host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Access"]
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """Who may do what in a directory; owner and group are numbers, which differ between hosts."""
+    """Mode and owners of a directory; owner and group are numbers, which differ between hosts."""
 
     mode: str  # octal
     owner: int

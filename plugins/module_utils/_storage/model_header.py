@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a disk image, or an archive with one, says of itself."""
+"""What a disk image, or an archive with one, says about itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Header(t.NamedTuple):
 
 
 class Member(t.NamedTuple):
-    """What an archive says that it contains, whoever wrote that."""
+    """An entry in an archive, as the archive describes it, whoever wrote that."""
 
     name: str
     kind: str  # file, directory, symbolic link, hard link, or special file

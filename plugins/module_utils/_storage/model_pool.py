@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What surrounds a storage pool on its host."""
+"""The surroundings of a storage pool on its host."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _unknown(_path: str) -> str | None:
 
 
 def normalised(path: str) -> t.Hashable:
-    """What is known of a directory's identity by its path alone."""
+    """A directory's identity as far as its path alone shows it."""
     return posixpath.normpath(path)
 
 
 @dataclasses.dataclass(frozen=True)
 class RawPoolHost:
-    """As libvirt and the host tell it, each when it is asked for: most runs change nothing, and need none of it."""
+    """Questions to libvirt and the host, each answered on demand: most runs change nothing, and need none."""
 
     pools: t.Callable[[], t.Sequence[tuple[str, str]]]  # others: name and document
     guests: t.Callable[[], t.Sequence[tuple[str, tuple[str, ...]]]]  # name and documents
@@ -48,7 +48,7 @@ class PoolUser:
 
 @dataclasses.dataclass(frozen=True)
 class PoolHost:
-    """What the rules of pools look at."""
+    """The facts about a host that the rules of pools need."""
 
     directories: t.Callable[[], t.Mapping[str, str]] = dict  # path -> the other pool
     users: t.Callable[[], t.Sequence[PoolUser]] = tuple

@@ -18,20 +18,20 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"  # in ISO 8601, whole seconds
 
 
 class Moment(t.NamedTuple):
-    """A time of this host, by its clock, which anybody may set, and by what its kernel has counted."""
+    """A time of this host, by its clock, which anybody may set, and by the uptime that its kernel counts."""
 
     utc: str  # as ISO 8601 writes it
     boot_id: str
     uptime_s: int  # since that boot; a host that sleeps counts on
 
     def later(self, hours: int) -> str:
-        """The time by the clock so many hours later."""
+        """The time of the clock so many hours later."""
         return (datetime.datetime.strptime(self.utc, _UTC) + datetime.timedelta(hours=hours)).strftime(_UTC)
 
 
 @dataclasses.dataclass(frozen=True)
 class RemovedDisk:
-    """What is written beside a disk that is being removed: what it is, whose it was, and since when."""
+    """The note beside a disk that is being removed: what it is, whose it was, and since when."""
 
     path: str  # where it was
     guest: str
@@ -49,12 +49,12 @@ class RemovedDisk:
 
     @property
     def identity(self) -> FileIdentity:
-        """Of the file."""
+        """The identity of the file."""
         return FileIdentity(self.inode, self.born_ns, self.mark)
 
     @classmethod
     def parse(cls, told: object) -> RemovedDisk | None:
-        """The same from a note, which somebody may have damaged; None then."""
+        """The content of a note; None if the note is damaged."""
         values, names = told if isinstance(told, dict) else {}, [field.name for field in dataclasses.fields(cls)]
         try:
             found = cls(**{name: values[name] for name in names if name in values or name != "uptime_s"})
@@ -68,10 +68,10 @@ class RemovedDisk:
         return found if right else None
 
     def left_s(self, now: Moment) -> int:
-        """For how long it is kept yet; 0: its time is over.
+        """For how many more seconds the disk is kept; 0: its time is over.
 
-        That is what the clock says or what the host has counted, whichever is longer: a clock that jumps ends nothing.
-        What was counted before another boot is not known, so the time begins again with it.
+        The longer of what the clock says and what the host has counted: a clock that jumps ends nothing. Time counted
+        before another boot is unknown, so the time starts again with it.
         """
         if self.keep_until is None:
             return 0
@@ -82,15 +82,15 @@ class RemovedDisk:
         return max(0, by_clock, _seconds(self.keep_until) - _seconds(self.since) - counted)
 
     def is_due(self, now: Moment) -> bool:
-        """Whether the time for which it is kept is over."""
+        """True if the time for which the disk is kept is over."""
         return self.left_s(now) == 0
 
     def fields(self) -> dict[str, t.Any]:
-        """As plain values."""
+        """The fields as plain values."""
         return dataclasses.asdict(self)
 
 
 def _seconds(utc: str) -> int:
-    """Since the epoch; raises TypeError or ValueError."""
+    """Seconds since the epoch; raises TypeError or ValueError."""
     time = datetime.datetime.strptime(utc, _UTC)
     return int(time.replace(tzinfo=datetime.timezone.utc).timestamp())

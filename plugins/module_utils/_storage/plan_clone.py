@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide how a disk becomes a clone, grows, or comes to stand on something else. Pure."""
+"""Decide how a disk is cloned, grown, rebased or flattened. Pure."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ __all__ = ["ClonePlan", "plan"]
 
 @dataclasses.dataclass(frozen=True)
 class ClonePlan(step.Plan[CloneStep]):
-    """Steps, what they change, and the disk after them."""
+    """Steps, their changes, and the disk after them."""
 
     size_bytes: int | None = None
     backing_file: str | None = None
 
 
 def plan(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
-    """Steps until the disk is as wanted; raises BadInput, NotFound or Refused before anything is touched."""
+    """Steps that make the disk as wanted; raises BadInput, NotFound or Refused before anything is touched."""
     if found.kind in ("link", "other"):
         what = "an image: disks are created from it, and it is never changed" if found.kind == "link" else "not a file"
         raise Refused(
@@ -86,7 +86,7 @@ def _made(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
 
 
 def _refuse_taken(wanted: CloneSpec, base: BaseImage) -> None:
-    """A disk on somebody's disk breaks when that one is written; a copy of one that is being written is torn."""
+    """Refuse an image in use: a disk on another's disk breaks when that is written; a copy of a disk in use is torn."""
     user = next((use for use in base.uses if use.busy or not wanted.copy), None)
     if user:
         raise Refused(
@@ -121,7 +121,7 @@ def _present(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan:
 
 
 def _same_image(path: str, base: BaseImage) -> bool:
-    """Whether a disk stands on this image; an older content of it counts."""
+    """True if the disk is backed by this image; an older content of it counts."""
     name = os.path.basename(path)
     return path == base.path or base.name in (name, image_of_content(name))
 
@@ -194,7 +194,7 @@ def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan
 
 
 def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
-    """A disk holds what nobody can bring back: it goes when told so in as many words, and nobody has a use for it."""
+    """The removal of a disk; refused unless remove_storage is set and nobody uses it, as its data cannot be restored."""
     verb = f"remove disk {wanted.name}"
     paths = [wanted.path] if found.kind == "file" else []
     paths += [found.left] if found.left else []
@@ -210,12 +210,14 @@ def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
 
 
 def _forgotten(wanted: CloneSpec, found: FoundDisk) -> list[CloneStep]:
-    """First the definitions: without a word on what is below they are right before and after."""
+    """Steps that take the backing file out of definitions, before the disk changes: they are then right before and
+    after.
+    """
     return [Forget(wanted.path, use.guest, use.forget_xml) for use in found.uses if use.forget_xml]
 
 
 def _writer(verb: str, found: FoundDisk) -> Use | None:
-    """The one running guest that has the disk as its own; None when no guest runs with it."""
+    """The one running guest that has the disk as its own; None if no guest runs with it."""
     running = [use for use in found.uses if use.state == "running"]
     if not running:
         return None
@@ -242,7 +244,7 @@ def _refuse_busy(verb: str, wanted: CloneSpec, found: FoundDisk) -> None:
 
 
 def _refuse_unknown(verb: str, found: FoundDisk) -> None:
-    """A guest may have written the first bytes of the disk, when it had it as a raw one."""
+    """Refuse a disk whose backing file nobody vouches for: a guest may have written its first bytes as a raw disk."""
     if found.unknown_base:
         raise Refused(
             f"cannot {verb}: no guest on this host uses it, and only its own first bytes say that its backing file is "

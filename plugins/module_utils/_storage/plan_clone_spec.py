@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a call says of a disk of a guest, checked before anything is looked at. Pure."""
+"""The options of a guest's disk, checked before anything is looked at. Pure."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _SPOKEN = {
 
 
 def concerns(params: t.Mapping[str, t.Any]) -> bool:
-    """Whether `name` is a disk, not an image that is brought into the pool."""
+    """True if the task is about a disk, not about an image to import into the pool."""
     return params["state"] in ("rebased", "flattened") or any(
         params[option] for option in ("image", "size", "clone", "remove_storage")
     )
 
 
 def check_local(uri: str) -> None:
-    """Raise Refused for another machine's libvirt: disks are files."""
+    """Raise Refused for libvirt on another machine: disks are files."""
     if not is_here(uri):
         raise Refused(f"cannot manage disks over {uri}: they are files there; run the module on that hypervisor")
 
 
 def check_image(name: str, pool: str, *, there: bool) -> None:
-    """Raise NotFound for an image that is not there."""
+    """Raise NotFound for an image that does not exist."""
     if not there:
         raise NotFound(f"there is no image {name} in pool {pool}; import it with virt_image")
 
 
 def size_bytes(params: t.Mapping[str, t.Any]) -> int | None:
-    """The size that is asked for, None for none; raises BadInput with every problem."""
+    """The requested size, None if there is none; raises BadInput with every problem of the options."""
     problems, size = Problems(), None
     for option in ("name", "image"):
         if params[option] is not None:
@@ -61,7 +61,7 @@ def size_bytes(params: t.Mapping[str, t.Any]) -> int | None:
 
 
 def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """What does not go together."""
+    """Contradictions between the options."""
     name, state, image, form = params["name"], params["state"], params["image"], format_of(params)
     present = state == "present"
     for option in ("url", "src", "origin", "checksum", "prune"):
@@ -94,7 +94,5 @@ def _contradictions(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 
 def format_of(params: t.Mapping[str, t.Any]) -> str:
-    """As said, or as the name's ending says (empty when neither does): a disk that a guest wrote is not asked what
-    it is.
-    """
+    """The format from the option or the name's ending, else empty: a disk that a guest wrote is never probed."""
     return str(params["format"] or units.format_of(params["name"]) or "")

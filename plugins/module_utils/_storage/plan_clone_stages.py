@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what must be known of a disk and of the image it is made from, and what that says. Pure.
+"""Decide which questions about a disk and its image must be answered, and what the answers mean. Pure.
 
-`CloneFacts` leads to what was found, or to the one question that is open; nothing is asked that decides nothing.
+From `CloneFacts` the stages reach what was found, or the next open question; no question is asked whose answer decides
+nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class DiskInfo:
-    """What qemu-img says of an image."""
+    """The report of qemu-img on an image."""
 
     size_bytes: int
     backing: str | None  # the file it stands on, which may itself be a link
@@ -63,56 +64,56 @@ class _OfFile:
 
 
 class FindKind(_OfFile, OpenQuestion[str]):
-    """Is it nothing, a file, a link or something else?"""
+    """Question: is there nothing, a file, a link or something else at the path?"""
 
 
 class ReadHeader(_OfFile, OpenQuestion[Header]):
-    """What do its first bytes say?"""
+    """Question: what do the first bytes of the file say?"""
 
 
 class ReadChain(_OfFile, OpenQuestion[tuple[str, ...]]):
-    """Which files does it stand on, by their first bytes? It is the first of them."""
+    """Question: what are the file and its backing files, by their first bytes?"""
 
 
 class IsManaged(_OfFile, OpenQuestion[bool]):
-    """Did virt_image bring it?"""
+    """Question: did virt_image import the file?"""
 
 
 class UsesOf(_OfFile, OpenQuestion[tuple[Use, ...]]):
-    """Which guests of this host have it?"""
+    """Question: which guests of this host use the file?"""
 
 
 class OverlaysOn(_OfFile, OpenQuestion[tuple[str, ...]]):
-    """Which images of active pools stand on it?"""
+    """Question: which images of active pools are backed by the file?"""
 
 
 class IsOpen(_OfFile, OpenQuestion[bool]):
-    """Does a process have it open?"""
+    """Question: does a process have the file open?"""
 
 
 class MeasureAllocated(_OfFile, OpenQuestion[int]):
-    """How many bytes does it take?"""
+    """Question: how many bytes does the file take?"""
 
 
 class MeasureFlat(_OfFile, OpenQuestion[int]):
-    """How many bytes does it take with all that it reads from below?"""
+    """Question: how many bytes does the image take with all that it reads from its backing files?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadInfo(_OfFile, OpenQuestion[DiskInfo]):
-    """What does qemu-img say of it?"""
+    """Question: what does qemu-img report on the image?"""
 
     format: str
 
 
 @dataclasses.dataclass(frozen=True)
 class RawDisks(OpenQuestion[t.Collection[str]]):
-    """Which files do guests of this host have as raw disks, whose first bytes they write?"""
+    """Question: which files do guests of this host have as raw disks, whose first bytes they write?"""
 
 
 @dataclasses.dataclass(frozen=True)
 class MeasureRoom(OpenQuestion[FreeSpace]):
-    """How much room has the filesystem of a directory?"""
+    """Question: how much room does the filesystem of a directory have?"""
 
     directory: str
     reserve_bytes: int | None
@@ -120,7 +121,7 @@ class MeasureRoom(OpenQuestion[FreeSpace]):
 
 @dataclasses.dataclass(frozen=True)
 class BaseFacts:
-    """An image that a disk is made from: its name, and the content behind it."""
+    """An image that a disk is created from: its name, and the content behind it."""
 
     name: str
     path: str
@@ -129,7 +130,7 @@ class BaseFacts:
 
 @dataclasses.dataclass(frozen=True)
 class CloneFacts:
-    """A disk as it is wanted, and the hidden name under which it is made."""
+    """The wanted disk, and the hidden path at which it is created."""
 
     wanted: CloneSpec
     hidden: str
@@ -138,7 +139,7 @@ class CloneFacts:
 
 @asks
 def base(facts: BaseFacts) -> BaseImage:
-    """What a disk is made from; raises Refused. A content is nobody's disk: who uses it does not matter."""
+    """The image that a disk is created from; raises Refused. Users of a content do not matter: it is nobody's disk."""
     path, answers = facts.path, facts.answers
     fixed = is_content(path)
     chain = answers.of(ReadChain(path))
@@ -152,7 +153,7 @@ def base(facts: BaseFacts) -> BaseImage:
 
 
 def _strange(answers: Answers, chain: t.Sequence[str]) -> str | None:
-    """The first file below an image that virt_image did not bring."""
+    """The first backing file that virt_image did not import; None if it imported all."""
     return next((path for path in chain[1:] if not answers.of(IsManaged(path))), None)
 
 
@@ -164,9 +165,9 @@ def uses(
     managed_state: t.Callable[[], t.Collection[str]],
     forget_xml: str | None,
 ) -> list[Use]:
-    """How a guest has a file: where it runs with it (`targets`, one for each of its disks), else as it is stored.
+    """How a guest uses a file: as it runs (`targets`, one for each of its disks), else as it is stored.
 
-    One that is off, and was saved while it ran, still has what it ran with.
+    A guest that is off and has a managed save still uses what it ran with.
     """
     if targets:
         return [Use(guest.name, guest.uuid, "running", target, forget_xml) for target in targets]
@@ -178,7 +179,7 @@ def uses(
 
 @asks
 def found(facts: CloneFacts) -> FoundDisk:
-    """What is under the disk's name: as much of it as the wanted state needs."""
+    """What is at the disk's path, as far as the wanted state needs it."""
     wanted, answers, path = facts.wanted, facts.answers, facts.wanted.path
     kind = answers.of(FindKind(path))
     left = facts.hidden if answers.of(FindKind(facts.hidden)) == "file" else None
@@ -211,32 +212,32 @@ def found(facts: CloneFacts) -> FoundDisk:
 
 
 def _new_bytes(wanted: CloneSpec, answers: Answers) -> int:
-    """What a new disk takes at once: a copy all of its image, unless the filesystem may share that."""
+    """The bytes that a new disk takes at once: for a copy all of its image, unless the filesystem may share blocks."""
     if wanted.base is None or not wanted.copy or may_share(wanted.base, wanted.format):
         return 0
     return sum(answers.of(MeasureAllocated(path)) for path in wanted.base.chain)
 
 
 def _below_bytes(answers: Answers, path: str) -> int:
-    """What a disk takes more when it no longer reads from below."""
+    """The additional bytes that a disk takes after it is flattened."""
     return max(0, answers.of(MeasureFlat(path)) - answers.of(MeasureAllocated(path)))
 
 
 def may_share(base: BaseImage, form: str) -> bool:
-    """Whether a copy takes no room where the filesystem can share blocks, which is only known when it was tried."""
+    """True if a copy may share blocks with its image; whether the filesystem can is only known after a try."""
     return base.format == form and len(base.chain) == 1
 
 
 def _format(answers: Answers, path: str) -> str:
-    """What a disk is: a guest writes the first bytes of a raw one."""
+    """The format of a disk; raw if a guest has it as raw, as it then wrote the first bytes."""
     header = answers.of(ReadHeader(path))
     return "raw" if path in answers.of(RawDisks()) else header.format
 
 
 def _unknown_base(answers: Answers, path: str) -> str:
-    """What a disk that no guest has stands on by its own first bytes, unless it is all from virt_image.
+    """The backing or data file that a disk no guest has names itself, unless virt_image imported all backing files.
 
-    Empty where it is.
+    Empty if there is none.
     """
     chain = answers.of(ReadChain(path))
     return (

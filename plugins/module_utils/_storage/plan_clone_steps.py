@@ -46,7 +46,7 @@ class _Sized(CloneStep):
 
     @property
     def size(self) -> str:
-        """For people."""
+        """The size as text."""
         return bytes_text(self.size_bytes)
 
 
@@ -66,7 +66,7 @@ class Copy(Overlay):
     doing = "copying"
 
     def resize(self, path: str) -> Grow | None:
-        """What gives a copy of all of the image its size; None: it has it."""
+        """The step that gives a full copy its size; None if it has that already."""
         if self.size_bytes > self.base.size_bytes:
             return Grow(path, self.size_bytes, self.format)
         return Shrink(path, self.size_bytes, self.format) if self.size_bytes < self.base.size_bytes else None

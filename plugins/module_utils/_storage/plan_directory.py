@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide who owns a directory that is made on another host. Pure."""
+"""Decide who owns a directory that is created on another host. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ User = tuple[int, int]  # numbers of a user and its group
 
 
 def access_there(here: Access | None, qemu_here: User | None, qemu_there: User | None) -> Access | None:
-    """The access to a directory on the destination that is made as it is on the source; None leaves it to libvirt.
+    """The access for a directory that is created on the destination as on the source; None leaves it to libvirt.
 
     libvirt would give it to root alone. A directory of the user that runs QEMU, such as that of the UEFI variables,
-    must be one of that user there. Only root and this user are known on both hosts.
+    must belong to that user there. Only root and this user are known on both hosts.
     """
     if here is None or qemu_here is None or qemu_there is None:
         return None

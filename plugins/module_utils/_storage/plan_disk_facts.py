@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What is known of the disks of a guest, what the host must be asked about them, and its answers."""
+"""The known facts about disks of a guest, the questions to its host, and the answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEED = "-seed.iso"
 
 @dataclasses.dataclass(frozen=True)
 class DiskDevice:
-    """A disk of the definition: the path of its bytes (empty where that is none), and where the guest has it."""
+    """A disk in the definition: the path of its bytes (empty if it has none), and its target in the guest."""
 
     path: str
     target: str
@@ -46,7 +46,7 @@ class DiskDevice:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What a guest's definition and record tell of its disks and seed; of a guest that does not exist, nothing."""
+    """What a guest's definition and record say about its disks and seed; empty for a guest that does not exist."""
 
     devices: t.Mapping[str, DiskDevice] = dataclasses.field(default_factory=dict)  # by name and by target
     owned: tuple[OwnedVolume, ...] = ()  # entries of images that were made for it, and of others that do not count
@@ -68,7 +68,7 @@ class Known:
         owner: Owner = NOBODY,
         owned: t.Sequence[OwnedVolume] | None = None,
     ) -> Known:
-        """The same of disks and record as they are read from the definition."""
+        """The facts from disks and record as read from the definition."""
         devices = {
             name: DiskDevice(
                 (disk.get("source") or "").removesuffix(UNFINISHED_SUFFIX),
@@ -92,17 +92,17 @@ class Known:
 
     @property
     def volumes(self) -> tuple[str, ...]:
-        """Paths of the images that were made for it."""
+        """Paths of the images that were made for the guest."""
         return counted(self.owned, self.owner)
 
     def entries(self, made: t.Iterable[str], *, without: t.Collection[str] = ()) -> tuple[OwnedVolume, ...]:
-        """What is recorded when the images with these paths are made for it, and those others are not its own yet."""
+        """The entries to record when the images `made` become the guest's, and those in `without` are not its own yet."""
         new = dict.fromkeys(path for path in made if path not in self.volumes or path in without)
         kept = [one for one in self.owned if one.path not in without and one.path not in new]
         return (*kept, *map(self.owner.made, new))
 
     def is_own(self, path: str, found: FileIdentity | None) -> bool:
-        """Whether the image with that path was made for it, as far as the file that is there tells."""
+        """True if the image at the path was made for the guest, as far as the file there shows."""
         entries = [one.identity for one in self.owned if one.path == path]
         return path in self.volumes and all(not (one and found) or one.is_same(found) for one in entries)
 
@@ -110,14 +110,14 @@ class Known:
     def unfinished(self) -> tuple[str, ...]:
         """Images that an interrupted run was making.
 
-        One that the running guest has is kept as it is, whatever the record says.
+        One that the running guest has is complete, whatever the record says.
         """
         return tuple(path for path in self.making if path.endswith(SEED) or path not in self.running)
 
 
 @dataclasses.dataclass(frozen=True)
 class SizeOf:
-    """How large is the volume there, or the one of that pool and name?"""
+    """Question: how large is the volume at the path, or the one with this pool and name?"""
 
     path: str
     volume: tuple[str, str] | None = None
@@ -125,8 +125,8 @@ class SizeOf:
 
 @dataclasses.dataclass(frozen=True)
 class SiteOf:
-    """What is there where a disk would be made, and what is the image, or disk of another guest, that it would be
-    made from?
+    """Question: what exists where a disk would be made, and what is the image, or disk of another guest, that it would
+    be made from?
     """
 
     pool: str | None  # None: that of `copy_of`
@@ -137,7 +137,7 @@ class SiteOf:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """The answer to the one."""
+    """The answer to `SizeOf`."""
 
     size_bytes: int | None  # None: no active pool has such a volume
     path: str | None = None  # of a volume that the definition names by its pool
@@ -145,7 +145,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True)
 class DiskOrigin:
-    """An image as its host shows it."""
+    """An image or disk to create a disk from, as its host describes it."""
 
     path: str  # as its pool names it
     content: str  # the file behind that name
@@ -161,7 +161,7 @@ class DiskOrigin:
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """The answer to the other."""
+    """The answer to `SiteOf`."""
 
     pool: PoolDirectory
     size_bytes: int | None = None  # of the volume that has the name; None: there is none
@@ -174,7 +174,7 @@ HostKey = tuple[str, str]  # private and public
 
 @dataclasses.dataclass(frozen=True)
 class SeedDisk:
-    """What is there where a seed would be written, and which SSH host key does the guest get with it?"""
+    """Question: what exists where a seed would be written, and which SSH host key does the guest get with it?"""
 
     pool: str
     name: str
@@ -185,14 +185,14 @@ class SeedDisk:
 
 @dataclasses.dataclass(frozen=True)
 class Customizing:
-    """Can this host apply a seed to a disk, and which SSH host key does the guest get with it?"""
+    """Question: can this host apply a seed to a disk, and which SSH host key does the guest get with it?"""
 
     private: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class SeedSite:
-    """The answer to either."""
+    """The answer to `SeedDisk` or `Customizing`."""
 
     host_key: HostKey
     pool: PoolDirectory | None  # of a seed that the guest does not have yet

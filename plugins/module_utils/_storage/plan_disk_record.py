@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide which disks are a guest's own, by its record: what is not surely its own is never deleted with it. Pure."""
+"""Decide which disks are a guest's own, by its record: a disk in doubt is never deleted with the guest. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Owner:
     disks: t.Collection[str] = ()
 
     def made(self, path: str) -> OwnedVolume:
-        """The entry of a disk that this run makes: what it is, is added when it was made."""
+        """The entry of a disk that this run makes; its identity is added once it is made."""
         return OwnedVolume(path, self.guest, self.host)
 
 
@@ -37,15 +37,15 @@ NOBODY = Owner("", "", "")
 
 
 def counted(entries: t.Iterable[OwnedVolume], owner: Owner) -> tuple[str, ...]:
-    """Paths of those that are not another guest's or another host's."""
+    """Paths of the entries that are not another guest's or another host's."""
     return tuple(one.path for one in entries if one.guest is None or one.is_of(owner.guest, owner.host))
 
 
 def incomplete(entries: t.Iterable[OwnedVolume], owner: Owner, *, making: t.Collection[str] = ()) -> tuple[str, ...]:
-    """Paths of disks of the guest whose entry is of an older version; those that are being made get theirs.
+    """Paths of the guest's disks whose entry is from an older version, without those that are being made.
 
-    One that came with a migration counts by guest and host: to complete it would be a change in a run that has nothing
-    to do.
+    An entry that came with a migration counts by guest and host: to complete it would be a change in a run that has
+    nothing to do.
     """
     return tuple(
         one.path for one in entries if one.guest is None and one.path in owner.disks and one.path not in making
@@ -53,7 +53,7 @@ def incomplete(entries: t.Iterable[OwnedVolume], owner: Owner, *, making: t.Coll
 
 
 def tells(entries: t.Iterable[OwnedVolume], path: str, found: FileIdentity | None) -> bool:
-    """Whether what is at a path tells more than its entry does."""
+    """True if the file at a path adds to what its entry says."""
     return bool(found and found.is_known) or any(one.path == path and one.guest is None for one in entries)
 
 
@@ -63,9 +63,9 @@ def adopted(
     files: t.Mapping[str, FileIdentity | None],
     in_use: t.Collection[str],
 ) -> tuple[OwnedVolume, ...]:
-    """The entries with those completed that the guest alone uses.
+    """The entries, with those completed whose disks only the guest uses.
 
-    `files` is what incomplete ones are: None where nobody can tell, nothing where there is none.
+    `files` maps the paths of incomplete ones to their files: None if unknown, no entry if there is none.
     """
 
     def completed(one: OwnedVolume) -> OwnedVolume:
@@ -78,7 +78,7 @@ def adopted(
 
 
 def doubt(entry: OwnedVolume, owner: Owner, found: FileIdentity | None) -> str:
-    """Why a disk of the record is not deleted with the guest; empty where it is its own. `found` is the file there."""
+    """Why a recorded disk is not deleted with the guest; empty if it is the guest's own. `found` is the file there."""
     if entry.guest is None:
         adopt = shlex.join(["ansible", "HOST", "-m", "corral.virt.virt_domain", "-a", f"name={owner.name}"])
         return (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Steps that make and grow disks of guests, as data."""
+"""Steps that create and grow disks of guests, as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MAKING", "Claim", "CreateVolume", "Customize", "GrowDisk", "GrowRunn
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The guest's record, our element of its metadata: without a file that is about to be made, and with it."""
+    """The guest's record, our element of its metadata, without and with a file that is about to be made."""
 
     without_file: str
     with_file: str
@@ -42,7 +42,7 @@ class CreateVolume(GuestStep):
 
     @property
     def path(self) -> str:
-        """Of what is made."""
+        """The path of the new volume."""
         return self.volume.path
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class WriteSeed(GuestStep):
 
     @property
     def path(self) -> str:
-        """Of what is made."""
+        """The path of the seed."""
         return self.volume.path
 
     def __str__(self) -> str:

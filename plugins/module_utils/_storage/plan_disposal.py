@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what becomes of a disk that was moved aside to be deleted, after a look at who uses it. Pure."""
+"""Decide what is done with a disk that was moved aside to be deleted, after a look at its users. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class DiskSight:
-    """What a look finds of a disk that is about to be deleted, or replaced."""
+    """What is seen of a disk that is about to be deleted or replaced."""
 
     user: str | None = None  # a guest, its snapshot or backup, another volume or a loop device
     opened: bool = False  # a QEMU process has it open
@@ -41,19 +41,19 @@ class Aside(t.Protocol):
 
     @property
     def path(self) -> str:
-        """Where it is now."""
+        """The current path of the disk."""
 
     def give_back(self) -> bool:
-        """Bring it back where it was; False where another file has its name."""
+        """Move the disk back where it was; False if another file has its name."""
 
 
 def command(uri: str | None, path: str) -> str:
-    """What deletes a disk by hand; without a URI, a file that is in no pool."""
+    """The command that deletes a disk by hand; without a URI, for a file that is in no pool."""
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path] if uri else ["rm", path])
 
 
 def check_identity(path: str, guest: str, expected: FileIdentity | None, found: FileIdentity) -> None:
-    """Raises Refused for a disk that is another file than the one that was created for the guest."""
+    """Raise Refused if the disk is another file than the one that was created for the guest."""
     if expected is not None and not expected.is_same(found):
         raise Refused(
             f"cannot delete disk {path} of {guest}: another file than the one that was created for {guest} has this "
@@ -72,7 +72,7 @@ def check_sight(
     aside: Aside | None = None,
     verb: str = "delete",
 ) -> None:
-    """Raises Refused where somebody needs the disk, or it is another one, after it was given back from `aside`.
+    """Raise Refused if somebody uses the disk, or it is another file, after giving it back from `aside`.
 
     `left` are disks of the guest that would be deleted after it.
     """
@@ -101,15 +101,15 @@ def _obstacle(path: str, sight: DiskSight) -> str:
 
 
 def is_given_back(sight: DiskSight, *, returned: bool) -> bool:
-    """Whether an interrupted removal is undone, because somebody needs the disk; else it is finished.
+    """True if an interrupted removal is undone, as somebody uses the disk; else it is finished.
 
-    `returned`: the disk has its name still.
+    `returned`: True if the disk still has its name.
     """
     return returned or bool(_obstacle("", sight))
 
 
 def check_given_back(place: str, path: str, *, done: bool) -> None:
-    """Raises Refused where another file has the name of a disk that is needed."""
+    """Raise Refused if another file has the name of a disk that must be given back."""
     if not done:
         raise Refused(
             f"cannot bring disk {path} back from {place}: another file has its name by now; compare the two, and "
@@ -118,7 +118,7 @@ def check_given_back(place: str, path: str, *, done: bool) -> None:
 
 
 def steps_and_notes(guest: str, found: t.Iterable[DiskAside]) -> tuple[list[FinishRemoval], list[str]]:
-    """What finishes interrupted removals and those whose time is over, in a removal of that guest."""
+    """Steps that finish interrupted and expired removals, as a part of the removal of this guest; and notes."""
     made, notes = [], []
     for one in found:
         note = t.cast(RemovedDisk, one.note)

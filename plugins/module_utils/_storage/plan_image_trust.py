@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether a file may become an image, a base or the source of a copy, and what tells its backing files: a guest
-may have written its first bytes. Pure.
+"""Decide whether a file may become an image, a base or the source of a copy, and which headers to trust. Pure. A guest
+may have written a disk's first bytes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ _ENDINGS = {"vmdk": "vmdk", "vdi": "vdi", "vhdx": "vhdx", "vhd": "vpc", "vpc": "
 
 
 def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bool = False) -> str:
-    """Format of a file that disks are made from: as its name and its first bytes say; raises Refused.
+    """The format of a file that disks are created from, by its name and its first bytes; raises Refused.
 
-    `managed`: all that it stands on was brought by virt_image. `raw`: a guest is defined with it as a raw disk.
+    `managed`: True if virt_image imported all its backing files. `raw`: True if a guest is defined with it as a raw
+    disk.
     """
     named = format_of(path)
     if named is None and is_content(path):
@@ -95,7 +96,7 @@ def base(verb: str, path: str, header: Header, *, managed: bool = False, raw: bo
 
 
 def doubt(sums: str, origin: str, *, signed: bool, certified: bool) -> str:
-    """Why a published list of checksums proves nothing; empty where it does. `origin`: where redirects led to."""
+    """Why a published list of checksums proves nothing; empty if it does. `origin`: where redirects led to."""
     if signed:
         return ""
     if not (sums.startswith("https://") and origin.startswith("https://")):
@@ -104,7 +105,7 @@ def doubt(sums: str, origin: str, *, signed: bool, certified: bool) -> str:
 
 
 def fetched(image: str, source: str, header: Header) -> str:
-    """Format of what was fetched for an image; a foreign one only where the source's name says it. Raises Refused."""
+    """The format of what was fetched for an image; a foreign one must be in the source's name. Raises Refused."""
     if other := header.data_file or header.backing:
         raise Refused(f"refusing image {image}: it refers to another file ({other}); {STANDALONE}")
     if header.damage:
@@ -133,7 +134,7 @@ def fetched(image: str, source: str, header: Header) -> str:
 
 
 def archive_compression(header: Header) -> str | None:
-    """How a file with the name of an archive is compressed (empty: it is not); None for what is no archive.
+    """The compression of a file with an archive's name (empty: none); None if it is no archive.
 
     Old kinds of tar have no mark, so bytes that are nothing else may be one.
     """
@@ -143,14 +144,14 @@ def archive_compression(header: Header) -> str | None:
 
 
 def is_disk(member: Member) -> bool:
-    """Whether a file in an archive is a disk, by its name. The hidden ones are notes of macOS about other files."""
+    """True if a file in an archive is a disk, by its name. Hidden files are notes of macOS about other files."""
     name = _file_name(member)
     ending = name.rpartition(".")[2].lower()
     return member.kind == "file" and not name.startswith(".") and ending in ("img", *_OURS, *_ENDINGS)
 
 
 def only_disk(image: str, source: str, members: t.Sequence[Member]) -> str:
-    """The name of the only disk in an archive, without its directory; raises Refused where that is not all."""
+    """The name of the only disk in an archive, without its directory; raises Refused if it has other than one."""
     odd = [member for member in members if member.kind not in ("file", "directory")]
     disks = [member for member in members if is_disk(member)]
     if len(disks) == 1 and not odd:
@@ -169,14 +170,12 @@ def _file_name(member: Member) -> str:
 
 
 def _place(header: Header) -> str:
-    """Which bytes say what a file is."""
+    """Which bytes show the format: first or last."""
     return "last" if header.content == "vpc" else "first"
 
 
 def files_read(info: t.Mapping[str, t.Any]) -> list[str]:
-    """Every file that QEMU would open for the image that `qemu-img info` tells of: itself, what it stands on, and what
-    its format spreads it over.
-    """
+    """Every file that QEMU would open for an image, from its `qemu-img info`: itself, its backing files, and parts."""
     data = info.get("format-specific", {}).get("data", {})
     spread = [*data.get("extents", ()), *(child["info"] for child in info.get("children", ()))]  # children: newer QEMUs
     named = [info.get(key) for key in ("backing-filename", "full-backing-filename", "filename")]
@@ -184,7 +183,7 @@ def files_read(info: t.Mapping[str, t.Any]) -> list[str]:
 
 
 class DefinedFiles(t.NamedTuple):
-    """Paths of files in one document, such as the definition of a guest; `user` is whose it is."""
+    """Paths of files in one document, such as the definition of a guest; `user` names its owner."""
 
     user: str
     disks: t.Sequence[str]
@@ -194,7 +193,7 @@ class DefinedFiles(t.NamedTuple):
 
 
 class HeaderTrust(t.NamedTuple):
-    """Volumes whose backing files are as libvirt tells; files whose first bytes are not read for that."""
+    """Volumes whose backing files are as libvirt reports them, and files whose first bytes are not read for that."""
 
     volumes: t.Sequence[t.Mapping[str, t.Any]]
     untrusted: t.AbstractSet[str]  # a guest may have written them
@@ -208,9 +207,9 @@ def trust(
     without: t.Collection[str] = (),
     real: t.Callable[[str], str] = str,
 ) -> HeaderTrust:
-    """What guests write into a raw disk tells nothing, though libvirt believes it of a volume.
+    """Which headers to trust: a guest's raw disk may hold anything, though libvirt believes it of a volume.
 
-    `without` are paths of volumes that do not count; `real` gives the one path of a file that has several.
+    `without` are paths of volumes that do not count; `real` returns the one path of a file that has several.
     """
     raw = _only_raw(documents)
     ignored = {*map(real, without), *map(real, raw)}
@@ -222,6 +221,6 @@ def trust(
 
 
 def _only_raw(documents: t.Sequence[DefinedFiles]) -> set[str]:
-    """Disks that guests have as raw ones, and none of them as anything else."""
+    """Disks that guests have as raw ones, and no guest has as anything else."""
     raw = {path for document in documents for path in document.raw_disks}
     return raw - {path for document in documents for path in document.disks if path not in document.raw_disks}

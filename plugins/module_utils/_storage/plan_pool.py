@@ -58,7 +58,7 @@ def _host(case: Case) -> PoolHost:
 
 
 def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
-    """libvirt refuses a second pool of one directory."""
+    """Refuse a new pool in the directory of another, as libvirt does."""
     path = str(case.stored.after.get("path") or "")
     if case.found or case.spec.state == "absent" or not path:
         return
@@ -74,7 +74,7 @@ def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _is_open_to_guests(case: Case, plan: NounPlan) -> Findings:
-    """libvirt gives disks to QEMU's user, and opens no directory for it."""
+    """Note a directory that QEMU's user cannot enter: libvirt gives it the disks, but opens no directory."""
     path = str(case.stored.after.get("path") or "")
     comes = any(isinstance(step, (Define, Start)) for step in plan.steps)
     closed = _host(case).closed(path) if comes and path else None
@@ -88,7 +88,7 @@ def _is_open_to_guests(case: Case, plan: NounPlan) -> Findings:
 
 
 def _can_be_made(case: Case, plan: NounPlan) -> Findings:
-    """libvirt makes directories that are missing, and nothing else."""
+    """Refuse a path through anything but directories: libvirt only creates missing directories."""
     path = str(case.stored.after.get("path") or "")
     starts = any(isinstance(step, Start) for step in plan.steps)
     blocked = _host(case).obstacle(path) if starts and path else None
@@ -100,7 +100,7 @@ def _can_be_made(case: Case, plan: NounPlan) -> Findings:
 
 
 def _keeps_no_guest_off(case: Case, plan: NounPlan) -> Findings:
-    """The files stay; a guest that names them by the pool does not start without it."""
+    """Note guests with disks in a pool that is stopped or removed; those that name the pool cannot start without it."""
     if not any(isinstance(step, (Stop, Undefine)) for step in plan.steps):
         return
     name, users = case.spec.name, _host(case).users()

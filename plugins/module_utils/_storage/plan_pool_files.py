@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide whether a pool can keep files, and where; and which pool has a directory. Pure."""
+"""Decide if and where a pool can keep files, and which pool has a directory. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIRECTORY_POOLS = ("dir", "fs", "netfs")
 
 @dataclasses.dataclass(frozen=True)
 class PoolDirectory:
-    """A storage pool, as far as files in it go."""
+    """A storage pool, with what matters for files in it."""
 
     name: str
     type: str | None
@@ -30,7 +30,7 @@ class PoolDirectory:
 
 
 def file_in(pool: PoolDirectory, name: str) -> str:
-    """The path that a file of that name has in the pool; raises Refused where a disk would be no file."""
+    """The path of a file with this name in the pool; raises Refused if the pool's volumes are no files."""
     if pool.type not in _FILE_POOLS or not pool.path:
         raise Refused(
             f"cannot create {name} in pool {pool.name}: it is of type {pool.type}; disks are files, so use a dir, fs "
@@ -40,7 +40,7 @@ def file_in(pool: PoolDirectory, name: str) -> str:
 
 
 def directory(pool: PoolDirectory, what: str) -> str:
-    """Where the pool keeps its files on this machine; raises Refused."""
+    """The directory of the pool on this machine; raises Refused."""
     if pool.type not in DIRECTORY_POOLS:
         raise Refused(
             f"cannot keep {what} in pool {pool.name}: its type is {pool.type}, which is no directory; use a dir, fs or "
@@ -55,6 +55,6 @@ def directory(pool: PoolDirectory, what: str) -> str:
 
 
 def holder(pools: t.Iterable[PoolDirectory], path: str) -> PoolDirectory | None:
-    """The pool whose directory this is: an active one before one that is not, whose volumes nobody sees."""
+    """The pool with this directory; an active one first, as nobody sees the volumes of an inactive one."""
     found = [pool for pool in pools if pool.path and os.path.normpath(pool.path) == os.path.normpath(path)]
     return next((pool for pool in found if pool.active), found[0] if found else None)

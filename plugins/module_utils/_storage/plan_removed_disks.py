@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide what becomes of disks that were moved aside to be deleted, and say it. Pure."""
+"""Decide what is done with disks that were moved aside to be deleted, and describe it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SKEW_S = 300  # a clock that is set right by so much does not jump
 
 
 class DiskAside(t.NamedTuple):
-    """A disk whose removal is not finished, or whose time has not come, with what is seen of it."""
+    """A disk whose removal is unfinished or not yet due, with what is seen of it."""
 
     place: str  # where it is now
     note: RemovedDisk | None  # None: it cannot be read
@@ -30,7 +30,7 @@ class DiskAside(t.NamedTuple):
 
 
 def unfinished(found: t.Iterable[DiskAside], host_uuid: str, now: Moment) -> list[DiskAside]:
-    """Those that a run on this host finishes: what another host began only that host can ask its guests about."""
+    """The disks that this host finishes: only the host that began a removal can ask its guests about the disk."""
     return [
         one
         for one in found
@@ -39,7 +39,7 @@ def unfinished(found: t.Iterable[DiskAside], host_uuid: str, now: Moment) -> lis
 
 
 def kept(one: DiskAside, host_uuid: str, now: Moment) -> str:
-    """What is to be known, and done, about a disk that was moved aside."""
+    """A note on a disk that was moved aside, with what can be done about it."""
     note = one.note
     if note is None:
         return f"{one.place} has no readable note; find out what it is, and move it away or delete it"
@@ -59,7 +59,7 @@ def kept(one: DiskAside, host_uuid: str, now: Moment) -> str:
 
 
 def _time(note: RemovedDisk, now: Moment) -> str:
-    """How long it is kept, in words."""
+    """How long the disk is kept, as text."""
     by_clock = dataclasses.replace(note, uptime_s=None).left_s(now)
     left_s = note.left_s(now)
     if left_s <= by_clock + _SKEW_S:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Bring one disk of a pool to what was asked: fetch facts, plan, gate, report."""
+"""Bring one disk of a pool to the wanted state: fetch facts, plan, gate, report."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ OPTIONS: dict[str, t.Any] = {
 def converge(
     connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Tell | None = None
 ) -> dict[str, t.Any]:
-    """Do what the parameters say; `progress` hears of long work, and without one the file of which check mode tells."""
+    """Converge the disk; `progress` receives that of long work; without it, check mode returns the file that will have
+    it.
+    """
     size_bytes = plan_clone_spec.size_bytes(params)
     plan_clone_spec.check_local(connection.getURI())
     directory = os.path.realpath(run_pool_directory.directory(connection, params["pool"], "disks"))
@@ -99,14 +101,14 @@ def _result(wanted: CloneSpec, plan: plan_clone.ClonePlan) -> dict[str, t.Any]:
 
 
 def _progress(wanted: CloneSpec, plan: plan_clone.ClonePlan) -> dict[str, str]:
-    """Where long work tells how far it is."""
+    """The file for the progress of long work, as a part of the result."""
     return {"progress": work_directory.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
 
 
 def _done(
     connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
 ) -> plan_clone.ClonePlan:
-    """What was done: another run may have been at it, so wait for that, and look again."""
+    """The plan after its steps; first waits for another run at work on the disk, and looks again."""
     locks.enter_context(work_directory.locked(wanted))
     work_directory.tidy(wanted)
     plan = plan_clone.plan(wanted, _found(connection, wanted))
@@ -118,7 +120,7 @@ def _done(
 
 
 def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> BaseImage:
-    """What the disk is made from. It stays until `locks` is closed."""
+    """The image that the disk is created from, held until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = files_content.hold(os.path.join(run_pool_directory.directory(connection, pool, "disks"), name), locks)
     plan_clone_spec.check_image(name, pool, there=os.path.isfile(path))
@@ -145,7 +147,7 @@ def _raw_disk_files(connection: t.Any) -> set[str]:
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
-    """The guests of this host that have a file, in whatever place of a chain."""
+    """The guests of this host that use a file, anywhere in a backing chain."""
     found: list[Use] = []
     located = functools.partial(libvirt_storage.path_in, connection)
     for guest in libvirt_query.of_all(connection, libvirt_query.found):
@@ -161,7 +163,7 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
 
 
 def _overlays(connection: t.Any, path: str) -> tuple[str, ...]:
-    """The images of all active pools that stand on a file."""
+    """The images of all active pools that are backed by a file."""
     volumes = map(xml_host.volume, libvirt_storage.all_volumes(connection))
     overlays = [one for one in volumes if one["backing_path"]]
     return tuple(sorted(one["path"] for one in overlays if os.path.realpath(one["backing_path"]) == path))
@@ -172,7 +174,7 @@ def _copied_bytes(base: BaseImage) -> int:
 
 
 def _info(path: str, form: str) -> plan_clone_stages.DiskInfo:
-    """What qemu-img says; of what the image stands on, the directory without links: the name may be one itself."""
+    """The report of qemu-img; the backing file's directory is resolved, but not its name, which may be a link."""
     info = files_qemu_img.info(path, form)
     backing = info.get("full-backing-filename") or info.get("backing-filename") or None
     if backing:
@@ -209,12 +211,12 @@ class _Work:
     disposal: Disposal | None = None  # of the disk that is being removed
 
     def progress(self, step: plan_clone_steps.CloneStep, whole: int | None = None) -> files_qemu_img.Progress:
-        """Passes on the percents of qemu-img as bytes, by default of the disk."""
+        """Passes qemu-img's percents on as bytes, by default of the disk's size."""
         total = self.size_bytes if whole is None else whole
         return lambda percent: self.tell(step.doing, int(total * percent / 100), total)
 
     def do(self, step: plan_clone_steps.CloneStep) -> None:
-        """Hand a step to its doer."""
+        """Do a step with its doer."""
         _DOERS[type(step)](self, step)
 
 
@@ -247,7 +249,7 @@ def _pull(work: _Work, step: plan_clone_steps.Pull) -> None:
 
 
 def _look(work: _Work, step: plan_clone_steps.Remove) -> contextlib.AbstractContextManager[None] | None:
-    """At a disk; what an interrupted run left under a hidden name is nobody's, and this run has its lock."""
+    """Look at the disk to remove; None for a hidden leftover of an interrupted run, which is nobody's."""
     if step.path != work.wanted.path:
         return None
     work.disposal = Disposal(work.connection, step.path, "", "")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Directories of a host as storage pools: the one that is there, or one for a moment."""
+"""Directories of a host as storage pools: an existing pool, or a temporary one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
 
 
 def pool_at(connection: t.Any, directory: str) -> str | None:
-    """The active pool that is this directory."""
+    """The active pool that is this directory; None if there is none."""
     found = holder(_pools(libvirt_transfer.active_pools(connection), active=True), directory)
     return found.name if found else None
 
 
 def inactive_at(connection: t.Any, directory: str) -> str | None:
-    """The pool that is this directory, where no active one is: nobody sees what it holds when it is mounted."""
+    """The inactive pool that is this directory, if no active one is; nobody sees what it holds once mounted."""
     active = _pools(libvirt_transfer.active_pools(connection), active=True)
     found = holder([*active, *_pools(libvirt_transfer.inactive_pools(connection), active=False)], directory)
     return found.name if found and not found.active else None
@@ -43,9 +43,9 @@ def _pools(documents: t.Mapping[str, str], *, active: bool) -> list[PoolDirector
 
 @contextlib.contextmanager
 def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
-    """The name of an active pool that is this directory.
+    """Yields the name of an active pool that is this directory.
 
-    One made for the length of the `with` block where there is none. Raises NotFound where the directory is missing.
+    If there is none, a pool is created for the length of the `with` block. Raises NotFound if the directory is missing.
     """
     known = pool_at(connection, directory)
     opened = libvirt_transfer.opened(connection, directory, new_pool(directory), build=False)
@@ -55,7 +55,7 @@ def pool_for(connection: t.Any, directory: str) -> t.Iterator[str]:
 
 @contextlib.contextmanager
 def pool_like(connection: t.Any, directory: str, source: t.Any, pool: str) -> t.Iterator[str]:
-    """The same, where a directory that is missing is made as the one of a pool of the `source`."""
+    """`pool_for`, but a missing directory is created with the access of a pool's directory on `source`."""
     with contextlib.ExitStack() as stack:
         try:
             name = stack.enter_context(pool_for(connection, directory))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a host answers about the files that disks of a guest are, or would be."""
+"""Answers of a host about files of guests' disks that exist or would be created."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["answers"]
 
 
 def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: contextlib.ExitStack) -> dict[str, Answer]:
-    """Ask the host, by disk. Images that disks are made from stay until `locks` is closed."""
+    """The answers, by disk. Images that disks are created from are held until `locks` is closed."""
     return {name: _answer(connection, question, locks) for name, question in questions.items()}
 
 
@@ -60,7 +60,7 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
 
 
 def _identity(pool: PoolDirectory, name: str) -> FileIdentity | None:
-    """Of a file of this machine."""
+    """The identity of a file of this machine; None if the pool's files are elsewhere."""
     return identity.of_path(os.path.join(pool.path, name)) if pool.here and pool.path else None
 
 
@@ -69,8 +69,8 @@ def _size(xml: str | None) -> int | None:
 
 
 def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.ExitStack) -> DiskOrigin | None:
-    """What a disk is made from, held from here on: a name like debian-12.qcow2 points to a content that another run
-    may prune.
+    """The image or disk that a disk is created from, held from here on: a name like debian-12.qcow2 points to a content
+    that another run may prune.
     """
     xml = None
     if question.copy_of:
@@ -103,7 +103,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
 
 
 def _guest_with(connection: t.Any, path: str) -> str | None:
-    """The guest whose disk a file is. Contents are immutable: nobody's disk."""
+    """The guest whose disk a file is; None for an immutable content, which is nobody's disk."""
     if is_content(path):
         return None
     located = functools.partial(libvirt_storage.path_in, connection)

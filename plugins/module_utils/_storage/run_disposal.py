@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Delete a disk for good: moved aside, looked at there by identity and by user, and only then removed."""
+"""Delete a disk for good: moved aside, checked there by identity and users, and only then removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["Disposal", "Finishing", "dispose", "finish", "unfinished"]
 
 @dataclasses.dataclass
 class Disposal:
-    """One disk that is to be deleted on the host of that connection."""
+    """One disk to delete on the connection's host."""
 
     connection: t.Any
     path: str
@@ -57,9 +57,9 @@ class Disposal:
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
-        """Move it aside, and look whether it is the one meant and nobody uses it; else it is given back.
+        """Move the disk aside, and check that it is the right one and nobody uses it; else it is given back.
 
-        Raises Refused, Failed. Where its file is not one of this machine nothing is moved: libvirt is asked again.
+        Raises Refused or Failed. If it is no file of this machine nothing is moved: libvirt is asked again.
         """
         pool = self._pool()
         with contextlib.ExitStack() as stack:
@@ -77,28 +77,28 @@ class Disposal:
             yield
 
     def act(self) -> None:
-        """Delete it, or let it stay aside for its time."""
+        """Delete the disk, or let it stay aside for its time."""
         if self.quarantine is None:
             libvirt_storage.delete(self.connection, self.path)
         elif not self.keep_h:
             self.quarantine.delete()
 
     def _pool(self) -> str | None:
-        """The pool in whose directory its file is, on this machine."""
+        """The active pool in whose directory the file is, on this machine; else None."""
         if not is_here(self.connection.getURI()) or not os.path.lexists(self.path):
             return None
         found = holder(pools(self.connection), os.path.dirname(self.path))
         return found.name if found and found.active else None
 
     def _is_beside_pools(self) -> bool:
-        """Whether it is a file of this machine in no pool, and may be."""
+        """True if the disk is a file of this machine in no pool, and may be."""
         if self.pooled or not is_here(self.connection.getURI()):
             return False
         held = holder(pools(self.connection), os.path.dirname(self.path))
         return held is None and (self.quarantine is not None or os.path.isfile(self.path))
 
     def _same_volume(self) -> bool:
-        """Whether libvirt knows no other volume at its path by now; one that is gone is deleted already."""
+        """True if libvirt has no other volume at the path now; one that is gone counts as the same."""
         now = libvirt_storage.volume_key(self.connection, self.path) if self.key else None
         return now is None or now == self.key
 
@@ -137,19 +137,19 @@ class Disposal:
 
 
 def dispose(disposal: Disposal) -> None:
-    """Delete a disk; raises Refused and keeps it where somebody uses it by now, or another file has its name."""
+    """Delete a disk; raises Refused and keeps it if somebody uses it now, or another file has its name."""
     Looked(Disposal.look, Disposal.act)(disposal)
 
 
 def _alone(connection: t.Any, stack: contextlib.ExitStack) -> None:
-    """No other run of ours on this host takes a disk that exists into use until the stack is closed."""
+    """Keep other runs on this host from taking existing disks into use until the stack is closed."""
     if is_system(connection.getURI()):
         stack.enter_context(locks.flocked(DISKS, fcntl.LOCK_EX))
 
 
 @contextlib.contextmanager
 def _given_back(quarantine: files_removed_disks.Quarantine) -> t.Iterator[None]:
-    """Whatever ends the look: the disk is not left aside by a run that lives."""
+    """Give the disk back if the look fails, so that a living run leaves none aside."""
     try:
         yield
     except BaseException:
@@ -161,7 +161,7 @@ def _given_back(quarantine: files_removed_disks.Quarantine) -> t.Iterator[None]:
 def _sight(
     connection: t.Any, quarantine: files_removed_disks.Quarantine, without: t.Collection[str]
 ) -> plan_disposal.DiskSight:
-    """By the name that it had, and by what it is: another name of the same file counts as well."""
+    """What is seen of the disk; its users by its old name and by the file, which may have other names."""
     users = run_file_users.users(connection, without=without)
     old = os.path.join(quarantine.directory, quarantine.name)
     return plan_disposal.DiskSight(
@@ -172,7 +172,7 @@ def _sight(
 
 
 def unfinished(connection: t.Any, paths: t.Iterable[str] = ()) -> list[DiskAside]:
-    """Those that this host finishes now, each with who uses it: of its pools, and of the directories of `paths`."""
+    """Removals that this host finishes now, each with its user: in its pools, and in the directories of `paths`."""
     beside = [PoolDirectory("", "dir", os.path.dirname(path)) for path in paths]
     aside = moved_aside(connection.getURI(), [*pools(connection), *beside])
     found = plan_removed_disks.unfinished(aside, host_uuid(connection), now()) if aside else []
@@ -184,7 +184,7 @@ def unfinished(connection: t.Any, paths: t.Iterable[str] = ()) -> list[DiskAside
 
 @dataclasses.dataclass
 class Finishing:
-    """One disk that an interrupted run has moved aside, or whose time is over."""
+    """One disk that an interrupted run moved aside, or whose time is over."""
 
     connection: t.Any
     place: str
@@ -193,7 +193,7 @@ class Finishing:
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
-        """Take it over, unless another run is at work on it, and look whether somebody needs it."""
+        """Take the disk over, unless another run is at work on it, and check whether somebody uses it."""
         directory, key = files_removal_notes.located(self.place)
         with contextlib.ExitStack() as stack:
             _alone(self.connection, stack)
@@ -205,7 +205,7 @@ class Finishing:
             files_removed_disks.tidy(directory)
 
     def act(self) -> None:
-        """Delete it, or give it back."""
+        """Delete the disk, or give it back."""
         found = self.quarantine
         if found is None:
             return
@@ -219,5 +219,5 @@ class Finishing:
 
 
 def finish(connection: t.Any, place: str) -> None:
-    """Finish the removal of the disk that is at that place, or undo it where somebody uses the disk."""
+    """Finish the removal of the disk at this place, or undo it if somebody uses the disk."""
     Looked(Finishing.look, Finishing.act)(Finishing(connection, place))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Who uses which file: volumes stand on files, and guests have them as disks."""
+"""Find the users of files: volumes backed by them, and guests that have them as disks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Users", "own_chains", "users"]
 
 
 class Users:
-    """What uses a file, by the file's path."""
+    """The users of files, by the file's path."""
 
     def __init__(self, *, here: bool) -> None:
         self._here = here
@@ -44,19 +44,19 @@ class Users:
         self.known: t.AbstractSet[str] = frozenset()  # files whose backing files libvirt tells
 
     def add(self, path: str, user: str) -> None:
-        """It uses that file; of a volume whose pool nobody knows only the name is known."""
+        """Record a user of a file; a volume whose pool is unknown has only its name as path."""
         self._found.setdefault(self.real(path), user)
         identity = self._identity(path)
         if identity:
             self._files.setdefault(identity, user)
 
     def of(self, path: str) -> str | None:
-        """One that uses the file."""
+        """One user of the file; None if there is none."""
         found = self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
         return found or self._files.get(self._identity(path) or (0, 0))
 
     def _identity(self, path: str) -> tuple[int, int] | None:
-        """Of a file of this machine: one that is mounted or linked elsewhere has several names."""
+        """Device and inode of a file of this machine, which may have several names; else None."""
         with contextlib.suppress(OSError):
             known = os.stat(path) if self._here and os.path.isabs(path) else None
             if known is not None and stat.S_ISREG(known.st_mode):
@@ -64,22 +64,22 @@ class Users:
         return None
 
     def inside(self, directory: str) -> dict[str, str]:
-        """Of the files in a directory, by name."""
+        """The users of files in a directory, by file name."""
         place = self._folder(self.real(directory))
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
         return {name: user for folder, name, user in split if folder in (place, "")}
 
     def based_on(self, name: str) -> str | None:
-        """One that names this very file, a link perhaps, as what it stands on: where the link leads, it follows."""
+        """One user whose backing or data file has this very name, perhaps a link; None if there is none."""
         return self._bases.get(self._spelled(name))
 
     def add_base(self, path: str, user: str) -> None:
-        """It stands on that file, and so on what that stands on."""
+        """Record a user of a backing file, and of what that is backed by."""
         self._bases.setdefault(self._spelled(path), user)
         self.add_chain(path, user)
 
     def add_data(self, path: str, user: str) -> None:
-        """It uses the files in which that image keeps its data."""
+        """Record a user of the files in which an image keeps its data."""
         for data in files_header.data_files(path) if self._is_read(path) else ():
             self._bases.setdefault(self._spelled(data), user)
             self.add(data, user)
@@ -88,7 +88,7 @@ class Users:
         return self._here and os.path.isabs(path) and path not in self.untrusted
 
     def add_chain(self, path: str, user: str) -> None:
-        """It uses that file, and all that this says it stands on, in whatever words: what is in use must not be missed.
+        """Record a user of a file and of all that the file names as backing, in whatever words: no user may be missed.
 
         Files of another machine, and `untrusted` ones, are not read.
         """
@@ -105,19 +105,19 @@ class Users:
                 waiting.append(base)
 
     def _spelled(self, path: str) -> str:
-        """The name itself, in its directory without links."""
+        """The path with its directory resolved, but not its name."""
         folder, name = os.path.split(os.path.normpath(path))
         return os.path.join(self._folder(os.path.realpath(folder)) if self._here else folder, name)
 
     def real(self, path: str) -> str:
-        """Without links, where the file is on this machine; the same by whatever mount of its directory."""
+        """The resolved path if the file is on this machine; the same through every mount of its directory."""
         if not self._here or not os.path.isabs(path):
             return os.path.normpath(path)
         folder, name = os.path.split(os.path.realpath(path))
         return os.path.join(self._folder(folder), name)
 
     def _folder(self, path: str) -> str:
-        """The first name that was heard of that directory: one that is mounted twice has several."""
+        """The first known path of a directory: one that is mounted twice has several."""
         if path not in self._folders:
             self._folders[path] = path
             with contextlib.suppress(OSError):
@@ -128,11 +128,10 @@ class Users:
 
 
 def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
-    """Who uses which file: volumes of all active pools, and all guests, as they are stored, run and are saved.
+    """The users of files: volumes of all active pools, and all guests, as stored, running and saved.
 
-    Their snapshots and backup jobs use files as well.
-
-    `but` is the UUID of a guest, and `without` are paths of volumes, that do not count.
+    Their snapshots and backup jobs use files as well. The guest `but` (a UUID) and volumes `without` (paths) do not
+    count.
     """
     found = Users(here=is_here(connection.getURI()))
     volumes = [xml_host.volume(xml) for xml in libvirt_storage.all_volumes(connection)]
@@ -154,9 +153,9 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
 
 
 def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
-    """The files that a guest alone writes, or wrote before a snapshot, each with all that it says it stands on.
+    """The files that only this guest writes, or wrote before a snapshot, each with its backing files.
 
-    Of a host that is not here only what definitions name.
+    On another machine's libvirt only what definitions name.
     """
 
     def located(pool: str, volume: str) -> str | None:
@@ -176,8 +175,8 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
 
 
 def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:
-    """What it stands on; of raw disks the guest wrote the first bytes, so they are not read. `raw` is None: nor are
-    others.
+    """The backing files of a file; none of raw disks, whose first bytes the guest wrote, and none at all if `raw` is
+    None.
     """
     seen = {path}
     while raw is not None and path not in raw:
@@ -189,7 +188,7 @@ def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:
 
 
 def _documents(connection: t.Any, but: str) -> list[DefinedFiles]:
-    """The files of all documents of all guests, but for one with that UUID."""
+    """The files in all documents of all guests, except the guest with UUID `but`."""
 
     def located(pool: str, volume: str) -> str:
         return libvirt_storage.path_in(connection, pool, volume) or volume
@@ -205,7 +204,7 @@ def _files_in(user: str, xml: str, located: Located) -> DefinedFiles:
 
 
 def _of_guest(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:
-    """UUID of a guest, and all documents that name its files, each with whose it is."""
+    """The UUID of a guest, and all documents that name its files, each with its user."""
     seen, backup = libvirt_query.found(domain), libvirt_query.backup_xml(domain)
     guest = f"guest {seen.name}"
     its = [(guest, xml) for xml in (seen.xml, seen.live_xml, libvirt_query.saved_xml(domain)) if xml]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What there is of disks that were made for a guest: asked before they are deleted."""
+"""The state of disks that were made for a guest, read before they are deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["identities", "look"]
 
 
 def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
-    """Ask the host, by path; pools are looked at anew for what libvirt does not know."""
+    """The state of each disk, by path; pools are refreshed if libvirt does not know a path."""
     if any(libvirt_storage.volume_at(connection, path) is None for path in paths):
         libvirt_storage.all_volumes(connection)
     pools = [_pool(pool) for pool in libvirt_query.pools(connection)]
@@ -30,7 +30,7 @@ def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
 
 
 def identities(connection: t.Any, paths: t.Iterable[str]) -> dict[str, FileIdentity | None]:
-    """What volumes are, by path: None where they are no files of this machine; those that are gone have no entry."""
+    """The identity of volumes by path: None if they are no files of this machine; no entry if they are gone."""
     if not is_here(connection.getURI()):
         return {path: None for path in paths if libvirt_storage.volume_at(connection, path) is not None}
     found = {path: identity.of_path(path) for path in paths if os.path.lexists(path)}

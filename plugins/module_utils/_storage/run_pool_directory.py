@@ -16,11 +16,11 @@ __all__ = ["directory", "pool_of"]
 
 
 def directory(connection: t.Any, pool: str, what: str) -> str:
-    """Where the pool keeps its files on this machine."""
+    """The directory of the pool on this machine; raises Refused."""
     return plan_pool_files.directory(pool_of(connection, pool), what)
 
 
 def pool_of(connection: t.Any, name: str) -> plan_pool_files.PoolDirectory:
-    """The pool of that name."""
+    """The pool with this name, with its directory."""
     found = xml_host.pool(libvirt_storage.pool_xml(connection, name))
     return plan_pool_files.PoolDirectory(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Storage pools as libvirt names them, with what is seen of their directories on this machine."""
+"""The libvirt API of storage pools, with what is seen of their directories on this machine."""
 
 from __future__ import annotations
 

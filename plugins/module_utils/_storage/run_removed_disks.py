@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Disks that were moved aside in the pools of this machine, to be deleted."""
+"""Disks in the pools of this machine that were moved aside to be deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["describe", "directories", "host_uuid", "moved_aside", "now", "pools"
 
 
 def now() -> Moment:
-    """Of this machine."""
+    """The time of this machine."""
     boot_id = ""  # where the kernel does not tell
     with contextlib.suppress(OSError):
         boot_id = boot.identity()
@@ -31,17 +31,17 @@ def now() -> Moment:
 
 
 def host_uuid(connection: t.Any) -> str:
-    """By which libvirt tells hosts apart."""
+    """The UUID by which libvirt tells hosts apart; empty if it has none."""
     return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
 
 
 def pools(connection: t.Any) -> list[PoolDirectory]:
-    """Pools that keep their volumes in a directory."""
+    """The pools of a connection that keep their volumes in a directory."""
     return directories({**pool, **xml_host.pool(pool["xml"])} for pool in libvirt_query.pools(connection))
 
 
 def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]:
-    """The same of pools as they are described."""
+    """The described pools that keep their volumes in a directory."""
     return [
         PoolDirectory(pool["name"], pool["type"], pool["path"], active=pool["active"])
         for pool in found
@@ -50,7 +50,7 @@ def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]
 
 
 def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed_disks.DiskAside]:
-    """What is aside in these pools of this machine."""
+    """The disks that are aside in these pools, if they are on this machine."""
     if not is_here(uri):
         return []
     places = {os.path.realpath(pool.path): pool.path for pool in found if pool.active and pool.path}
@@ -64,7 +64,7 @@ def _aside(found: files_removal_notes.RemovalNote) -> plan_removed_disks.DiskAsi
 
 
 def describe(uri: str, found: t.Iterable[PoolDirectory], host: str | None) -> list[dict[str, t.Any]]:
-    """The same as data, each with what is to be done; `host` is the UUID of this one."""
+    """The disks that are aside, as data, each with a note on what can be done; `host` is this host's UUID."""
     aside = moved_aside(uri, found)
     if not aside:  # a machine that is no Linux counts no time
         return []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A directory as a storage pool."""
+"""The XML of a directory as a storage pool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["access", "new_pool", "qemu_user"]
 
 
 def new_pool(directory: str, made_with: Access | None = None) -> str:
-    """A storage pool that is this directory, for a moment: its name is no one's."""
+    """The XML of a temporary pool for this directory; its name is derived from the path."""
     root = parse("<pool type='dir'/>")
     make(root, "name").text = "corral-" + hashlib.sha256(directory.encode()).hexdigest()[:12]
     target = make(root, "target")
@@ -29,7 +29,7 @@ def new_pool(directory: str, made_with: Access | None = None) -> str:
 
 
 def access(pool_xml: str) -> Access | None:
-    """Who may do what in the directory of a pool; None where libvirt does not tell."""
+    """Mode and owners of a pool's directory; None if libvirt does not report them."""
     found = parse(pool_xml).find("target/permissions")
     values = {} if found is None else {one.tag: one.text or "" for one in found}
     if not {"mode", "owner", "group"} <= set(values):
@@ -38,7 +38,7 @@ def access(pool_xml: str) -> Access | None:
 
 
 def qemu_user(capabilities_xml: str) -> tuple[int, int] | None:
-    """The numbers of the user and the group that run QEMU; None where it runs as whoever starts it."""
+    """The numbers of the user and group that run QEMU; None if it runs as whoever starts it."""
     for model in parse(capabilities_xml).iterfind("host/secmodel"):
         user, _colon, group = (model.findtext("baselabel") or "").partition(":")
         if model.findtext("model") == "dac" and user[1:].isdigit() and group[1:].isdigit():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which boot of this machine it is."""
+"""Identifies the current boot of this machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["identity"]
 
 
 def identity() -> str:
-    """The kernel's name for it; another one after each boot."""
+    """The kernel's random boot id."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         return stream.read().strip()

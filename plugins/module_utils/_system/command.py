@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Run a program of the host: arguments as a list, never a shell, answers in one language."""
+"""Run a program of the host: arguments as a list, never a shell, output in the C locale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # sudo and su may leave out parts
 
 
 def run(*command: str, stdin: str = "") -> str:
-    """What it printed; raises Failed with its error."""
+    """The program's output; raises Failed with its error."""
     text = " ".join(command)
     try:
         done = _done(command, stdin)
@@ -34,7 +34,7 @@ def run(*command: str, stdin: str = "") -> str:
 
 
 def answer(*command: str) -> str:
-    """The same for a question; empty where the program is missing or silent."""
+    """The program's output, whatever its exit code; empty if it is missing or times out."""
     try:
         return _done(command, "").stdout
     except (FileNotFoundError, subprocess.TimeoutExpired):
@@ -42,12 +42,12 @@ def answer(*command: str) -> str:
 
 
 def active(unit: str) -> bool:
-    """Whether systemd runs a unit."""
+    """True if systemd runs a unit."""
     return answer("systemctl", "is-active", unit).strip() == "active"
 
 
 def enabled(unit: str) -> bool:
-    """Whether systemd starts a unit at boot."""
+    """True if systemd starts a unit at boot."""
     return answer("systemctl", "is-enabled", unit).strip() == "enabled"
 
 

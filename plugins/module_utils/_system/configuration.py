@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Text files of the host's own configuration: replaced at once, with the permissions they have."""
+"""Text files of the host's own configuration: replaced atomically, keeping their permissions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEW_MODE = 0o644
 
 
 def read(path: str, *, denied: str = BECOME) -> str:
-    """The text of a file; empty where there is none. `denied`: what a user can do who may not read it."""
+    """The text of a file; empty if there is none. `denied`: the remedy for a user who may not read it."""
     try:
         with open(path, **_ENCODING) as stream:
             return str(stream.read())
@@ -39,9 +39,9 @@ def write(
     check: t.Callable[[str], object] | None = None,
     denied: str = BECOME,
 ) -> None:
-    """Replace a file when `check`, which is given the path of the new one, accepts it.
+    """Replace a file if `check`, which is called with the path of the new one, accepts it.
 
-    It has its permissions from the first byte: `mode`, or else those of the file that is there.
+    The new file has its permissions from the first byte: `mode`, or else those of the old file.
     """
     path = _target(path)
     try:
@@ -52,7 +52,7 @@ def write(
 
 
 def _target(path: str) -> str:
-    """The file that a link leads to; a link to a device or to nothing is itself replaced."""
+    """The file that a link leads to; a link to anything else is itself replaced."""
     real = os.path.realpath(path)
     return real if os.path.isfile(real) else path
 

@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Work that outlives the connection that brought it: in the background, its answer in a file that is locked as long as
-it works.
+"""Work that outlives its connection: in the background, with a result file that is locked while it runs.
 
-Ansible's own `async` does the same with six more trips to the host, and knows the end by asking again and again.
+Ansible's own `async` does the same with six more round trips to the host, and polls for the end.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _NAME_LIMIT = 15  # proc(5): comm
 
 
 def detach(name: str) -> None:
-    """From here on this is a process of its own called `name`, if the action asked for that.
+    """Continue as a separate process called `name`, if the action asked for that.
 
-    The action is told the answer's file.
+    The action gets the path of the result file.
     """
     if not os.environ.get(_ASKED):
         return
@@ -71,16 +70,14 @@ def detach(name: str) -> None:
 
 
 def _end() -> None:
-    """The answer is complete. The interpreter's own end could wait without end for a thread inside libvirt, and who
-    waits for the answer with it.
-    """
+    """Exit without Python's own shutdown, which could wait forever for a thread inside libvirt."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
 
 
 def _clear_away(folder: str) -> None:
-    """Answers of ours that nobody fetched within a day: their controllers died."""
+    """Remove result files that nobody fetched within a day: their controllers died."""
     for path in glob.glob(os.path.join(folder, f"{_PREFIX}*{_SUFFIX}")):
         with contextlib.suppress(OSError, Refused):
             handle = private.opened(path, os.O_RDONLY)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What is to outlast a power cut."""
+"""File operations that survive a power cut."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def fsync(path: str | os.PathLike[str]) -> None:
 
 
 def replace(path: str, to: str) -> None:
-    """Give a file the name of another: a power cut leaves the old one there, or all of the new one."""
+    """Rename a file over another: a power cut leaves the old one, or all of the new one."""
     fsync(path)
     os.replace(path, to)
     fsync(os.path.dirname(to))
 
 
 def remove(path: str) -> None:
-    """Remove a file that may be gone already."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

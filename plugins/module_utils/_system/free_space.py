@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Room of the filesystem that holds a directory."""
+"""Free space of the filesystem that holds a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["allocated", "measure"]
 
 
 def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
-    """What it has now; raises Failed."""
+    """The current free space; raises Failed."""
     try:
         found = os.statvfs(directory)
     except OSError as error:
@@ -27,5 +27,5 @@ def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
 
 
 def allocated(path: str) -> int:
-    """Bytes that a file takes there; its holes take none."""
+    """Bytes that a file occupies; its holes occupy none."""
     return os.stat(path).st_blocks * 512

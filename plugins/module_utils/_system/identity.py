@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What tells a file from others that have its name: its inode, its time of birth, and a mark of ours."""
+"""What distinguishes a file from others of its name: its inode, its birth time, and a mark of ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATX_BYTES, _MASK_AT, _BIRTH_AT = 256, 0, 80
 
 
 def of(descriptor: int) -> FileIdentity:
-    """Of an open file."""
+    """The identity of an open file."""
     found = None
     with contextlib.suppress(OSError, UnicodeDecodeError):  # none, or a filesystem without attributes
         found = os.getxattr(descriptor, MARK).decode("ascii")
@@ -31,7 +31,7 @@ def of(descriptor: int) -> FileIdentity:
 
 
 def of_path(path: str) -> FileIdentity | None:
-    """Of a regular file of this machine that is no link; None where there is none, or it cannot be opened."""
+    """The identity of a regular local file; None for a link, without one, or if it cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -43,7 +43,7 @@ def of_path(path: str) -> FileIdentity | None:
 
 
 def stamped(path: str) -> FileIdentity | None:
-    """The same of a new file, which gets a mark; None where there is none."""
+    """The identity of a new file, which gets a mark; None if there is none."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -56,13 +56,13 @@ def stamped(path: str) -> FileIdentity | None:
 
 
 def mark(descriptor: int) -> None:
-    """Give a new file a mark; where the filesystem has none, its inode and time of birth must do."""
+    """Give a new file a mark; without extended attributes, inode and birth time must do."""
     with contextlib.suppress(OSError):
         os.setxattr(descriptor, MARK, secrets.token_hex(16).encode(), os.XATTR_CREATE)
 
 
 def _born_ns(descriptor: int) -> int | None:
-    """Time of birth; None where the filesystem, or the C library, does not tell. `os.stat` does not."""
+    """The birth time; None if filesystem or C library does not report it. `os.stat` does not."""
     statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)  # glibc 2.28
     answer = ctypes.create_string_buffer(_STATX_BYTES)
     if statx is None or statx(descriptor, b"", _EMPTY_PATH, _BIRTH, answer) != 0:

@@ -17,13 +17,13 @@ __all__ = ["names", "other_names"]
 
 
 def names() -> list[str]:
-    """All of them, bridges among them, by their alternative names as well."""
+    """Names of all interfaces, including bridges, and their alternative names."""
     found = {name for _index, name in socket.if_nameindex()}
     return sorted(found | other_names(found))
 
 
 def other_names(interfaces: t.Collection[str]) -> set[str]:
-    """Alternative names of these (`ip link property add`), where iproute2 is there."""
+    """Alternative names of these interfaces (`ip link property add`); empty without iproute2."""
     with contextlib.suppress(ValueError):
         links = json.loads(command.answer("ip", "-j", "link", "show") or "[]")
         return {name for link in links if link.get("ifname") in interfaces for name in link.get("altnames", ())}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Ask iproute2."""
+"""Run iproute2's `ip`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ip"]
 
 
 def ip(*words: str) -> list[dict[str, t.Any]]:
-    """What it answers, as data; raises Failed."""
+    """The output of `ip -j` as data; raises Failed."""
     try:
         return [row for row in json.loads(run("ip", "-j", *words) or "[]") if row]
     except ValueError as error:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What only the machine itself can tell or hold: the kind of a filesystem, and a lock per guest."""
+"""Reads and locks of this machine: the kind of a filesystem, digests, and a lock per guest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _SHARED = (
 
 
 def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | None:
-    """The kind of shared filesystem that holds `path`, or None for a local one."""
+    """The kind of shared filesystem that holds `path`; None for a local one."""
     path = os.path.realpath(path)
     best, kind = "", ""
     with open(mounts) as lines:
@@ -64,7 +64,7 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
 
 
 def exists(path: str) -> bool:
-    """Whether this host has something of that name; raises Failed when it cannot be seen."""
+    """True if the path exists on this host, also as a link; raises Failed if it cannot be inspected."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -75,7 +75,7 @@ def exists(path: str) -> bool:
 
 
 def written_s(path: str) -> float | None:
-    """When a file of this host was last written, in seconds since the epoch; None where there is none."""
+    """When a file was last written, in seconds since the epoch; None if there is none."""
     try:
         return os.stat(path).st_mtime
     except OSError:
@@ -83,7 +83,7 @@ def written_s(path: str) -> float | None:
 
 
 def digest(path: str, length: int) -> str | None:
-    """The sha256 of the first `length` bytes of a file; None when there are not so many to be read."""
+    """The SHA-256 of the first `length` bytes of a file; None if it cannot be read so far."""
     found = hashlib.sha256()
     try:
         with open(path, "rb") as stream:
@@ -96,7 +96,7 @@ def digest(path: str, length: int) -> str | None:
 
 
 def bridge_calls(names: t.Iterable[str], directory: str = "/proc/sys/net/bridge") -> dict[str, bool]:
-    """Which of these packet filters see what passes a bridge; none of them while br_netfilter is not loaded."""
+    """Which of these packet filters see bridged packets; empty while br_netfilter is not loaded."""
     calls = {}
     for name in names:
         with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, name)) as stream:
@@ -105,7 +105,7 @@ def bridge_calls(names: t.Iterable[str], directory: str = "/proc/sys/net/bridge"
 
 
 def held(name: str) -> bool:
-    """Whether another run of that name is at work on this host."""
+    """True if another run holds the lock of that name on this host."""
     try:
         with open(private.opened(_lock(private.place(), name), os.O_RDONLY)) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -122,8 +122,7 @@ def _lock(folder: str, name: str) -> str:
 
 @contextlib.contextmanager
 def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
-    """One run per name on this host: raises Refused with that text while there is another; without a text, waits for
-    its end.
+    """One run per name on this host: raises Refused with that text while there is another; without a text, waits.
 
     The lock ends with the process that holds it.
     """
@@ -137,7 +136,7 @@ def locked(name: str, refusal: str | None = None) -> t.Iterator[str]:
 
 @contextlib.contextmanager
 def flocked(name: str, how: int) -> t.Iterator[None]:
-    """Raises BlockingIOError where another run has the lock and `how` is not to wait."""
+    """Hold the lock of that name; raises BlockingIOError if another run has it and `how` is not to wait."""
     with open(private.opened(_lock(private.folder(), name), os.O_RDWR | os.O_CREAT), "r+b") as handle:
         fcntl.flock(handle, how)
         yield

@@ -16,7 +16,7 @@ _PLACE = "/sys/block/loop*/loop/backing_file"
 
 
 def backing_files(place: str = _PLACE) -> t.Iterator[tuple[str, str]]:
-    """Each device with the file that it shows, as losetup(8) lists them; a file that was deleted has none."""
+    """Each device with its backing file, as losetup(8) lists them."""
     for path in sorted(glob.glob(place)):
         with contextlib.suppress(OSError, UnicodeDecodeError), open(path) as told:  # it is detached at this moment
             yield f"/dev/{path.split('/')[-3]}", told.read().removesuffix("\n")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Room in a pool, what of it stays free, and how large an image may become."""
+"""Free space in a pool, its reserve, and the size limit of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST_BYTES, _SHARE = 1024**3, 20  # a twentieth: 5 %
 
 
 class FreeSpace(t.NamedTuple):
-    """A filesystem or pool. `reserve_bytes` is what the user says; None: the larger of 1 GiB and 5 %."""
+    """A filesystem or pool. `reserve_bytes` is the user's; None: the larger of 1 GiB and 5 %."""
 
     total_bytes: int
     free_bytes: int
@@ -26,15 +26,15 @@ class FreeSpace(t.NamedTuple):
 
     @property
     def kept_bytes(self) -> int:
-        """What stays free."""
+        """Bytes that must stay free."""
         return max(_LEAST_BYTES, self.total_bytes // _SHARE) if self.reserve_bytes is None else self.reserve_bytes
 
     def lacks(self, needed_bytes: int) -> int:
-        """How many bytes are missing to take so much more."""
+        """How many bytes are missing for `needed_bytes` more."""
         return max(0, needed_bytes + self.kept_bytes - self.free_bytes)
 
     def problem(self, needed_bytes: int, place: str) -> str:
-        """Why it cannot take so much more; empty where it can."""
+        """Why there is no room for `needed_bytes` more; empty if there is."""
         if not self.lacks(needed_bytes):
             return ""
         need = f"{bytes_text(needed_bytes)} more is needed, " if needed_bytes else ""
@@ -44,34 +44,34 @@ class FreeSpace(t.NamedTuple):
         )
 
     def check(self, verb: str, needed_bytes: int, place: str) -> None:
-        """Raises Refused when it cannot take so much more."""
+        """Raises Refused if there is no room for `needed_bytes` more."""
         if problem := self.problem(needed_bytes, place):
             raise Refused(f"cannot {verb}: {problem}")
 
 
 class Bounds(t.NamedTuple):
-    """Of an image that is brought: how large it may be in any of its forms, and what stays free in its pool."""
+    """Limits of an image that is imported: its size in any form, and the reserve of its pool."""
 
     image: str
     max_bytes: int
     reserve_bytes: int | None = None
 
     def problem(self, size_bytes: int) -> str:
-        """Why it may not be so large; empty where it may."""
+        """Why the image may not have this size; empty if it may."""
         if size_bytes <= self.max_bytes:
             return ""
         return f"it is larger than max_size, {bytes_text(self.max_bytes)}; if that is intended, set a larger max_size"
 
     def most_bytes(self, place: FreeSpace, *, taken_bytes: int) -> int:
-        """How large it may become there, where it has taken so much."""
+        """The largest size that the image can have there, given the bytes that it already occupies."""
         return max(0, min(place.free_bytes - place.kept_bytes + taken_bytes, self.max_bytes))
 
     def check(self, size_bytes: int) -> None:
-        """Raises Refused for what is too large."""
+        """Raises Refused if the size is too large."""
         self.refuse(self.problem(size_bytes))
 
     def refuse(self, problem: str) -> None:
-        """Raises Refused when there is a problem."""
+        """Raises Refused if there is a problem."""
         if problem:
             raise Refused(f"refusing image {self.image}: {problem}")
 

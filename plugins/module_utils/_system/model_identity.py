@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""A file as itself, whatever its name, and a disk that was made for a guest."""
+"""The identity of a file, independent of its name, and disks that were created for a guest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EDITED = "edited"  # instead of the UUID of a guest
 
 @dataclasses.dataclass(frozen=True)
 class FileIdentity:
-    """What tells a file from others that have its name: never the number of its device, which changes by the mount."""
+    """What distinguishes a file from others of its name; not its device number, which changes by the mount."""
 
     inode: int
     born_ns: int | None = None  # None: the filesystem does not tell
@@ -24,11 +24,11 @@ class FileIdentity:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is more than an inode, which is used again."""
+        """True if more is known than the inode, which filesystems reuse."""
         return self.born_ns is not None or self.mark is not None
 
     def is_same(self, other: FileIdentity) -> bool:
-        """Whether both are one file, by all that is known of both; an inode alone is used again."""
+        """True if both are one file, by all that is known of both; an inode alone is reused."""
         pairs = ((self.born_ns, other.born_ns), (self.mark, other.mark))
         known = [(one, two) for one, two in pairs if one is not None and two is not None]
         return self.inode == other.inode and all(one == two for one, two in known)
@@ -36,11 +36,11 @@ class FileIdentity:
 
 @dataclasses.dataclass(frozen=True)
 class OwnedVolume:
-    """An entry of a guest's record: a disk that was made for it, and so goes with it.
+    """An entry of a guest's record: a disk that was created for it, and is removed with it.
 
-    People copy definitions, records included. So an entry counts only for the guest and the host that it names. Where
-    the file was on another machine when the entry was written, or is none, there is no identity.
-    Older versions wrote the path alone. One that was edited has no guest that there is.
+    People copy definitions, records included. So an entry counts only for the guest and the host that it names.
+    There is no identity if the file was on another machine when the entry was written, or is no file.
+    Older versions wrote the path alone. An edited entry has a guest that does not exist.
     """
 
     path: str
@@ -50,11 +50,11 @@ class OwnedVolume:
 
     @property
     def seal(self) -> str:
-        """What an editor that replaces a UUID or a name in a whole document does not replace with it."""
+        """A digest of the entry: an editor that replaces a UUID or a name in the whole document does not update it."""
         found = self.identity
         told = (self.path, self.guest, self.host, *((found.inode, found.born_ns, found.mark) if found else ()))
         return hashlib.sha256("\n".join(map(str, told)).encode()).hexdigest()[:16]
 
     def is_of(self, guest: str, host: str) -> bool:
-        """Whether it was written for that guest on that host."""
+        """True if the entry was written for that guest on that host."""
         return (self.guest, self.host) == (guest, host)

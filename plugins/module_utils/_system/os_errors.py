@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What mends an error of the operating system: by its number, its file, and the user who met it."""
+"""Remedies for errors of the operating system, by error number, file, and user."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ _ROOT_DENIED = (
 
 
 def remedy(error: OSError, path: str = "", *, denied: str = BECOME) -> str:
-    """What mends it: a clause that stands after `;`.
+    """The remedy of an error: a clause that stands after `;`.
 
-    `path`: where the error names none, or only a part. `denied` is for a user who may not do that, other than root.
+    `path`: if the error names none, or only a part. `denied` is the remedy of a missing permission for other users than
+    root.
     """
     place = path or _named(error)
     missing = bool(place) and not os.path.isdir(os.path.dirname(place) or ".")
@@ -67,7 +68,7 @@ def remedy(error: OSError, path: str = "", *, denied: str = BECOME) -> str:
 
 
 def remedy_of(number: int | None, path: str, *, root: bool, missing: bool = False, denied: str = BECOME) -> str:
-    """The same of an error's number. `missing`: the directory of `path` does not exist."""
+    """The remedy of an error number. `missing`: the directory of `path` does not exist."""
     if number in _DENIED and not root:
         return denied
     directory = os.path.dirname(path) or "."
@@ -79,7 +80,7 @@ def remedy_of(number: int | None, path: str, *, root: bool, missing: bool = Fals
 
 @contextlib.contextmanager
 def explained(what: str, *, denied: str = BECOME) -> t.Iterator[None]:
-    """Translate the system's exception into Failed: what was tried, why it failed, and what mends it."""
+    """Raises OSError as Failed: what was tried, why it failed, and the remedy."""
     try:
         yield
     except OSError as error:
@@ -88,5 +89,5 @@ def explained(what: str, *, denied: str = BECOME) -> t.Iterator[None]:
 
 
 def _named(error: OSError) -> str:
-    """The file that it names; it may name a descriptor instead, or nothing."""
+    """The file that the error names; empty if it names a descriptor, or nothing."""
     return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""

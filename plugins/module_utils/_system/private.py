@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Work files that no other user can reach: one private folder per user, and files that are opened without following
-or waiting.
-"""
+"""Work files that no other user can access: one private folder per user, and safe opening of files."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 
 
 def place() -> str:
-    """Path of this user's private folder; it is empty after a boot."""
+    """Path of this user's private folder; for root, it is empty after a boot."""
     if os.geteuid() == 0:
         return _SYSTEM
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -35,7 +33,7 @@ def place() -> str:
 
 
 def folder() -> str:
-    """The same, made where it is missing; raises Refused where another user can reach it."""
+    """The private folder, created if missing; raises Refused if another user can write to it."""
     path = place()
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -49,9 +47,9 @@ def folder() -> str:
 
 
 def make(path: str, *, foreign: bool = False) -> None:
-    """Make a private directory, or check that one is; raises OSError, or Refused where another user can reach it.
+    """Create a private directory, or check an existing one; raises OSError, or Refused if another user can write to it.
 
-    `foreign`: owners tell nothing, as on shared filesystems.
+    `foreign`: its owner may be any user, as on shared filesystems.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -61,7 +59,7 @@ def make(path: str, *, foreign: bool = False) -> None:
 def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
     """Raises OSError, or Refused unless it is a directory that no other user can write to.
 
-    `mend`: others may not read it either.
+    `mend`: remove others' read permission, too.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -86,10 +84,9 @@ def check(path: str, *, foreign: bool = False, mend: bool = False) -> None:
 
 
 def opened(path: str, flags: int, mode: int = 0o600, *, inside: int | None = None) -> int:
-    """Descriptor of a regular file, by its name `inside` a directory if there is a descriptor of one; no link is
-    followed, no pipe waited for.
+    """A descriptor of a regular file, also by its name in the directory descriptor `inside`; no link is followed.
 
-    Raises OSError, or Refused for another kind.
+    Opening does not block. Raises OSError, or Refused for other kinds of files.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=inside)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Tell how far long work is, in a file for whoever looks: one JSON object, never half."""
+"""Report the progress of long work in a file: one JSON object, replaced atomically."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Tell = t.Callable[[str, int, int], None]  # what is done now, how much of it is 
 
 
 class Progress:
-    """A `Tell` that writes to a file, at most twice a second; the file goes at the end."""
+    """A `Tell` that writes to a file, at most twice a second; the file is removed at the end."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._phase, self._since, self._from, self._written = "", 0.0, 0, 0.0
 
     def __call__(self, phase: str, done: int, total: int, detail: str = "") -> None:
-        """Note it, with the rate since this phase began; `detail` is for people."""
+        """Write the progress, with the rate since this phase began; `detail` is for people."""
         now = time.monotonic()
         if phase != self._phase:
             self._phase, self._since, self._from, self._written = phase, now, done, 0.0
@@ -53,10 +53,7 @@ class Progress:
 
 
 class ProgressNote:
-    """Whether somebody left a file to tell this run something since it began.
-
-    An older one was left to an earlier run.
-    """
+    """A file by which another process signals this run; one from before its start is ignored."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -70,19 +67,19 @@ class ProgressNote:
         return status.st_ino, status.st_mtime_ns
 
     def __call__(self) -> bool:
-        """Whether it is there."""
+        """True if the file was created since the run began."""
         return self._identity() not in (None, self._earlier)
 
     def remove(self) -> None:
-        """It was heard."""
+        """Remove the file after the signal was handled."""
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
 
 class ProgressWatch:
-    """What a run on one guest tells, and hears.
+    """The progress file and abort signal of a run on one guest.
 
-    Entered by who holds the guest's lock: what another run tells and hears is not removed.
+    Only the holder of the guest's lock may enter it, as it removes both files.
     """
 
     def __init__(self, name: str) -> None:

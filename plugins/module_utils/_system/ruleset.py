@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The rules of nftables that run on this host."""
+"""The running nftables rules of this host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["if_any", "ruleset"]
 
 
 def ruleset() -> list[dict[str, t.Any]]:
-    """As `nft -j` prints them; raises Failed."""
+    """The ruleset as `nft -j` prints it; raises Failed."""
     return _parsed(run("nft", "-j", "list", "ruleset"))
 
 
 def if_any() -> list[dict[str, t.Any]]:
-    """The same; none where nft is not installed, or tells nothing to this user."""
+    """The ruleset; empty if nft is not installed, or prints nothing for this user."""
     printed = answer("nft", "-j", "list", "ruleset")
     return _parsed(printed) if printed else []
 

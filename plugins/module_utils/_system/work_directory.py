@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Where the work on one name of a pool's directory is done, by one run at a time: `.corral/NAME/`.
+"""The work directory of one name in a pool's directory, for one run at a time: `.corral/NAME/`.
 
 Other programs do not look there.
 """
@@ -25,25 +25,25 @@ _ROOT, _LOCK = ".corral", "lock"
 
 
 class Named(t.Protocol):
-    """An image or a disk."""
+    """An image or a disk in a pool's directory."""
 
     @property
     def directory(self) -> str:
-        """The pool's."""
+        """The pool's directory."""
 
     @property
     def name(self) -> str:
-        """In that directory."""
+        """The file's name in that directory."""
 
 
 def path(named: Named, kind: str = "") -> str:
-    """A place for what is unfinished."""
+    """The path of an unfinished file of this kind."""
     return os.path.join(named.directory, _ROOT, named.name, kind)
 
 
 @contextlib.contextmanager
 def locked(named: Named) -> t.Iterator[str]:
-    """One writer per name, who is given the place; a second run waits and then finds the work done.
+    """One writer per name, which gets the directory's path; a second run waits and then finds the work done.
 
     The lock ends with its process.
     """
@@ -59,7 +59,7 @@ def locked(named: Named) -> t.Iterator[str]:
 
 
 def check(named: Named) -> None:
-    """Raises Refused where another user prepared the place; writes nothing."""
+    """Raises Refused if another user can write to the directory; writes nothing."""
     with contextlib.suppress(FileNotFoundError, PermissionError):  # who may not look there may not work there either
         for directory in _directories(named):
             private.check(directory, foreign=_shared(named))
@@ -74,7 +74,7 @@ def _shared(named: Named) -> bool:
 
 
 def _lock(named: Named) -> t.IO[str]:
-    """The locked file. Who waited for one that was removed meanwhile waits for the new one."""
+    """The locked file; if the lock was removed while waiting, the new one."""
     lock, shared = path(named, _LOCK), _shared(named)
     while True:
         try:
@@ -96,7 +96,7 @@ def _lock(named: Named) -> t.IO[str]:
 
 
 def wait(named: Named) -> bool:
-    """Wait for the end of a run that is at work there, and write nothing; whether one left something."""
+    """Wait for the end of a run there, without writing; True if there is a work directory."""
     # Who may not look there may not work there either, and hears of it then.
     with (
         contextlib.suppress(FileNotFoundError, PermissionError),
@@ -107,7 +107,7 @@ def wait(named: Named) -> bool:
 
 
 def tidy(named: Named, *, but: str = "") -> None:
-    """Remove what is unfinished, except files whose path begins with `but`."""
+    """Remove unfinished files, except those whose path begins with `but`."""
     directory = path(named)
     for name in os.listdir(directory) if os.path.isdir(directory) else []:
         file = os.path.join(directory, name)

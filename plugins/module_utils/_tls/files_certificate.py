@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Read a certificate: who signed it, when it is valid."""
+"""Read a certificate: its signer, its extensions and its validity."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CAN_READ = x509 is not None
 
 
 def signed(certificate: t.Any, authority: str) -> bool:
-    """Whether that CA (PEM) issued it."""
+    """True if that CA (PEM) issued the certificate."""
     issuer = x509.load_pem_x509_certificate(authority.encode())
     signature, content, algorithm = (
         certificate.signature,
@@ -53,7 +53,7 @@ def signed(certificate: t.Any, authority: str) -> bool:
 
 
 def parsed(content: bytes) -> t.Any:
-    """A certificate in PEM, None where it is none."""
+    """The certificate from PEM bytes; None if it is none."""
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError:
@@ -61,12 +61,12 @@ def parsed(content: bytes) -> t.Any:
 
 
 def parsed_text(text: str) -> t.Any:
-    """The same of a text."""
+    """The certificate from a PEM text; None if it is none."""
     return parsed(text.encode())
 
 
 def extension(certificate: t.Any, kind: t.Any) -> t.Any:
-    """The value of one of its extensions, None without."""
+    """The value of a certificate's extension; None without it."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
@@ -74,7 +74,7 @@ def extension(certificate: t.Any, kind: t.Any) -> t.Any:
 
 
 def is_authority(certificate: t.Any) -> bool:
-    """Whether it is that of a CA."""
+    """True if the certificate is a CA's."""
     constraints = extension(certificate, x509.BasicConstraints)
     return bool(constraints and constraints.ca)
 
@@ -85,7 +85,7 @@ def spelled(name: t.Any) -> str:
 
 
 def validity(certificate: t.Any) -> tuple[datetime.datetime, datetime.datetime]:
-    """The first and the last moment, in UTC."""
+    """The first and the last moment of a certificate's validity, in UTC."""
     if hasattr(certificate, "not_valid_after_utc"):  # since cryptography 42
         return certificate.not_valid_before_utc, certificate.not_valid_after_utc
     zone = datetime.timezone.utc
@@ -93,8 +93,7 @@ def validity(certificate: t.Any) -> tuple[datetime.datetime, datetime.datetime]:
 
 
 def authority_key(certificate: t.Any) -> str:
-    """The fingerprint (SHA-1, hexadecimal) of the key that signed a certificate, as that tells it; empty where it does
-    not.
+    """The identifier (SHA-1, hex) of the key that signed a certificate, from its extension; empty without that.
 
     It is all that a host's certificate tells of its CA's key; `openssl x509 -noout -ext subjectKeyIdentifier` shows
     that of a CA.

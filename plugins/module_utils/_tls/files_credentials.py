@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The certificate that this machine shows as a client of libvirt, and what is wrong with its files."""
+"""The certificate that this machine uses as a client of libvirt, and problems with its files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEGIN = "-----BEGIN CERTIFICATE-----"
 
 @dataclasses.dataclass(frozen=True)
 class Credentials:
-    """Paths. `revoked` is a CRL, which need not exist."""
+    """Paths of a client's TLS files. `revoked` is a CRL, which need not exist."""
 
     authority: str
     certificate: str
@@ -41,7 +41,7 @@ class Credentials:
 
 
 def of(uri: str) -> Credentials | None:
-    """The files that libvirt reads here to reach a URI over TLS; None when it is not one."""
+    """The files that libvirt reads here to reach a URI over TLS; None for another transport."""
     place = urllib.parse.urlsplit(uri)
     if not place.hostname or place.scheme.partition("+")[2] not in ("tls", ""):  # libvirt takes TLS where none is named
         return None
@@ -64,7 +64,7 @@ def of(uri: str) -> Credentials | None:
 
 
 def missing(own: Credentials) -> str:
-    """Which file is not there, in words; empty when all are."""
+    """The message about a missing file; empty if all exist."""
     for path in (own.authority, own.certificate, own.key):
         try:
             os.stat(path)
@@ -76,12 +76,12 @@ def missing(own: Credentials) -> str:
 
 
 def is_missing(reason: str) -> bool:
-    """Whether that is why there is no connection."""
+    """True if that reason is the message of `missing`."""
     return reason.endswith(_MAKES_IT)
 
 
 def fault(own: Credentials) -> str:
-    """What is wrong with the files, and what mends it; empty when nothing is, or without cryptography."""
+    """A problem with the files, and its remedy; empty if there is none, or without cryptography."""
     try:
         texts = {path: _text(path) for path in (own.authority, own.certificate, own.key)}
     except OSError as error:
@@ -111,7 +111,7 @@ def fault(own: Credentials) -> str:
 
 
 def load(context: ssl.SSLContext, own: Credentials) -> None:
-    """Let a context show the certificate; raises SSLError when the key does not fit."""
+    """Load the certificate into a context; raises SSLError if the key does not match."""
     context.set_ciphers("DEFAULT:@SECLEVEL=0")  # libvirt takes short keys
     context.load_cert_chain(own.certificate, own.key, password="")  # without, it asks on the terminal
 

@@ -2,12 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The daemon that serves TLS: whether it listens, whether it has read the files that are in place, and that it reads
-them now.
+"""The daemon that serves TLS: whether it listens, whether it has read the current files, and how to reload them.
 
-It reads them when it starts and when `virt-admin server-update-tls` says so, and tells nobody which ones it has. So
-what was read last is written down beside them: `{"set": ..., "refuses": [serials]}`. A run that is killed before that
-lets it read them once more.
+It reads them when it starts and on `virt-admin server-update-tls`, and does not report which ones it has. So the
+last ones that it read are recorded beside them: `{"set": ..., "refuses": [serials]}`. If a run is killed before
+that, the next one reloads them once more.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _COMMAND_S = 30
 
 
 def serving(named: str | None) -> str | None:
-    """The daemon that listens for TLS here; None when none does: one that starts later reads what is in place then."""
+    """The daemon that listens for TLS here; None if there is none: one that starts later reads the files then."""
     lines = [line.split() for path in ("tcp", "tcp6") for line in _lines(f"/proc/net/{path}")]
     if not any(words[3:4] == [_LISTEN] and words[1].endswith(f":{LIBVIRT_TLS:04X}") for words in lines):
         return None
@@ -47,14 +46,12 @@ def serving(named: str | None) -> str | None:
 
 
 def is_loaded(root: str) -> bool:
-    """Whether no daemon that runs can have read another set than the one in place."""
+    """True if every running daemon must have read the current set."""
     return _remembered(root).get("set") == files_tls.current(IDENTITIES["libvirt"], root)
 
 
 def load(daemon: str, root: str, trust: Trust) -> None:
-    """Let it read them, close the connections of clients that have been revoked since it last did, and write that
-    down.
-    """
+    """Reload the daemon's files, disconnect clients that were revoked since the last reload, and record both."""
     _admin(daemon, "server-update-tls", daemon)
     new = {
         serial: subject
@@ -70,7 +67,7 @@ def load(daemon: str, root: str, trust: Trust) -> None:
 
 
 def remember(root: str, trust: Trust) -> None:
-    """Write down that no daemon runs with anything else."""
+    """Record that no daemon runs with another set."""
     identity = IDENTITIES["libvirt"]
     loaded = {"set": files_tls.current(identity, root), "refuses": sorted(trust.revoked)}
     files_tls.write(Path(root, identity.store, files_tls.LOADED), json.dumps(loaded).encode(), mode=0o644)
@@ -89,7 +86,7 @@ def _clients(daemon: str) -> list[str]:
 
 
 def _subject(daemon: str, client: str) -> str:
-    """Of the certificate that a client has shown; empty when it is gone."""
+    """The subject of the certificate that a client has shown; empty if the client is gone."""
     try:
         found = re.search(
             r"^tls_x509_dname\s*:\s*(.*?)\s*$", _admin(daemon, "client-info", daemon, client), re.MULTILINE

@@ -2,12 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Why a connection to libvirt over TLS fails: what is wrong here, who answers, and what either says to the other's
-certificate.
+"""Why a TLS connection to libvirt fails: problems here, of the peer, or with either's certificate.
 
 libvirt's client says "Failed to verify peer's certificate" whatever is wrong with it, and "Unable to read TLS
-confirmation" when its own is refused. So the files here are examined, and the machine that answers is asked as libvirt
-asks it.
+confirmation" when its own is refused. So the files here are examined, and the peer is queried as libvirt does.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ _UNTRUSTED, _OTHER_NAME = (2, 18, 19, 20, 21), (62, 64)
 
 @dataclasses.dataclass(frozen=True)
 class _Peer:
-    """Who answers. `takes_ours`: whether it takes our certificate; None: it did not say."""
+    """The peer. `takes_ours`: True if it accepts our certificate; None if unknown."""
 
     address: str
     certificate: t.Any
@@ -59,9 +57,9 @@ class _Peer:
 
 
 def why(uri: str) -> str:
-    """The cause why libvirt cannot be reached at a URI over TLS, and what mends it; empty when none is known.
+    """Why libvirt cannot be reached at a URI over TLS, and the remedy; empty if unknown.
 
-    Within 20 s.
+    Takes at most 20 s.
     """
     own = files_credentials.of(uri)
     if own is None:
@@ -108,9 +106,9 @@ def _cause(host: str, port: int, own: Credentials, *, checked: bool) -> str:
 
 
 def _handshake(host: str, port: int, own: Credentials, *, checked: bool) -> _Peer | None:
-    """Whoever answers, after a handshake as libvirt does it.
+    """The peer, after a handshake as libvirt does it; None if it does not complete in time.
 
-    Raises SSLCertVerificationError when `checked` and its certificate is bad.
+    Raises SSLCertVerificationError if `checked` and its certificate is invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     files_credentials.load(context, own)
@@ -150,7 +148,7 @@ def _takes_ours(secured: ssl.SSLSocket) -> bool | None:
 
 
 def _verdict(host: str, port: int, own: Credentials, peer: _Peer) -> int:
-    """OpenSSL's number of what is wrong with its certificate."""
+    """OpenSSL's code for the problem with the peer's certificate; 0 if there is none."""
     try:
         _handshake(host, port, own, checked=True)
     except ssl.SSLCertVerificationError as error:
@@ -159,7 +157,7 @@ def _verdict(host: str, port: int, own: Credentials, peer: _Peer) -> int:
 
 
 def _revokes(own: Credentials, certificate: t.Any) -> bool:
-    """Whether the list here, if there is one, names a certificate of our authority."""
+    """True if the local CRL revokes a certificate of our authority."""
     with contextlib.suppress(OSError, ValueError):
         with open(own.revoked, "rb") as stream:
             return (
@@ -172,7 +170,7 @@ def _revokes(own: Credentials, certificate: t.Any) -> bool:
 
 
 def _flaw(host: str, peer: _Peer, own: Credentials, verdict: int) -> str:
-    """What is wrong with the certificate of the machine that answers; empty where libvirt need not mind."""
+    """What is wrong with the peer's certificate; empty if that need not be the cause."""
     start, end = validity(peer.certificate)
     subject = spelled(peer.certificate.subject)[:_SHOWN]
     its = f"{host} is {peer.address} here, and the machine there has a certificate for {subject}"
@@ -201,7 +199,7 @@ def _flaw(host: str, peer: _Peer, own: Credentials, verdict: int) -> str:
 
 
 def _authorities(certificate: t.Any, own: Credentials) -> str:
-    """Which one signed it, and which one is trusted here, with the fingerprints of their keys."""
+    """The CA that signed the certificate and the CA trusted here, with the fingerprints of their keys."""
     with open(own.authority, "rb") as stream:
         trusted = x509.load_pem_x509_certificate(stream.read())
     key = x509.SubjectKeyIdentifier.from_public_key(trusted.public_key()).digest.hex()
@@ -216,7 +214,7 @@ def _names(certificate: t.Any) -> str:
 
 
 def _refusal(host: str, own: Credentials) -> str:
-    """Our certificate is in order here, and yet not taken there."""
+    """The message that the peer refuses our valid certificate."""
     with open(own.certificate, "rb") as stream:
         certificate = x509.load_pem_x509_certificate(stream.read())
     its = f"{host} refuses the certificate {own.certificate} of this machine, {spelled(certificate.subject)}"

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Read and write the files of a TLS identity. Private keys are made here and never leave this machine.
+"""Read and write the files of a TLS identity. Private keys are created here and never leave this machine.
 
 A key and its certificate are two files and libvirt reads both, so a power cut between two writes must not leave halves
-of different pairs. Every complete set has a directory of its own; the places libvirt looks at are links into `current`,
-itself a link, and one rename of it exchanges the whole set:
+of different pairs. Every complete set has a directory of its own; the paths libvirt reads are links into `current`,
+itself a link, and one rename of it replaces the whole set:
 
     /etc/pki/libvirt/servercert.pem -> corral/current/servercert.pem
     /etc/pki/libvirt/corral/current -> 5f0c…            (a set)
@@ -90,7 +90,7 @@ _QEMU_GROUPS = ("qemu", "libvirt-qemu", "kvm")  # EL, Debian and Ubuntu, others
 
 
 def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
-    """The identity below `root` as it stands, judged by what the authority says."""
+    """The identity's files below `root`, compared with the authority's trust."""
     files: dict[str, FoundTlsFile] = {}
     contents: dict[str, bytes] = {}
     for place in identity.places:
@@ -130,13 +130,13 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
 
 
 def _judged(file: FoundTlsFile, contents: t.Mapping[str, bytes], ours: t.Any, identity: Identity) -> FoundTlsFile:
-    """The same file with what is wrong with it."""
+    """The file with the problems of its content."""
     foreign, fault = _foreign(file.place, contents[file.place.path], ours), _fault(file.place, contents, identity)
     return dataclasses.replace(file, foreign=foreign, fault=fault)
 
 
 def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[str] = ()) -> str:
-    """Make a private key, keep it aside, and return a request (PEM) for its certificates."""
+    """Create a private key, store it as pending, and return a request (PEM) for its certificates."""
     need_library()
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     with held(identity, root):
@@ -149,7 +149,7 @@ def request(identity: Identity, root: str, *, subject: str, names: t.Sequence[st
 
 @contextlib.contextmanager
 def held(identity: Identity, root: str) -> t.Iterator[None]:
-    """One run at a time looks at the sets of an identity and exchanges them."""
+    """A context in which one run at a time reads and replaces the sets of an identity."""
     store = Path(root, identity.store)
     _make_directory(store)
     descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -161,8 +161,7 @@ def held(identity: Identity, root: str) -> t.Iterator[None]:
 
 
 def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> NewSet:
-    """The set that is to be put in place: whom the authority trusts and refuses, signed certificates (PEM), and the key
-    kept aside for them.
+    """The new set: the authority's CAs and CRL, signed certificates (PEM), and the pending key.
 
     Without certificates, those in place stay, and their key. Raises Failed without a key.
     """
@@ -193,7 +192,7 @@ def gather(wanted: TlsSpec, root: str, *, certificate: str | None = None) -> New
 
 
 def _forgotten(identity: Identity, before: t.Mapping[str, bytes], trust: Trust) -> tuple[str, ...]:
-    """Serials in the CRL in place that a CA has revoked which stays trusted, and that the new CRL lacks."""
+    """Serials that the CRL in place revokes for a CA that stays trusted, and that the new CRL lacks."""
     text = _text_of(identity, before, "crl")
     return tuple(sorted({*(refused(text, by=each(trust.text)) or ())} - {*trust.refuses})) if trust.crl else ()
 
@@ -205,7 +204,7 @@ def _strangers(identity: Identity, before: t.Mapping[str, bytes], ours: t.Contai
 
 
 def in_place(identity: Identity, root: str, kind: str) -> str:
-    """The text of what is in place of a kind; empty where nothing is."""
+    """The text of the file in place of this kind; empty without it."""
     return _text_of(identity, _in_place(identity, root), kind)
 
 
@@ -216,7 +215,7 @@ def _text_of(identity: Identity, contents: t.Mapping[str, bytes], kind: str) -> 
 
 
 def install(wanted: TlsSpec, root: str, new: NewSet) -> None:
-    """Put a set in place, all at once; whoever has gathered it still holds its identity."""
+    """Put a set in place in one step; the caller holds the identity's lock since it gathered the set."""
     store = Path(root, wanted.identity.store)
     _exchange(wanted, root, new.contents)
     # From here on the new set is in use; what follows is tidying.
@@ -229,7 +228,7 @@ def install(wanted: TlsSpec, root: str, new: NewSet) -> None:
 
 
 def _in_place(identity: Identity, root: str) -> dict[str, bytes]:
-    """What is in place, by path."""
+    """Contents of the files in place, by path."""
     found = {}
     for place in identity.places:
         with contextlib.suppress(FileNotFoundError):
@@ -238,13 +237,13 @@ def _in_place(identity: Identity, root: str) -> dict[str, bytes]:
 
 
 def current(identity: Identity, root: str) -> str:
-    """The name of the set that is in use; empty when there is none."""
+    """The name of the set in use; empty if there is none."""
     path = Path(root, identity.store, "current")
     return os.readlink(path) if path.is_symlink() else ""
 
 
 def _signed(identity: Identity, store: Path, certificate: str) -> dict[str, bytes]:
-    """Certificates and key by place; one certificate for each purpose that one of those given is for."""
+    """Certificates and key by path; one given certificate for each purpose."""
     pending = store / "pending.pem"
     try:
         key = pending.read_bytes()
@@ -267,7 +266,7 @@ def _signed(identity: Identity, store: Path, certificate: str) -> dict[str, byte
 
 
 def _exchange(wanted: TlsSpec, root: str, contents: t.Mapping[str, bytes]) -> None:
-    """Write a complete set, and let all places show it with one rename."""
+    """Write a complete set, and switch all places to it with one rename."""
     identity, store = wanted.identity, Path(root, wanted.identity.store)
     places = [place for place in identity.places if place.path in contents]
     public = b"".join(contents[place.path] for place in places if place.kind != "key")
@@ -289,25 +288,25 @@ def set_mode(path: str, *, owner: str, group_name: str | None, mode: int) -> Non
 
 
 def group(name: str | None) -> str | None:
-    """The group QEMU runs in: the one named, or the first this system has; None where QEMU is not installed."""
+    """The group QEMU runs in: the given one, or the first known one; None if QEMU is not installed."""
     candidates = [name] if name else _QEMU_GROUPS
     known = {entry.gr_name for entry in grp.getgrall()}
     return next((candidate for candidate in candidates if candidate in known), None)
 
 
 def user(name: str) -> int:
-    """The number of a user, who may have only that (in a container)."""
+    """The uid of a user name, or of a number as text (in a container)."""
     return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
 
 
 def me() -> tuple[str, str]:
-    """The user and the group this process writes files as."""
+    """The user and the group this process creates files as."""
     status = Path("/proc/self").stat()
     return _owner(status), _group(status)
 
 
 def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1) -> None:
-    """Write a file so that a power cut leaves the old content or the new, and nobody reads it who may not."""
+    """Replace a file atomically; at no time can others read it than `mode` allows."""
     aside = path.with_name(path.name + ".new")
     aside.unlink(missing_ok=True)
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
@@ -321,13 +320,13 @@ def write(path: Path, content: bytes, *, mode: int, uid: int = -1, gid: int = -1
 
 
 def pem(key: t.Any) -> bytes:
-    """A private key as it is written."""
+    """A private key in PEM, without a passphrase."""
     plain = serialization.NoEncryption()
     return t.cast(bytes, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain))
 
 
 def describe(certificate: t.Any, authorities: t.Mapping[str, str] | None = None) -> Certificate:
-    """What a certificate says; `authorities` are those (fingerprint -> PEM) that may have signed it."""
+    """The facts of a certificate; `authorities` are those (fingerprint -> PEM) that may have signed it."""
     names = extension(certificate, x509.SubjectAlternativeName)
     usage = extension(certificate, x509.KeyUsage)
     permitted = [word for word, on in _plain_usages(usage).items() if on]
@@ -348,7 +347,7 @@ def describe(certificate: t.Any, authorities: t.Mapping[str, str] | None = None)
 
 
 def _plain_usages(usage: t.Any) -> dict[str, bool]:
-    """What beside its purpose a certificate permits; one that permits to sign others is a CA."""
+    """Key usages of a certificate, True if permitted; one that may sign others is a CA."""
     names = {
         "digitalSignature": "digital_signature",
         "keyEncipherment": "key_encipherment",
@@ -358,7 +357,7 @@ def _plain_usages(usage: t.Any) -> dict[str, bool]:
 
 
 def general(name: str) -> t.Any:
-    """A name or an address as certificates hold it."""
+    """A DNS name or IP address in a certificate's form."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -366,12 +365,12 @@ def general(name: str) -> t.Any:
 
 
 def _own_authorities(trust: Trust) -> dict[str, str]:
-    """The CAs of the authority, PEM by fingerprint: those that are trusted, and those that were."""
+    """The authority's trusted and retired CAs, PEM by fingerprint."""
     return {**{fingerprint(parsed_text(text)): text for text in each(trust.text)}, **trust.retired}
 
 
 def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[str]:
-    """Who is meant by a foreign file, for people."""
+    """The foreign issuers of a file, in words."""
     if place.kind != "ca":
         certificate = parsed(content)
         return [f"the issuer {certificate.issuer.rfc4514_string()} of {place.path}"]
@@ -382,7 +381,7 @@ def _vouching(place: TlsFile, content: bytes, ours: t.Container[str]) -> list[st
 
 
 def _foreign(place: TlsFile, content: bytes, ours: t.Mapping[str, str]) -> bool:
-    """Whether a CA's certificate, or a certificate, comes from another authority."""
+    """True if a CA's certificate, or a certificate, comes from another authority."""
     if place.kind == "ca":
         cas = [parsed_text(text) for text in each(content.decode(errors="replace"))]
         return not cas or any(one is None or fingerprint(one) not in ours for one in cas)
@@ -391,7 +390,7 @@ def _foreign(place: TlsFile, content: bytes, ours: t.Mapping[str, str]) -> bool:
 
 
 def _fault(place: TlsFile, contents: t.Mapping[str, bytes], identity: Identity) -> str | None:
-    """What is wrong with the content of one place, in words; None when nothing is."""
+    """The problem of one file's content, in words; None if there is none."""
     if place.kind in ("ca", "crl"):
         return None
     if place.kind == "cert":
@@ -408,7 +407,7 @@ def _fault(place: TlsFile, contents: t.Mapping[str, bytes], identity: Identity) 
 
 
 def name(subject: str) -> t.Any:
-    """A name of the plain form that `TlsSpec.subject` gives; the library's own parser came with version 37."""
+    """A name of the simple form that `TlsSpec.subject` gives; the library's own parser came with version 37."""
     oids = {"CN": NameOID.COMMON_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME, "O": NameOID.ORGANIZATION_NAME}
     parts = [part.split("=", 1) for part in subject.split(",")]
     return x509.Name([x509.NameAttribute(oids[key], value) for key, value in parts])
@@ -416,7 +415,7 @@ def name(subject: str) -> t.Any:
 
 @functools.cache  # the library checks the primes of each key it reads, which takes its time
 def public_of(key: bytes, passphrase: str | None = None) -> bytes | None:
-    """The public half of a private key (PEM); None where it cannot be read so."""
+    """The public half of a private key (PEM); None if the key cannot be read."""
     try:
         return public_bytes(
             serialization.load_pem_private_key(key, password=passphrase.encode() if passphrase else None).public_key()
@@ -454,7 +453,7 @@ def _target(identity: Identity, place: TlsFile) -> str:
 
 
 def _adopt(identity: Identity, root: str, places: t.Sequence[TlsFile]) -> None:
-    """Turn plain files into links without changing what is read through them: copy first, then link one by one."""
+    """Turn plain files into links without changing what readers see: copy first, then link one by one."""
     store = Path(root, identity.store)
     kept = store / f"adopted-{os.getpid()}"
     _make_directory(kept)
@@ -471,7 +470,7 @@ def _adopt(identity: Identity, root: str, places: t.Sequence[TlsFile]) -> None:
 
 
 def _link(target: str, path: Path) -> None:
-    """Make or redirect a link in one step."""
+    """Create or redirect a link in one step."""
     aside = path.with_name(path.name + ".new")
     aside.unlink(missing_ok=True)
     aside.symlink_to(target)
@@ -480,7 +479,7 @@ def _link(target: str, path: Path) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    """A directory others may pass, except one for private keys only."""
+    """Create a directory that others may enter, except one for private keys."""
     if not path.is_dir():
         path.mkdir(parents=True)
         path.chmod(0o700 if path.name == "private" else 0o755)
@@ -502,7 +501,7 @@ def _group(status: os.stat_result) -> str:
 
 
 def need_library(oldest: str = OLDEST, *, install: str = "install python3-cryptography here") -> None:
-    """Raises Unsupported without cryptography, or with one before `oldest`."""
+    """Raises Unsupported without cryptography, or with a version before `oldest`."""
     found = "none" if x509 is None else cryptography.__version__
     if x509 is None or _numbers(found) < _numbers(oldest):
         raise Unsupported(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What an authority says in PEM: several CAs, and lists of revoked certificates."""
+"""An authority's PEM texts: CAs and lists of revoked certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTAL
 
 
 def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
-    """Every certificate (or CRL: `X509 CRL`) of a text in PEM.
+    """Every certificate (or CRL: `X509 CRL`) of a PEM text.
 
     The library's own reader of several came with version 39.
     """
@@ -35,7 +35,7 @@ def each(text: str, kind: str = "CERTIFICATE") -> list[str]:
 def trust(
     text: str, crl: str = "", *, retired: str = "", revoked: t.Mapping[str, str] | None = None
 ) -> tuple[Trust, TrustFaults]:
-    """What an authority says in PEM, and what of it cannot be read; the first of its CAs signs."""
+    """The trust from an authority's PEM texts, and their faults; the first of its CAs signs."""
     if not CAN_READ:
         # a bare host has nothing to compare it with; who makes something says what is missing
         return Trust(text=text, crl=crl), TrustFaults()
@@ -63,16 +63,16 @@ def trust(
 
 
 def _by_fingerprint(texts: t.Iterable[str]) -> tuple[dict[str, str], bool]:
-    """Certificates in PEM, and whether there are some that cannot be read."""
+    """Certificates by fingerprint (PEM), and True if one cannot be read."""
     certificates = [(parsed_text(pem), pem) for pem in texts]
     found = {fingerprint(certificate): pem for certificate, pem in certificates if certificate is not None}
     return found, any(certificate is None for certificate, _pem in certificates)
 
 
 def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
-    """The serials (hex) that the CRLs of a text hold, or only those of these CAs (PEM).
+    """The serials (hex) in the CRLs of a text, with `by` only in those of these CAs (PEM).
 
-    None where one cannot be read; `by` leaves those out.
+    None if one cannot be read; with `by`, such a CRL is skipped.
     """
     lists = [_read_list(text) for text in each(crl, "X509 CRL")]
     if by is not None:
@@ -84,7 +84,7 @@ def refused(crl: str, *, by: t.Sequence[str] | None = None) -> list[str] | None:
 
 
 def _read_list(text: str) -> t.Any:
-    """A CRL in PEM, None where it is none."""
+    """The CRL from PEM; None if it is none."""
     try:
         return x509.load_pem_x509_crl(text.encode())
     except ValueError:
@@ -92,7 +92,7 @@ def _read_list(text: str) -> t.Any:
 
 
 def _ended(crl: str) -> datetime.datetime | None:
-    """When the first of the CRLs of a text is no longer valid; None: never."""
+    """When the first of the CRLs of a text expires; None: never."""
     lists = [x509.load_pem_x509_crl(text.encode()) for text in each(crl, "X509 CRL")]
     ends = [_next_update(found) for found in lists]
     return min((end for end in ends if end), default=None)
@@ -106,10 +106,10 @@ def _next_update(found: t.Any) -> datetime.datetime | None:
 
 
 def fingerprint(certificate: t.Any) -> str:
-    """SHA-256, hex."""
+    """The certificate's SHA-256 fingerprint, hex."""
     return t.cast(str, certificate.fingerprint(hashes.SHA256()).hex())
 
 
 def called(certificate: t.Any) -> str:
-    """A CA's name and fingerprint, for people."""
+    """A CA's name and fingerprint, for messages."""
     return f"{certificate.subject.rfc4514_string()} (SHA-256 {fingerprint(certificate)})"

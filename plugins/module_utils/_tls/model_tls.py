@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""TLS identities: which files an endpoint reads, what a certificate says, what stands on a machine."""
+"""TLS identities: the files of an endpoint, the facts of a certificate, and the state of a machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LABEL = re.compile(r"^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\Z")
 
 @dataclasses.dataclass(frozen=True)
 class TlsFile:
-    """One file that libvirt or QEMU looks for, below the PKI directory. `kind` is ca, crl, cert or key.
+    """One file that libvirt or QEMU reads, below the PKI directory. `kind` is ca, crl, cert or key.
 
     A cert is for one `purpose`.
     """
@@ -51,13 +51,13 @@ class TlsFile:
 
     @property
     def name(self) -> str:
-        """What it is called in its directory."""
+        """The file's name in its directory."""
         return posixpath.basename(self.path)
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """One key and the places that show it. `store` keeps the complete sets, below the PKI directory."""
+    """One key and the files that use it. `store` has the complete sets, below the PKI directory."""
 
     name: str
     authority: str  # of AUTHORITIES
@@ -67,11 +67,11 @@ class Identity:
 
     @property
     def purposes(self) -> tuple[str, ...]:
-        """A certificate each: who has taken over a client's cannot play a server with it."""
+        """Purposes with a certificate each: a stolen client certificate cannot serve as a server's."""
         return tuple(place.purpose for place in self.places if place.kind == "cert")
 
     def mode(self, place: TlsFile) -> int:
-        """Permission bits of one of the places."""
+        """Permission bits of one of the files."""
         if place.kind != "key":
             return 0o644
         return 0o640 if self.shared_key else 0o600
@@ -127,7 +127,7 @@ CONTROLLER = _identity(
 
 
 def usages(purpose: str) -> tuple[str, ...]:
-    """What a certificate for a purpose permits, and nothing else.
+    """The usages of a certificate for a purpose.
 
     Libvirt 9.0 refuses one that does not permit key encipherment.
     """
@@ -136,7 +136,7 @@ def usages(purpose: str) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """What one certificate says."""
+    """The facts of one certificate."""
 
     subject: str  # as libvirt prints it: in the certificate's order
     names: tuple[str, ...]  # sorted
@@ -147,7 +147,7 @@ class Certificate:
     issuer: str = ""  # fingerprint of the CA among those that are known, SHA-256, hex; empty: another one
 
     def result(self) -> dict[str, object]:
-        """For the module's result."""
+        """The certificate as a part of the module's result."""
         return {
             "subject": self.subject,
             "names": list(self.names),
@@ -159,9 +159,9 @@ class Certificate:
 
 @dataclasses.dataclass(frozen=True)
 class Trust:
-    """What an authority says at present: the CAs that are trusted, of which one signs, and who is revoked.
+    """An authority's current state: its trusted CAs, of which one signs, and its revocations.
 
-    Nothing: there is none yet.
+    All fields are empty if there is no CA yet.
     """
 
     text: str = ""  # the CAs, PEM
@@ -178,7 +178,7 @@ class Trust:
 
 @dataclasses.dataclass(frozen=True)
 class TrustFaults:
-    """What cannot be read of the texts of an authority."""
+    """Faults in the texts of an authority."""
 
     no_certificate: bool = False  # its text holds none
     unreadable: bool = False  # a certificate in it cannot be read,
@@ -189,9 +189,9 @@ class TrustFaults:
 
 @dataclasses.dataclass(frozen=True)
 class FoundTlsFile:
-    """One place as found, links followed. `foreign`: from another authority.
+    """One file as found, links followed. `foreign`: from another authority.
 
-    `fault`: what else is wrong with the content.
+    `fault`: any other problem of the content.
     """
 
     place: TlsFile
@@ -204,7 +204,7 @@ class FoundTlsFile:
 
 @dataclasses.dataclass(frozen=True)
 class FoundTls:
-    """One identity as it stands."""
+    """The state of one identity's files."""
 
     files: t.Mapping[str, FoundTlsFile]  # by path
     certificates: t.Mapping[str, Certificate] = dataclasses.field(default_factory=dict)  # by purpose
@@ -220,7 +220,7 @@ class FoundTls:
 
 @dataclasses.dataclass(frozen=True)
 class NewSet:
-    """Files of an identity that are to be put in place together, and what was found in them; all by path."""
+    """Files of an identity that are put in place together, and their problems; all by path."""
 
     contents: t.Mapping[str, bytes] = dataclasses.field(repr=False)
     faults: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # what is wrong with the content
@@ -236,7 +236,7 @@ class NewSet:
 
 @dataclasses.dataclass(frozen=True)
 class TlsSpec:
-    """What an identity's files shall be."""
+    """The desired files of an identity."""
 
     identity: Identity
     common_name: str
@@ -255,7 +255,7 @@ class TlsSpec:
 
 
 def check_names(names: t.Sequence[str], *, what: str) -> tuple[str, ...]:
-    """DNS names and addresses in one canonical, sorted form; raises BadInput naming each bad one."""
+    """DNS names and addresses in one canonical, sorted form; raises BadInput naming each invalid one."""
     good, problems = set(), []
     for name in names:
         try:

@@ -4,8 +4,8 @@
 # This file is private to the collection and may change at any time.
 """The roll-over of an authority: when a new CA is due, which one signs, which ones are trusted.
 
-A new CA is trusted by everybody before it signs, and an old one is trusted until nobody uses what it signed. Between
-these two moments any two hosts can verify each other, however many of them could not be reached meanwhile.
+A new CA is trusted by all hosts before it signs, and an old one is trusted until no host uses its certificates.
+Between these moments any two hosts can verify each other, even if many could not be reached meanwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Somebody with valid certificates of an authority: the CAs that they trust, and the CAs that signed what they
-    use.
-    """
+    """A holder of an authority's valid certificates: the CAs that it trusts, and those that signed its certificates."""
 
     name: str
     trusts: t.AbstractSet[str]
@@ -40,14 +38,12 @@ class Holder:
 
 
 def due(generations: t.Sequence[Generation], *, now: datetime.datetime, days: datetime.timedelta) -> bool:
-    """Whether a new CA is to be made: what the newest signs would outlive it before the next one is trusted
-    everywhere.
-    """
+    """True if a new CA is due: certificates could outlive the newest before the next one is trusted everywhere."""
     return not generations or generations[-1].shared or generations[-1].not_after - now < 2 * days
 
 
 def lacking(generation: Generation, holders: t.Iterable[Holder], *, name: str) -> tuple[str, ...]:
-    """Who, beside `name` (who gets the CA together with its certificates), does not trust a CA yet."""
+    """Holders that do not yet trust a CA, except `name`, which gets it together with its certificates."""
     return tuple(
         sorted(holder.name for holder in holders if holder.name != name and generation.digest not in holder.trusts)
     )
@@ -56,7 +52,7 @@ def lacking(generation: Generation, holders: t.Iterable[Holder], *, name: str) -
 def signer(
     generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime
 ) -> Generation:
-    """Who signs for `name`: the newest CA (they come oldest first) that everybody else trusts already."""
+    """The CA that signs for `name`: the newest (they come oldest first) that all others already trust."""
     alive = _alive(generations, now)
     known = [generation for generation in alive if not lacking(generation, holders, name=name)]
     return (known or alive[:1] or generations)[-1]
@@ -65,9 +61,7 @@ def signer(
 def trusted(
     generations: t.Sequence[Generation], holders: t.Sequence[Holder], *, name: str, now: datetime.datetime
 ) -> tuple[str, ...]:
-    """The CAs that `name` trusts, the one that signs first: beside it all newer ones, and the older ones that
-    somebody uses.
-    """
+    """The CAs that `name` trusts, the signing one first, then all newer ones and older ones in use."""
     first = signer(generations, holders, name=name, now=now)
     used = {digest for holder in holders for digest in holder.uses}
     newer = generations[generations.index(first) + 1 :]

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Which certificates must be issued anew, which files say only that others are trusted, which need other permissions.
+"""Which certificates must be issued anew, which files only change trust, and which need other permissions.
 
-The caller brings the time.
+The caller passes the time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _MOST_DAYS = 900  # a quarter of a CA's life
 
 
 def check_trust(faults: TrustFaults, *, what: str, now: datetime.datetime) -> None:
-    """Raise BadInput for texts of an authority (`what`: the option of its certificates) that would not serve."""
+    """Raises BadInput for unusable texts of an authority (`what`: the option of its certificates)."""
     crl, end, problems = what.replace("certificate", "crl"), faults.crl_end, Problems()
     if faults.no_certificate:
         problems.found.append(f"{what}: it contains no certificate in PEM")
@@ -110,18 +110,18 @@ _TAKE_OVER = (
 
 @dataclasses.dataclass(frozen=True)
 class TlsPlan(step.Plan[Step]):
-    """What is to be done for identities, and how that shows."""
+    """Steps for identities, and their changes."""
 
 
 class Reading(t.NamedTuple):
-    """Steps that let the daemon read what is in place: `later`, when certificates come with another call."""
+    """Steps that reload the daemon's files: `later`, if certificates come with another call."""
 
     now: tuple[Step, ...] = ()
     later: tuple[Step, ...] = ()
 
 
 def check_state(state: str) -> None:
-    """Raises BadInput for what only the controller does."""
+    """Raises BadInput for a state that only the controller implements."""
     if state == "revoked":
         raise BadInput(["state: revoked is for the controller; a host has nothing to revoke"])
 
@@ -133,7 +133,7 @@ def plan(
     *,
     now: datetime.datetime,
 ) -> TlsPlan:
-    """Everything for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided.
+    """The plan for one host, by identity: certificates that were `signed` (PEM) are installed, the rest is decided.
 
     Raises Refused.
     """
@@ -151,12 +151,12 @@ def plan(
 
 
 def is_read(wanted: t.Mapping[str, TlsSpec], root: str) -> bool:
-    """Whether libvirt's daemon reads what stands below `root`."""
+    """True if libvirt's daemon reads the files below `root`."""
     return root == DAEMONS_PLACE and "libvirt" in wanted
 
 
 def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is_loaded: bool) -> Reading:
-    """What lets libvirt's daemon, if one is `serving`, read what is in place after the steps."""
+    """Steps by which libvirt's daemon, if one is `serving`, reads the files in place after the other steps."""
     if serving is None:
         read: tuple[Step, ...] = (Remember(),)
     else:
@@ -166,16 +166,16 @@ def reading(steps: t.Sequence[Step], serving: str | None, *, has_files: bool, is
 
 
 def _is_libvirts(step: Step) -> bool:
-    """Whether a step puts other files in libvirt's place, or begins to."""
+    """True if a step replaces libvirt's files, or starts that."""
     if isinstance(step, Request):
         return step.identity.name == "libvirt"
     return isinstance(step, (Install, SetTrust)) and step.wanted.identity.name == "libvirt"
 
 
 def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPlan:
-    """New certificates where anything about them is wrong; else the CAs and the CRL; else permissions.
+    """New certificates if any is wrong; else the CAs and the CRL; else permissions.
 
-    The first mends the rest.
+    New certificates fix the rest, too.
     """
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
     if _unknown(wanted, found):
@@ -190,12 +190,12 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
 
 
 def _unknown(wanted: TlsSpec, found: FoundTls) -> list[str]:
-    """Serials that the CRL in place refuses, and the authority does not."""
+    """Serials that the CRL in place revokes, and the authority's does not."""
     return sorted({*found.stands} - {*wanted.trust.refuses})
 
 
 def unknown_crls(wanted: t.Mapping[str, TlsSpec], found: t.Mapping[str, FoundTls]) -> dict[str, str]:
-    """CRLs in place that refuse what the authority does not know of, by identity: the controller learns from them."""
+    """CRLs in place with revocations unknown to the authority, by identity: the controller adopts them."""
     return {name: state.crl for name, state in found.items() if _unknown(wanted[name], state)}
 
 
@@ -205,14 +205,12 @@ def renewed(steps: t.Sequence[Step]) -> list[str]:
 
 
 def requests(steps: t.Sequence[Step], answers: t.Sequence[object]) -> dict[str, object]:
-    """What each request has answered (PEM), by identity; nothing where none was carried out."""
+    """The request (PEM) of each identity whose step was carried out."""
     return {step.identity.name: answer for step, answer in zip(steps, answers) if isinstance(step, Request)}
 
 
 def check_set(wanted: TlsSpec, new: NewSet, *, now: datetime.datetime | None = None) -> None:
-    """Raises Refused for a set in which a file is missing, is not for its key, is not from that authority, or is not
-    valid `now`.
-    """
+    """Raises Refused for a set with a file that is missing, does not match its key, is foreign, or not valid `now`."""
     for reason in _set_problems(wanted, new, now):
         raise Refused(f"cannot install the {wanted.identity.name} certificates: {reason}")
 
@@ -250,19 +248,14 @@ def _shorter(serials: t.Sequence[str]) -> str:
 def renewal(
     identity: str, name: str, *, renew_before: datetime.timedelta, days: datetime.timedelta
 ) -> datetime.timedelta:
-    """How long before its end a certificate is renewed: up to twice `renew_before`, so that not all hosts renew on
-    one day.
-    """
+    """How long before its end a certificate is renewed: up to twice `renew_before`, spread over the hosts."""
     spread = min(renew_before, (days - renew_before) / 2)
     turn = int(hashlib.sha256(f"{identity} {name}".encode()).hexdigest(), 16) % 1000
     return renew_before + spread * turn / 1000
 
 
 def refuse_foreign(found: t.Sequence[tuple[TlsSpec, FoundTls]]) -> None:
-    """A host that belongs to another authority stays its own: replaced, it would admit nobody who is admitted now.
-
-    Raises Refused.
-    """
+    """Raises Refused for a host of another authority: with other CAs, it would shut out all current clients."""
     theirs = sorted(
         {authority for wanted, state in found if not wanted.replace_authority for authority in state.authorities}
     )
@@ -298,7 +291,7 @@ def _why(changes: t.Iterable[Change]) -> str:
 
 
 def _changes(wanted: TlsSpec, found: FoundTls, now: datetime.datetime) -> t.Iterator[Change]:
-    """Everything that only new certificates mend, in texts that can be said before they exist: check mode does."""
+    """All changes that require new certificates, in words that are the same in check mode."""
     prefix = wanted.identity.name
     if any(file.foreign for file in found.files.values()):
         yield Change(f"{prefix}.authority", ", ".join(found.authorities) or "another authority", "this authority")
@@ -322,7 +315,7 @@ def _changes(wanted: TlsSpec, found: FoundTls, now: datetime.datetime) -> t.Iter
 
 
 def _of_one(wanted: TlsSpec, found: FoundTls, purpose: str, now: datetime.datetime) -> t.Iterator[Change]:
-    """What is wrong with the certificate for one purpose."""
+    """Changes to the certificate for one purpose."""
     prefix, certificate, trust = f"{wanted.identity.name}.{purpose}", found.certificates.get(purpose), wanted.trust
 
     def change(where: str, before: object, after: object) -> t.Iterator[Change]:
@@ -345,7 +338,7 @@ def _of_one(wanted: TlsSpec, found: FoundTls, purpose: str, now: datetime.dateti
 
 
 def _trust(wanted: TlsSpec, found: FoundTls) -> t.Iterator[Change]:
-    """Whom the files let in, and whom they keep out, where that is not what the authority says."""
+    """Changes to trusted CAs and revocations that differ from the authority's."""
     prefix, trust = wanted.identity.name, wanted.trust
     before, after = sorted(found.trusts.values()), sorted(trust.trusts.values())
     if before != after:

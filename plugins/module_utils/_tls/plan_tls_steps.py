@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Steps that bring the TLS files of a host to their state, as data."""
+"""Steps for the TLS files of a host, as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Install", "Load", "Remember", "Request", "SetMode", "SetTrust"]
 
 @dataclasses.dataclass(frozen=True)
 class Request(Step):
-    """Make a private key, and a request for its certificate."""
+    """Create a private key, and a request for its certificate."""
 
     identity: Identity
     why: str
@@ -38,7 +38,7 @@ class Install(Step):
 
 @dataclasses.dataclass(frozen=True)
 class SetTrust(Step):
-    """Trust and refuse whom the authority says, with the key and the certificates in place."""
+    """Trust and refuse as the authority does, with the key and the certificates in place."""
 
     wanted: TlsSpec
     why: str
@@ -62,7 +62,7 @@ class SetMode(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Load(Step):
-    """Let the daemon that serves TLS read its files, and part with clients whose certificates were revoked."""
+    """Reload the files of the daemon that serves TLS, and disconnect clients with revoked certificates."""
 
     daemon: str
 
@@ -72,9 +72,7 @@ class Load(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Remember(Step):
-    """Note that no daemon runs that could have read anything else: one that starts later reads what is in place
-    then.
-    """
+    """Record that no daemon runs with other files: one that starts later reads those in place."""
 
     changes = False
 

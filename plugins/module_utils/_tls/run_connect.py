@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Connect to another host; where TLS is why that fails, the error says what of it."""
+"""Connect to another host; if TLS is the cause of a failure, the error explains it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["reached"]
 
 @contextlib.contextmanager
 def reached(uri: str, *, readonly: bool = False, watched: bool = False) -> t.Iterator[Connection]:
-    """As `opened`; raises Unreachable with the cause where one can be known, which takes up to 20 s more."""
+    """Connect like `opened`; raises Unreachable with the cause if it can be found, which takes up to 20 s more."""
     with contextlib.ExitStack() as stack:
         try:
             connection = stack.enter_context(opened(uri, readonly=readonly, watched=watched))

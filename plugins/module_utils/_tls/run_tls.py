@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The way of `virt_tls` on a host, from its options to a result."""
+"""How `virt_tls` converges a host, from its options to a result."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Clock = t.Callable[[], datetime.datetime]
 
 
 def now() -> datetime.datetime:
-    """What this host's clock says."""
+    """This host's current time, in UTC."""
     return datetime.datetime.now(datetime.timezone.utc)
 
 
 def converge(params: t.Mapping[str, t.Any], gate: Gate, clock: Clock = now) -> dict[str, t.Any]:
-    """Fetch, plan, pass through the gate, report."""
+    """Read facts, plan, run the steps, and return the result."""
     plan_tls.check_state(params["state"])
     host = _Host(params, clock)
     before = host.found()
@@ -63,14 +63,14 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate, clock: Clock = now) -> d
 
 
 class _Host:
-    """The certificates of one host: what there is, and how each step is done."""
+    """The certificates of one host: their state, and their steps."""
 
     def __init__(self, params: t.Mapping[str, t.Any], clock: Clock) -> None:
         self.root, self.clock = params["pki_dir"], clock
         self.goals = wanted(params, trusts(params), group=files_tls.group)
 
     def found(self) -> dict[str, FoundTls]:
-        """By identity."""
+        """The state of the files by identity."""
         return {name: self._read(goal) for name, goal in self.goals.items()}
 
     def _read(self, goal: TlsSpec) -> FoundTls:
@@ -78,12 +78,12 @@ class _Host:
             return files_tls.read(goal.identity, self.root, trust=goal.trust)
 
     def request(self, step: Request) -> str:
-        """A new key, and the request for its certificates (PEM)."""
+        """Create a key, and return the request for its certificates (PEM)."""
         goal = self.goals[step.identity.name]
         return files_tls.request(step.identity, self.root, subject=goal.subject, names=goal.names)
 
     def do(self, step: Step) -> str | None:
-        """Hand a step to the room that knows how; a request comes back as PEM."""
+        """Perform a step; a request returns PEM."""
         with explained(str(step)):
             return t.cast("str | None", _DOERS[type(step)](self, step))
 
@@ -103,7 +103,7 @@ _DOERS: dict[type[Step], t.Callable[[_Host, t.Any], object]] = {
 def _reading(
     params: t.Mapping[str, t.Any], host: _Host, found: t.Mapping[str, FoundTls], steps: t.Sequence[Step]
 ) -> plan_tls.Reading:
-    """Steps that let the daemon read what is in place."""
+    """Steps that reload the daemon's files."""
     if not plan_tls.is_read(host.goals, host.root):
         return plan_tls.Reading()  # nor is a daemon asked
     return plan_tls.reading(

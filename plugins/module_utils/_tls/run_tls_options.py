@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What the options of `virt_tls` mean, for the module on the host and the action on the controller."""
+"""The values of `virt_tls`'s options, for the module on the host and the action on the controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 
 
 def trusts(params: t.Mapping[str, t.Any]) -> dict[str, Trust]:
-    """What the authorities say, by name; raises BadInput with every problem."""
+    """The trust of each authority, by name; raises BadInput with every problem."""
     problems = Problems()
     found = {
         authority: problems.tried(functools.partial(_trust, params, prefix)) for authority, prefix in _PREFIXES.items()
@@ -54,14 +54,14 @@ def read_trust(
     revoked: t.Mapping[str, str] | None = None,
     what: str = "ca_certificate",
 ) -> Trust:
-    """What an authority says in PEM; the first of its CAs signs. Raises BadInput for what is none."""
+    """The trust from an authority's PEM texts; the first of its CAs signs. Raises BadInput for invalid texts."""
     found, faults = trust(text, crl, retired=retired, revoked=revoked)
     plan_tls.check_trust(faults, what=what, now=datetime.datetime.now(datetime.timezone.utc))
     return found
 
 
 def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
-    """The options that hold what the authorities say."""
+    """The options that carry the trust of the authorities."""
     texts = {f"{prefix}ca_{what}": found[name] for name, prefix in _PREFIXES.items() for what in ("certificate", "crl")}
     return {
         **{option: trust.crl if option.endswith("crl") else trust.text for option, trust in texts.items()},
@@ -75,7 +75,7 @@ def trust_options(found: t.Mapping[str, Trust]) -> dict[str, t.Any]:
 def wanted(
     params: t.Mapping[str, t.Any], trusts: t.Mapping[str, Trust], *, group: t.Callable[[str | None], str | None]
 ) -> dict[str, TlsSpec]:
-    """What the user said, by identity; raises BadInput with every problem. `group` finds that of QEMU."""
+    """The desired files, by identity; raises BadInput with every problem. `group` finds QEMU's group."""
     names = plan_tls.certificate_names(params)
     return {
         name: TlsSpec(
@@ -101,8 +101,9 @@ def renew_before(params: t.Mapping[str, t.Any], identity: str) -> datetime.timed
 def install(
     wanted: TlsSpec, root: str, *, certificate: str | None = None, now: datetime.datetime | None = None
 ) -> None:
-    """Put signed certificates (PEM), or those in place, with whom the authority trusts and refuses, in place; raises
-    Refused for a set that would not serve.
+    """Put a set in place: signed certificates (PEM), or those in place, with the authority's CAs and CRL.
+
+    Raises Refused for an unusable set.
     """
     with files_tls.held(wanted.identity, root):
         new = files_tls.gather(wanted, root, certificate=certificate)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The few things of libvirt's documents that doers look at.
+"""Read the few values of libvirt's XML that doers need.
 
-With the standard library alone: they ask before a host has lxml.
+Standard library only: they ask before a host has lxml.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
 
 
 class Brief(t.NamedTuple):
-    """What tells why a running guest does not do what it was asked for."""
+    """What shows why a running guest does not do what it was asked for."""
 
     acpi: bool
     agent: str | None  # connected or disconnected; None: it has no channel for one
@@ -40,7 +40,7 @@ class Brief(t.NamedTuple):
 
 
 def guest(xml: str) -> Brief:
-    """Of a guest that runs."""
+    """The facts of a running guest's XML."""
     live = _parsed(xml)
     channel = live.find(_AGENT)
     kept = [item.get("file") for item in live.iterfind("devices/serial/log")]
@@ -56,40 +56,40 @@ def guest(xml: str) -> Brief:
 
 
 def targets(xml: str) -> list[str]:
-    """Of a guest's disks, as block jobs name them."""
+    """The targets of a guest's disks, as block jobs name them."""
     return [each.get("dev", "") for each in _parsed(xml).iterfind("devices/disk/target")]
 
 
 def alias(device: str) -> str:
-    """Of a device of a running guest: what libvirt's events call it."""
+    """The alias of a running guest's device, as libvirt's events name it; empty if it has none."""
     found = _parsed(device).find("alias")
     return "" if found is None else found.get("name", "")
 
 
 def directory(pool: str) -> str | None:
-    """Of a storage pool: where its volumes are."""
+    """The directory of a storage pool's volumes."""
     return _parsed(pool).findtext("target/path")
 
 
 def tags(record: str | None) -> list[str]:
-    """Of our element of a guest's metadata."""
+    """The tags in our element of a guest's metadata."""
     found = _parsed(record).iter() if record else ()
     return [item.text or "" for item in found if item.tag.rpartition("}")[2] == "tag"]
 
 
 def moving(record: str | None, uuid: str) -> bool:
-    """Whether our element of the metadata of the guest with that UUID says that it is being moved."""
+    """True if our element of the guest's metadata says that the guest with this UUID is being migrated."""
     found = _parsed(record).iter() if record else ()
     return any(item.tag.rpartition("}")[2] == "moving" and item.get("seal") in (None, sealed(uuid)) for item in found)
 
 
 def security_models(capabilities: str) -> list[str]:
-    """What confines QEMU on a host: apparmor, selinux, dac."""
+    """The security models of a host: apparmor, selinux, dac."""
     return [model.text or "" for model in _parsed(capabilities).iterfind("host/secmodel/model")]
 
 
 def offers(capabilities: str, what: str) -> bool:
-    """Whether guests of that type and machine may have a firmware of libvirt's choice (efi, bios), or swtpm."""
+    """True if guests of this type and machine can have firmware that libvirt chooses (efi, bios), or swtpm."""
     place = "devices/tpm/enum[@name='backendModel']" if what == "swtpm" else "os/enum[@name='firmware']"
     found = _parsed(capabilities).find(place)
     wanted = "emulator" if what == "swtpm" else what
@@ -97,7 +97,7 @@ def offers(capabilities: str, what: str) -> bool:
 
 
 def references(nwfilter: str) -> list[str]:
-    """Of a network filter: the filters that it refers to."""
+    """The filters that a network filter refers to."""
     return [one.get("filter", "") for one in _parsed(nwfilter).iterfind("filterref")]
 
 

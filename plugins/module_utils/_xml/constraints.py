@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What belongs together: a field that libvirt would refuse, or drop without a word, beside the others is told before
-it gets there.
-"""
+"""Check fields that depend on each other, before libvirt would refuse one or drop it silently."""
 
 from __future__ import annotations
 
@@ -41,20 +39,20 @@ class _Edit:
                 self._fields.setdefault(place[:start], set()).add(re.sub(r"\[.*", "", place[start:]))
 
     def fields(self, where: str) -> t.Collection[str]:
-        """What changed below a place (`disks[system].`): the first word of each."""
+        """The first word of each field that changed below a place (`disks[system].`)."""
         return self._fields.get(where, ())
 
     def touched(self, place: str) -> bool:
-        """Whether an entry, or anything of it, changed, or is new."""
+        """True if an entry, or anything in it, changed or is new."""
         return self.made(place + ".") or f"{place}." in self._fields
 
     def made(self, where: str) -> bool:
-        """Whether what stands there, or what that is a part of, is new."""
+        """True if the place, or one that contains it, is new."""
         return any(where[: start - 1] in self._places for start in _starts(where))
 
 
 def _starts(place: str) -> list[int]:
-    """Where the words of a place start, but the first."""
+    """The offsets of all words of a place but the first."""
     return [number for number, letter in enumerate(place, start=1) if letter == "."]
 
 
@@ -65,10 +63,10 @@ def violations(
     changed: t.Collection[str] | None = None,
     where: str = "",
 ) -> Violations:
-    """Every field that does not fit to the others.
+    """Every field that does not fit the others.
 
-    Among what a user said, who may leave the rest to what is there; or, with an element, in what it holds after an edit
-    that changed those places. What nobody touched is left alone.
+    Without an element, among the user's options, which may leave the rest as it is; with one, in what it holds after an
+    edit that changed the places in `changed`. What nobody touched is not checked.
     """
     return _violations(table, given, element, None if changed is None else _Edit(changed), where)
 
@@ -91,7 +89,7 @@ def _violations(table: Table, given: Values, element: Element | None, edit: _Edi
 
 
 def recent(table: Table, given: Values, changed: t.Collection[str], where: str = "") -> Recent:
-    """What an edit wrote at those places that not every libvirt knows."""
+    """The changed places that not every libvirt supports, with the first version that does."""
     return _recent(table, given, _Edit(changed), where)
 
 
@@ -129,7 +127,7 @@ def _identity(table: Table, given: Values) -> Values:
 
 
 def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], where: str, *, silent: bool) -> Violations:
-    """A field that means nothing without another one, or beside its value."""
+    """A field that requires another one, or another value of it."""
     value = values.get(field)
     if silent and isinstance(row, Items):
         value = tuple(item for item in value or () if item.state == "present")
@@ -147,7 +145,7 @@ def _alone(field: str, row: Row, values: Values, touched: t.Collection[str], whe
 
 
 def _remedy(row: Row, value: t.Any) -> str:
-    """An entry of a list that is not mentioned stays."""
+    """How to remove the entries of a list: those that are not mentioned stay."""
     if not isinstance(row, Items):
         return ""
     names = ["/".join(str(entry[key]) for key in row.keys if key in entry) for entry in value]
@@ -155,7 +153,7 @@ def _remedy(row: Row, value: t.Any) -> str:
 
 
 def _incomplete(field: str, row: Row, values: Values, touched: t.Collection[str], where: str) -> Violations:
-    """A value that means nothing without another field."""
+    """A value that requires another field."""
     for other, asks in row.required_with.items():
         if {field, other} & set(touched) and values.get(other) in asks and values.get(field) in (None, "", ()):
             yield where + option_of(field), f"{option_of(other)} {_shown(values[other])} requires it"
@@ -167,5 +165,5 @@ def _either(values: t.Iterable[t.Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A word of libvirt's, all of which are in lower case, or a number; yes and no as YAML spells them."""
+    """The value as text in lower case, as libvirt's words are and as YAML spells booleans."""
     return str(value).lower()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The entries of a list by what each is known by: found at once, however many there are."""
+"""The entries of a list by their marks: found at once, however many there are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Index:
         self._numbers: dict[str, int] = {}  # below them, no mark of a series is free
 
     def put(self, entry: Element, marks: t.Iterable[Mark]) -> None:
-        """Add an entry, or say what it is known by now."""
+        """Add an entry, or replace its marks."""
         kept = tuple(marks)
         if self._marks.get(entry) == kept:
             return
@@ -42,7 +42,7 @@ class Index:
             self._numbers.clear()
 
     def find(self, marks: t.Iterable[Mark]) -> Element | None:
-        """The entry with the first mark that one has."""
+        """The entry with the first of these marks that any entry has, or None."""
         return next((next(iter(self._entries[mark])) for mark in marks if mark in self._entries), None)
 
     def first_free(self, series: str, nth: t.Callable[[int], Mark]) -> int:

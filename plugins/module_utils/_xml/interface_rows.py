@@ -26,12 +26,12 @@ VLAN = Many("vlan/tag/@id", k.integer(0, 4095))
 
 
 def same_mac(found: str | None, wanted: str) -> bool:
-    """Others write capitals; nothing said leaves it to libvirt."""
+    """True if the MAC addresses match in any spelling; an empty one leaves the choice to libvirt."""
     return not wanted or (found or "").lower().replace("-", ":") == wanted
 
 
 def normalise_vlan(holder: Element) -> None:
-    """Take away what is empty, and say what several tags are."""
+    """Remove an empty element, and mark several tags as a trunk."""
     vlan = holder.find("vlan")
     if vlan is None:
         return

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a value may be, and how libvirt's XML spells it.
+"""The kinds of values, and how libvirt's XML spells them.
 
 The option, its check, reading and writing come from one kind.
 """
@@ -25,7 +25,9 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """`option` is Ansible's type; `check` gives the value as it is kept, or raises ValueError with what it must be."""
+    """A kind of value: `option` is Ansible's type; `check` returns the value to keep, or raises ValueError with what it
+    must be.
+    """
 
     option: t.Mapping[str, t.Any]
     check: t.Callable[[t.Any], t.Any] = lambda value: value
@@ -37,7 +39,7 @@ class Kind:
 
 
 def matching(pattern: str, must: str, *, kind: str = "str", **option: t.Any) -> Kind:
-    """A text of that form; the empty text, which takes a value away, is one too."""
+    """A text of this form; the empty text, which removes a value, is valid too."""
     form = re.compile(pattern, re.ASCII)
 
     def check(value: t.Any) -> str:
@@ -66,7 +68,7 @@ def integer(low: int = 0, high: int = 2**31 - 1, *, also: t.Collection[int] = ()
 
 
 def choice(*values: str) -> Kind:
-    """One of some words."""
+    """One of these words."""
 
     def check(value: t.Any) -> str:
         if value not in values:
@@ -77,7 +79,7 @@ def choice(*values: str) -> Kind:
 
 
 def _lenient(parse: t.Callable[[str], object]) -> t.Callable[[str], object]:
-    """A future libvirt may say what we do not expect: give it back as it is rather than fail."""
+    """A parser that returns a text as it is if it cannot parse it, as a future libvirt may write new ones."""
 
     def read_value(raw: str) -> object:
         try:
@@ -112,7 +114,7 @@ def _of_units(read: t.Callable[..., t.Any], **option: t.Any) -> Kind:
 
 
 def _kib(value: t.Any) -> int:
-    """An option is in MiB or with a unit; what is read from XML is in KiB already, and parsed as an int."""
+    """An option in MiB or with a unit as KiB; values from XML are in KiB already, and parsed as int."""
     try:
         return units.kib_of(value, what="")
     except BadInput as error:
@@ -147,7 +149,7 @@ _HOST_MUST = "must be a host name or an IP address"
 
 
 def _spelt_cpuset(raw: str) -> str:
-    """Others write `0-5,^4` where we write `0-3,5`."""
+    """A CPU set in our form: others write `0-5,^4` for `0-3,5`."""
     try:
         return units.cpuset_of(raw, what="")
     except BadInput:

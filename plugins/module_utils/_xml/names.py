@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Names in libvirt's documents of guests that more than one room knows."""
+"""Names in libvirt's XML of guests that several packages use."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ PREFIXES = {"corral": CORRAL, "corral-seen": SEEN, "libosinfo": LIBOSINFO}
 
 
 def sealed(uuid: str) -> str:
-    """What tells whose a record is, and an editor that replaces a UUID in a whole document does not replace with it."""
+    """A hash of the owner's UUID for a record; replacing the UUID throughout a document does not change it."""
     return hashlib.sha256(uuid.encode()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The fields of a document in the words of the options."""
+"""The fields of a document as options."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["as_options", "takes", "way_to"]
 
 @functools.cache  # a hundred guests in one call have the same fields
 def way_to(field: str) -> tuple[str, ...]:
-    """The dictionaries on the way to a field's option, and its name there."""
+    """The path of a field's option: the dictionaries that lead to it, and its name."""
     return tuple(option_of(field).split("."))
 
 
 def as_options(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The fields of a document in the words of the options; what no option can say is left out, and so left alone."""
+    """The fields of a document as options; what no option can express is left out, and so left alone."""
     options: dict[str, t.Any] = {}
     for field, row in table.items():
         value = found.get(field)
@@ -53,7 +53,7 @@ def as_options(table: Table, found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]] | None:
-    """Entries that have a name to be known by; of two with the same name neither can be told from the other."""
+    """Entries with a valid, unique name; entries that share a name cannot be told apart."""
     names = [tuple(entry.get(key) for key in row.keys) for entry in found]
     counts = collections.Counter(names)
     entries = []
@@ -65,7 +65,7 @@ def _entries(row: Items, found: t.Sequence[t.Mapping[str, t.Any]]) -> list[dict[
 
 
 def takes(kind: Kind, value: object) -> bool:
-    """Whether something is a value of that kind, and says something."""
+    """True if a value is of this kind and not empty."""
     try:
         return value not in (None, "") and kind.check(value) is not None
     except ValueError:

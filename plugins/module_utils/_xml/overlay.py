@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The escape hatch: a piece of a document in libvirt's own words is made part of the definition."""
+"""Option `xml`, the escape hatch: merges a piece of libvirt's XML into a definition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """How documents of a noun are built."""
+    """How documents of a noun are structured."""
 
     tag: str
     ours: tuple[str, ...] = ("name", "uuid")  # have options of their own
@@ -72,7 +72,7 @@ _ONLY = ("memballoon", "vsock", "iommu")  # devices of which a guest has one
 
 
 def checked(xml: str, shape: Shape) -> str:
-    """The text itself when it is a piece of that shape; raises ValueError with what it must be."""
+    """The text itself if it is a piece of this shape; raises ValueError with what it must be."""
     if "<!DOCTYPE" in xml or "<!ENTITY" in xml:
         raise ValueError("must not declare a document type or entities")
     try:
@@ -91,7 +91,7 @@ def checked(xml: str, shape: Shape) -> str:
 
 
 def merge(root: Element, xml: str, shape: Shape) -> list[Change]:
-    """Make every element of `xml` part of `root`; a change for each that was not."""
+    """Merge every element of `xml` into `root`; returns a change for each that was missing."""
     try:
         piece = parse(checked(xml, shape))
     except ValueError as error:
@@ -120,7 +120,7 @@ def _into(parent: Element, piece: Element, where: str, changes: list[Change], sh
 
 
 def _edit(found: Element, wanted: Element, where: str, changes: list[Change], shape: Shape) -> None:
-    """One element in place: its attributes and text, then what is in it."""
+    """Edit one element in place: attributes and text, then its children."""
     for name, value in wanted.attrib.items():
         if not _says(found, name, value):
             before = found.get(name)
@@ -136,12 +136,12 @@ def _edit(found: Element, wanted: Element, where: str, changes: list[Change], sh
 
 
 def told_apart_first(parent: Element) -> list[Element]:
-    """The elements below a parent. What has no identity takes what those with one leave."""
+    """The children of a parent; those with an identity first, as the others match what these leave."""
     return sorted(parent.iterchildren(tag=t.cast(t.Any, "*")), key=lambda one: not identity(one))
 
 
 class Children:
-    """The elements below a parent. What is asked for twice must be there twice: each is given to one who asks."""
+    """The children of a parent, each matched to at most one wanted element."""
 
     def __init__(self, parent: Element) -> None:
         self._like: dict[object, list[Element]] = {}
@@ -157,12 +157,12 @@ class Children:
         self._same.setdefault(signature_of(element), []).append(element)
 
     def add(self, element: Element) -> None:
-        """One more, for who asked."""
+        """Add an element that is matched already."""
         self._put(element)
         self._given[element] = element
 
     def has(self, wanted: Element) -> bool:
-        """Whether all that is wanted is there; more may be."""
+        """True if the wanted element is there, perhaps with more in it, and not matched to another."""
         signature = signature_of(wanted)
         if signature in self._refused:
             return False
@@ -178,7 +178,7 @@ class Children:
         return found
 
     def _finds(self, wanted: Element, tried: set[Element]) -> bool:
-        """Give it one, if need be by giving another one to who has that."""
+        """Match the element, if need be by matching others anew."""
         fits = [one for one in self._alike(wanted) if one not in tried and holds(one, wanted)]
         tried.update(fits)
         free = next((one for one in fits if one not in self._given), None)
@@ -188,11 +188,11 @@ class Children:
         return found is not None
 
     def first(self, tag: str) -> Element | None:
-        """The first of that tag."""
+        """The first child with this tag, or None."""
         return next(iter(self._like.get(tag, ())), None)
 
     def twin(self, wanted: Element) -> Element | None:
-        """The one with the same identity; of devices that may share it, one that nobody has."""
+        """The child with the same identity; of devices that may share it, one that is not matched yet."""
         if not identity(wanted):
             return None
         shared = wanted.tag in _SHARED
@@ -210,8 +210,8 @@ class Children:
 
 
 def identity(element: Element) -> str | None:
-    """What tells a device from its like, whatever else changes: the alias that its user gave it, the target of a disk,
-    the MAC address of an interface, the type of a display; and a feature by its name. None for one that has none.
+    """What identifies an element among its like, whatever else changes: the user's alias, the target of a disk, the MAC
+    address of an interface, the type of a display, the name of a feature. None if it has none.
     """
     return next(_marks(element), None)
 
@@ -235,7 +235,7 @@ def _marks(element: Element) -> t.Iterator[str | None]:
 
 
 def _words(element: Element) -> t.Iterator[tuple[str, ...]]:
-    """Every attribute in it, in letters of one size. What holds another element has all of its words."""
+    """Every attribute within an element, case-folded. An element that holds another has all of its words."""
     for one in element.iter(t.cast(t.Any, "*")):
         yield from ((one.tag, name, value.casefold()) for name, value in one.attrib.items())
 
@@ -245,20 +245,20 @@ def _text(element: Element) -> str:
 
 
 def signature_of(element: Element) -> object:
-    """Equal for elements that say the same, in any order."""
+    """A value that is equal for elements with the same content, in any order."""
     parts = collections.Counter(signature_of(one) for one in element.iterchildren(tag=t.cast(t.Any, "*")))
     own = element.tag, frozenset(element.attrib.items()), _text(element)
     return own, frozenset(parts.items())
 
 
 def _says(element: Element, attribute: str, value: str) -> bool:
-    """Whether an attribute has that value. libvirt prints MAC addresses in small letters."""
+    """True if an attribute has this value. libvirt prints MAC addresses in lower case."""
     found = element.get(attribute)
     return bool(found == value or (element.tag == "mac" and found is not None and found.lower() == value.lower()))
 
 
 def holds(found: Element, wanted: Element) -> bool:
-    """Whether all that is wanted is there; more may be."""
+    """True if all that is wanted is in the element; more may be."""
     text = _text(wanted)
     return (
         all(_says(found, name, value) for name, value in wanted.attrib.items())
@@ -276,7 +276,7 @@ def _shown(element: Element) -> str:
 
 
 def _display(element: Element, value: str, *attribute: str) -> str:
-    """The value of an attribute, or of the text, without what is secret."""
+    """The value of an attribute, or of the text, without secrets."""
     return "(hidden)" if value and _holds_secret(element, *attribute) else _FOLLOWS.sub(r"\1(hidden)", value)
 
 
@@ -287,12 +287,12 @@ def _holds_secret(element: Element, *attribute: str) -> bool:
 
 
 def has_secret(element: Element) -> bool:
-    """Whether an attribute or the text of it must not be shown."""
+    """True if an attribute or the text of the element must not be shown."""
     return any(_secrets(element))
 
 
 def secrets(xml: str) -> t.Iterator[str]:
-    """What nobody may see of a piece of a document; nothing where it cannot be read."""
+    """The secrets in a piece of XML; none if it cannot be parsed."""
     with contextlib.suppress(VirtError):
         for element in parse(xml).iter(t.cast(t.Any, "*")):
             yield from _secrets(element)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What a definition says and the options do not: as a piece of libvirt's own words that `merge` takes."""
+"""The part of a definition that options do not express, as a piece of XML that `overlay.merge` takes."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _OF_FIRMWARE = ("os/loader[not(@stateless)]", "os/nvram[not(text()) and not(*)]"
 
 
 def _follows_from_target(address: Element) -> bool:
-    """Whether libvirt gives a disk that place on its bus because of its target; the guest's system knows it by that.
+    """True if a disk's bus address is the one that libvirt derives from its target.
 
-    Beside SCSI controllers of different models the place is also the choice of a driver.
+    Beside SCSI controllers of different models the address is also the choice of a driver.
     """
     target = address.getparent().find("target")
     if target is None:
@@ -90,7 +90,7 @@ _BOARDS: t.Mapping[str, t.Mapping[str, tuple[int, int, int]]] = {
 
 
 def _chosen_places(root: Element) -> list[Element]:
-    """Addresses that libvirt would give the devices anew; of a bus on which one is another, none is."""
+    """Addresses that libvirt would choose again; none of a bus on which one differs."""
     kept = root.xpath(
         "devices/*/address[@type='pci'] | devices/controller[@type='pci']/target[not(node or @hotplug or @busNr)]"
     )
@@ -103,7 +103,7 @@ def _chosen_places(root: Element) -> list[Element]:
 
 
 def _follow_on_pci(root: Element) -> bool:
-    """Whether libvirt would seat all devices where they are: one after the other, without a gap."""
+    """True if libvirt would place all devices where they are: one after the other, without a gap."""
     machine = str(root.xpath("string(os/type/@machine)"))
     found = re.search(r"q35|^pc(?=$|-i440fx|-\d)", machine)
     board = found.group() if found else ""
@@ -132,7 +132,7 @@ def _follow_on_pci(root: Element) -> bool:
 
 
 def _is_numbered_by_place(port: Element, seat: tuple[int, int, int]) -> bool:
-    """Whether the chassis and port of a controller are those that libvirt chooses."""
+    """True if the chassis and port of a controller are those that libvirt chooses."""
     target = port.find("target")
     chosen = {
         "chassis": int(port.get("index") or 0),
@@ -144,7 +144,7 @@ def _is_numbered_by_place(port: Element, seat: tuple[int, int, int]) -> bool:
 
 
 def stripped(root: Element) -> Element:
-    """A copy of a definition without what nobody has to say."""
+    """A copy of a definition without what libvirt chooses."""
     root = copied(root)
     chosen = [element for place in _CHOSEN for element in root.xpath(place)]
     chosen += _chosen_places(root)
@@ -170,7 +170,7 @@ def stripped(root: Element) -> Element:
 
 
 def remainder(found: Element, made: Element, shape: Shape, verbatim: t.Container[Element] = ()) -> Element | None:
-    """What `found` says and `made` lacks; None where it lacks nothing. Elements in `verbatim` are in it as they are."""
+    """What `found` has and `made` lacks; None if it lacks nothing. Elements in `verbatim` are included as they are."""
     piece, there = found.makeelement(found.tag, nsmap=found.nsmap), Children(made)
     if found.tag != shape.tag:
         _differs(found, made, piece)
@@ -186,7 +186,7 @@ def remainder(found: Element, made: Element, shape: Shape, verbatim: t.Container
 
 
 def _differs(found: Element, made: Element, piece: Element) -> None:
-    """Attributes and text."""
+    """Copy attributes and text that differ into `piece`."""
     for name, value in found.attrib.items():
         if made.get(name) != value:
             piece.set(name, value)
@@ -198,7 +198,7 @@ def _differs(found: Element, made: Element, piece: Element) -> None:
 def _remainder_of(
     part: Element, there: Children, shape: Shape, verbatim: t.Container[Element], *, several: bool
 ) -> Element | None:
-    """What is to be said of one element."""
+    """The remainder of one element; None if there is none."""
     if part.tag not in shape.holders and there.has(part):
         return None
     several = several or part.tag.rpartition("}")[2] in shape.several
@@ -210,7 +210,7 @@ def _remainder_of(
 
 
 def _with_identity(left: Element, device: Element) -> Element:
-    """With what tells the device from its like."""
+    """The element with what identifies the device."""
     if alias_name(device):
         make(left, "alias", name=f"ua-{alias_name(device)}")
         return left
@@ -230,7 +230,7 @@ def _with_identity(left: Element, device: Element) -> Element:
 
 
 def path_of(element: Element) -> str:
-    """Where it stands, for who looks for it in `virsh dumpxml`: an XPath, without prefixes."""
+    """The XPath of an element in `virsh dumpxml`, without prefixes."""
     parent = element.getparent()
     tag = element.tag.rpartition("}")[2]
     if parent is None:

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""One field, one row: where it stands in the XML and what it may be.
+"""One field, one row: its place in the XML and its kind of value.
 
-Read, write, diff and the option itself come from it.
+Reading, writing, diffs and the option itself come from the row.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Values = t.Mapping[str, t.Any]
 
 
 def every(table: Table, where: str = "") -> t.Iterator[tuple[str, str, Row]]:
-    """Option, field and row of everything in a table, and in the lists of it: `disks[].cache`."""
+    """Option, field and row of everything in a table and its lists: `disks[].cache`."""
     for field, row in table.items():
         yield where + option_of(field), where + field, row
         if isinstance(row, Items):
@@ -52,13 +52,13 @@ def every(table: Table, where: str = "") -> t.Iterator[tuple[str, str, Row]]:
 
 
 def silent_is(default: t.Any) -> t.Callable[[t.Any, t.Any], bool]:
-    """For a value that libvirt does not write: silence means it."""
+    """A comparison for a value that libvirt does not write: a missing one equals the default."""
     return lambda found, wanted: bool((default if found is None else found) == wanted)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A value in text (`os/type`) or in an attribute (`driver/@cache`)."""
+    """A field whose value is text (`os/type`) or an attribute (`driver/@cache`)."""
 
     path: str
     kind: Kind = TEXT
@@ -75,17 +75,17 @@ class Row:
 
     @functools.cached_property
     def steps(self) -> tuple[list[str], str | None]:
-        """The elements to walk, and the attribute to end at."""
+        """The elements of the path, and the attribute at its end, if any."""
         *steps, last = [step for step in self.path.split("/") if step != "."]
         return (steps, last[1:]) if last.startswith("@") else ([*steps, last], None)
 
     @functools.cached_property
     def reach(self) -> str:
-        """The tags of the first two steps at most: where they are not, no value is."""
+        """The tags of the path's first two steps at most: without these elements there is no value."""
         return "/".join(resolve(step.partition("[")[0]) for step in self.steps[0][:2])
 
     def read(self, element: Element) -> t.Any:
-        """The value, or None where the XML is silent."""
+        """The value, or None if the XML has none."""
         steps, attribute = self.steps
         for step in steps:
             element = element.find(resolve(step))
@@ -97,7 +97,7 @@ class Row:
         return _in_kib(raw, element.get("unit") or "KiB") if self.unit else self.kind.parse(raw)
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Put the value there, making the way; an empty text takes it away, and an element that held nothing else."""
+        """Write the value, creating the path; an empty text removes it, and an element that held nothing else."""
         if value == "":
             self._take_away(element)
             return
@@ -121,11 +121,11 @@ class Row:
                 found.getparent().remove(found)
 
     def display(self, value: t.Any) -> t.Any:
-        """The value as a change shows it."""
+        """The value as shown in a change."""
         return "(hidden)" if self.secret and value is not None else value
 
     def clear(self, element: Element) -> None:
-        """Take the value away; of an element with attributes, which are other fields, only the text."""
+        """Remove the value; from an element with attributes, which are other fields, only the text."""
         steps, attribute = self.steps
         holder = None if attribute else element.find("/".join(map(resolve, steps)))
         if holder is not None and holder.attrib:
@@ -135,7 +135,7 @@ class Row:
 
 
 def _in_kib(raw: str, unit: str) -> t.Any:
-    """KiB; a text that is no option's value for what nobody can read or store."""
+    """The size in KiB; a text with its unit if it cannot be read or stored."""
     try:
         return int(raw) // 1024 if unit in ("b", "bytes") else bytes_of(raw + unit, bare="K", what="") // 1024
     except (BadInput, ValueError):
@@ -144,14 +144,14 @@ def _in_kib(raw: str, unit: str) -> t.Any:
 
 @dataclasses.dataclass(frozen=True)
 class Flag(Row):
-    """True where an empty element (`readonly`) is present."""
+    """True if an empty element (`readonly`) is present."""
 
     def read(self, element: Element) -> t.Any:
-        """Whether the element is there."""
+        """True if the element is there."""
         return element.find(self.path) is not None
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Make or remove the element."""
+        """Create or remove the element."""
         *way, last = self.path.split("/")
         if not value and not self.read(element):
             return
@@ -166,15 +166,15 @@ class Flag(Row):
 
 @dataclasses.dataclass(frozen=True)
 class Presence(Row):
-    """The word that decides about a whole element (a device's model): `none` takes the element away, and is its
-    absence.
+    """The value that decides if a whole element exists (a device's model): `none` removes the element, and is read as
+    its absence.
     """
 
     same: t.Callable[[t.Any, t.Any], bool] = lambda found, wanted: (found or "none") == wanted
     element: str = ""
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Make the element, or remove all of its kind."""
+        """Create the element, or remove all of its kind."""
         if value != "none":
             super().write(element, value)
             return
@@ -187,13 +187,13 @@ class Many(Row):
     """All values of a repeated element or of its attribute, in order."""
 
     def read(self, element: Element) -> t.Any:
-        """A tuple of values, or None when there is none."""
+        """A tuple of values, or None if there are none."""
         steps, attribute = self.steps
         found = element.findall("/".join(map(resolve, steps)))
         return tuple(self.kind.parse((item.get(attribute) if attribute else item.text) or "") for item in found) or None
 
     def write(self, element: Element, value: t.Any) -> None:
-        """Replace them all."""
+        """Replace all values."""
         steps, attribute = self.steps
         if not value and self.read(element) is None:
             return
@@ -214,8 +214,8 @@ Table = t.Mapping[str, Row]
 
 @dataclasses.dataclass(frozen=True)
 class Items(Row):
-    """A repeated element as a list: entries are found by their key, edited in place, added, and removed only when
-    said.
+    """A repeated element as a list: entries are found by key, edited in place, added, and removed only with state
+    absent.
     """
 
     table: Table = dataclasses.field(default_factory=dict)
@@ -239,16 +239,16 @@ class Items(Row):
 
     @property
     def keys(self) -> t.Mapping[str, Kind]:
-        """The options that make up an entry's identity."""
+        """The options that make up an entry's identity, with their kinds."""
         return self.parts or {self.key: self.table[self.key].kind if self.key in self.table else self.key_kind}
 
     def is_emptied(self, fields: Values) -> bool:
-        """Whether an empty value takes away the entry, which is nothing but that value."""
+        """True if an empty value removes the entry, which consists of nothing else."""
         values = [field for field in self.table if field != self.key]
         return bool(values) and list(self.needed) == values and all(fields.get(field) in ("", ()) for field in values)
 
     def elements(self, root: Element) -> list[Element]:
-        """All entries there are."""
+        """All elements of the list."""
         return list(root.findall(self.path))
 
     def name(self, element: Element) -> str:
@@ -260,7 +260,7 @@ class Items(Row):
         return [(self.name(found), found) for found in self.elements(root)]
 
     def index(self, root: Element) -> Index:
-        """All entries by what they are known by; whoever looks for more than one makes it once."""
+        """All entries by their marks; a caller that looks for several creates the index once."""
         index = Index()
         for name, found in self.names(root):
             index.put(found, self._known_by(name, found))
@@ -270,12 +270,12 @@ class Items(Row):
         return (name, *(self.marks(element) if self.marks else ()))
 
     def entry(self, root: Element | Index, item: Item) -> Element | None:
-        """The element of an entry, or None."""
+        """The element of an item, or None."""
         index = root if isinstance(root, Index) else self.index(root)
         return index.find((item.name, *self.sought(item)))
 
     def read(self, element: Element) -> t.Any:
-        """A tuple of dictionaries, or None when there is none."""
+        """A tuple of dictionaries, or None if there are no entries."""
         return tuple({**self.identity(name), **self.values(found)} for name, found in self.names(element)) or None
 
     def values(self, element: Element) -> dict[str, t.Any]:
@@ -283,15 +283,15 @@ class Items(Row):
         return read(element, self.table)
 
     def named(self, values: Values) -> str:
-        """The identity in the values of an entry."""
+        """The identity of an entry, from its values."""
         return "-".join(str(values.get(key)) for key in self.keys)
 
     def identity(self, name: str) -> dict[str, str]:
-        """An entry's name in the words of the options."""
+        """An entry's name as options."""
         return dict(zip(self.parts, name.rsplit("-", 1))) if self.parts else {self.key: name}
 
     def summary(self, element: Element) -> str:
-        """An entry in a diff."""
+        """An entry as text for a diff."""
         values = self.values(element)
         pairs = [
             (field, self.table[field].display(shown(field, values[field])))
@@ -301,10 +301,10 @@ class Items(Row):
         return " ".join(_word(field, value) for field, value in pairs) or "present"
 
     def clear(self, element: Element) -> None:
-        """Nothing: an entry goes only when that is said, and a list is never in the way without a word."""
+        """Do nothing: entries are removed only on request, and a list contradicts nothing."""
 
     def graft(self, root: Element, wanted: t.Sequence[Item], where: str) -> list[Change]:
-        """The changes, by `disks[name].field`; one that comes or goes as a whole is one change."""
+        """Apply the items; returns changes by `disks[name].field`, or one for an entry that is added or removed."""
         changes: list[Change] = []
         index = self.index(root)
         for item in wanted:
@@ -329,7 +329,7 @@ class Items(Row):
         return changes
 
     def complete(self, root: Element, wanted: t.Sequence[Item], parts: t.Collection[Element]) -> None:
-        """Make entries of elements that are but parts of one: each gets what it lacks of a new entry."""
+        """Complete the elements in `parts`, which are only parts of entries, with what a new entry has."""
         index = self.index(root)
         for item in wanted:
             found = self.entry(index, item)
@@ -340,7 +340,7 @@ class Items(Row):
                 index.put(found, self._known_by(item.name, found))
 
     def bare(self, item: Item) -> Element:
-        """An entry that holds only what tells it from the others."""
+        """An entry with only its identity and its defaults."""
         *_way, tag = self.path.split("/")
         element = make(parse("<list/>"), tag)
         self._identify(element, item)
@@ -375,7 +375,7 @@ def _word(field: str, value: t.Any) -> str:
 
 
 def _fill(element: Element, bare: Element) -> None:
-    """Add attributes and children that are not there."""
+    """Add the attributes and children that `element` lacks."""
     for name, value in bare.attrib.items():
         if name not in element.attrib:
             element.set(name, value)
@@ -388,7 +388,7 @@ def _fill(element: Element, bare: Element) -> None:
 
 
 def _remove(element: Element, root: Element) -> None:
-    """An entry, and what held nothing but it."""
+    """Remove an entry, and parents that held nothing else."""
     parent = element.getparent()
     parent.remove(element)
     if parent is not root and not len(parent) and not parent.attrib:
@@ -396,7 +396,7 @@ def _remove(element: Element, root: Element) -> None:
 
 
 def read(element: Element, table: Table) -> dict[str, t.Any]:
-    """Every field the XML speaks of; a row that reads as all do is asked only where its elements are."""
+    """Every field that the XML sets; plain rows are read only if their elements exist."""
     there = {"", *(one.tag for one in element), *(f"{one.tag}/{two.tag}" for one in element for two in one)}
     values = {
         field: row.read(element) for field, row in table.items() if type(row).read is not Row.read or row.reach in there
@@ -405,14 +405,14 @@ def read(element: Element, table: Table) -> dict[str, t.Any]:
 
 
 def values(xml: str, table: Table) -> dict[str, t.Any]:
-    """Every field of the table that a document speaks of."""
+    """Every field of the table that a document sets."""
     return read(parse(xml), table)
 
 
 def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: str = "") -> list[Change]:
-    """Write what the user said, leave everything else; return what changed.
+    """Write the wanted fields, leave everything else; returns the changes.
 
-    `wanted` holds only fields the user spoke of. An empty list means the document was already so.
+    `wanted` has only fields that the user set. An empty list means that the document was as wanted.
     """
     changes: list[Change] = []
     for field, row in table.items():
@@ -439,7 +439,7 @@ def graft(element: Element, table: Table, wanted: t.Mapping[str, t.Any], where: 
 def _forget(
     element: Element, table: Table, wanted: Values, changed: t.Collection[str], where: str
 ) -> t.Iterator[Change]:
-    """What belonged to the value that another field had before would be in the way now."""
+    """Remove fields that belonged to another field's former value and would now contradict it."""
     for field, row in table.items():
         old = any(
             fits and other in changed and table[other].read(element) not in fits

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Options and rows: Ansible's argument spec from a table, and the user's words into its fields."""
+"""Options from rows: Ansible's argument spec of a table, and the user's values as its fields."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def _option(row: Row) -> dict[str, t.Any]:
 def fields_of(
     table: Table, given: t.Mapping[str, t.Any], what: str, problems: list[str], where: str = ""
 ) -> dict[str, t.Any]:
-    """What the user said, by the fields of the table and as they are kept.
+    """The user's values by field, as they are kept.
 
-    What is wrong with it goes into `problems`.
+    Errors are added to `problems`.
     """
     fields: dict[str, t.Any] = {}
     for field, row in table.items():
@@ -75,7 +75,7 @@ def fields_of(
 def items_of(
     row: Items, given: t.Sequence[t.Mapping[str, t.Any]], what: str, problems: list[str], where: str
 ) -> tuple[Item, ...]:
-    """The entries of a list; names are identities, so none comes twice."""
+    """The entries of a list; names are identities, so each must be unique."""
     found = []
     for entry in given:
         parts = []
@@ -96,14 +96,14 @@ def items_of(
 
 
 def _named(kind: Kind, value: t.Any) -> t.Any:
-    """A value that stands for itself: the empty text, which elsewhere takes one away, is none."""
+    """The checked value of an identity, which must not be the empty text that elsewhere removes a value."""
     if value == "":
         raise ValueError("must not be empty")
     return kind.check(value)
 
 
 def problem(place: str, what: str, reason: str, value: object) -> str:
-    """One thing that is wrong: where, of what (`web1`, `network lan`), what it must be, what it is."""
+    """One problem: its place, the object (`web1`, `network lan`), what the value must be, and what it is."""
     shown = written(value)
     named = value is None or reason.endswith(f"not {shown}") or (isinstance(value, str) and shown in reason)
     return f"{place} of {what}: {reason}" + ("" if named else f", not {shown}")

@@ -27,7 +27,7 @@ Element = t.Any  # lxml's element; typed loosely because lxml ships no types to 
 
 
 def parse(xml: str) -> Element:
-    """The root element of libvirt's XML, for the caller to edit; raises Failed when it is not well-formed.
+    """The root element of libvirt's XML, for the caller to edit; raises Failed if it is not well-formed.
 
     The stages of a call read one document many times. It is parsed once; each gets a copy, which takes half the time.
     """
@@ -46,14 +46,14 @@ def _parsed(xml: str) -> Element:
 
 
 def text(element: Element, *, without_namespaces: bool = False) -> str:
-    """The element as libvirt reads it, indented for humans."""
+    """The element as text that libvirt reads, indented."""
     if without_namespaces:
         etree.cleanup_namespaces(element)
     return etree.tostring(element, pretty_print=True, encoding="unicode")
 
 
 def canonical(element: Element) -> bytes:
-    """The element in the one form that equal documents have (W3C Canonical XML), to be compared."""
+    """The element in W3C Canonical XML, which is the same for equal documents."""
     return etree.tostring(element, method="c14n")
 
 
@@ -64,20 +64,20 @@ def resolve(tag: str) -> str:
 
 
 def child(parent: Element, tag: str) -> Element:
-    """The first child `tag`, made at the end of `parent` when there is none."""
+    """The first child `tag`, created at the end of `parent` if there is none."""
     found = parent.find(resolve(tag))
     return make(parent, tag) if found is None else found
 
 
 def make(parent: Element, tag: str, **attributes: str) -> Element:
-    """A new last child of `parent`."""
+    """Add a new last child to `parent`, and return it."""
     prefix = tag.partition(":")[0]
     nsmap = {prefix: PREFIXES[prefix]} if ":" in tag and parent.tag == "metadata" else None
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
 
 
 def copied(element: Element) -> Element:
-    """The same element for another document."""
+    """A deep copy of the element, for another document."""
     return copy.deepcopy(element)
 
 
@@ -85,7 +85,7 @@ def copied(element: Element) -> Element:
 
 
 def alias_name(device: Element) -> str:
-    """The name of a device as its user knows it: our alias is `ua-<name>`. Empty where libvirt named it."""
+    """The name that the user gave a device, from our alias `ua-<name>`; empty if libvirt named it."""
     alias = device.find("alias")
     name = "" if alias is None else alias.get("name") or ""
     return name[len("ua-") :] if name.startswith("ua-") else ""

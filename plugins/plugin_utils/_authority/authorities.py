@@ -1,16 +1,16 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The two authorities on the controller, and all that they signed:
+"""The two certificate authorities on the controller, and all that they signed:
 
 libvirt/1/ca-cert.pem, ca-key.pem   a CA; the next one, when its end is near, is libvirt/2
 qemu/1/ca-cert.pem, ca-key.pem
 ca-cert.pem, ca-key.pem             the CA of an earlier version, which signed for both: libvirt's first one;
-                                    QEMU trusts it until nobody uses what it signed
-issued/SERIAL.pem                   a certificate that somebody may use
-superseded/SERIAL.pem               one whose holder has another one
-revoked/SERIAL.json                 one that nobody may use
-crl/FINGERPRINT.pem                 the list of what a CA has revoked
+                                    QEMU trusts it until no certificate of it is in use
+issued/SERIAL.pem                   a certificate in use
+superseded/SERIAL.pem               a certificate that a newer one has replaced
+revoked/SERIAL.json                 the record of a revoked certificate
+crl/FINGERPRINT.pem                 a CA's list of revoked certificates
 hosts/NAME.json                     the CAs that a host was seen to trust
 controller/                         the controller's own certificate
 """
@@ -83,7 +83,7 @@ class ProtectKey(Step):
 
 
 class HeldRevocations(t.NamedTuple):
-    """What hosts hold, and the directory lacks: revocations, and lists of CAs (PEM, by fingerprint)."""
+    """Revocations and lists of revoked certificates (PEM, by CA's fingerprint) that only hosts have."""
 
     steps: tuple[TakeOver, ...] = ()
     lists: t.Mapping[str, str] = {}
@@ -93,7 +93,7 @@ class HeldRevocations(t.NamedTuple):
 
 
 class _Held:
-    """What lists of revoked certificates hold that were signed here."""
+    """Revocations in lists that a CA of this directory signed."""
 
     def __init__(self) -> None:
         self.revoked: dict[str, tuple[str, datetime.datetime, set[str]]] = {}  # by serial: CA, since, hosts
@@ -101,7 +101,7 @@ class _Held:
         self._lengths: dict[str, int] = {}
 
     def read(self, text: str, hosts: t.Sequence[str], pairs: t.Sequence[Pair]) -> None:
-        """One list (PEM) that these hosts have, if one of these CAs signed it."""
+        """Read one list (PEM) of these hosts; a list that none of these CAs signed is ignored."""
         try:
             found = x509.load_pem_x509_crl(text.encode())
         except ValueError:
@@ -118,21 +118,21 @@ class _Held:
 
 
 def _since(entry: t.Any) -> datetime.datetime:
-    """When a certificate was revoked."""
+    """The time at which an entry of a list was revoked."""
     if hasattr(entry, "revocation_date_utc"):  # since cryptography 42
         return t.cast(datetime.datetime, entry.revocation_date_utc)
     return t.cast(datetime.datetime, entry.revocation_date.replace(tzinfo=datetime.UTC))
 
 
 def now() -> datetime.datetime:
-    """What the controller's clock says."""
+    """The time of the controller's clock, in UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
 class Authorities:
-    """What is in the directory.
+    """The CAs, certificates and records of one directory.
 
-    With `given` (certificates and key in PEM by authority), it holds only what these sign.
+    With `given` (certificates and key in PEM by authority), only those CAs sign.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class Authorities:
     # What is there ---------------------------------------------------------------------------------------------------
 
     def trust(self, authority: str, *, name: str, gate: Gate) -> Trust:
-        """What an authority says to one of its hosts; nothing when there is none yet.
+        """The CAs and revocations that a host of this authority is to have; empty if there is no CA yet.
 
-        A new list of revoked ones is kept.
+        A new list of revoked certificates is written to the directory.
         """
         pairs = self._cas.of(authority)
         if not pairs:
@@ -178,7 +178,7 @@ class Authorities:
         return read_trust(text, crl, retired=gone, revoked=off)
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
-        """The CA that is to be made, if one is. Raises Refused where the last one was lost."""
+        """The CA to create, if one is due. Raises Refused if the last CA was lost."""
         if self._given is not None or not due(
             self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)
         ):
@@ -196,12 +196,12 @@ class Authorities:
         return [self.another(authority)]
 
     def another(self, authority: str) -> MakeAuthority:
-        """One more CA."""
+        """A step that creates another CA for the authority."""
         numbers = [int(folder.name) for folder in self._cas.folders(authority)]
         return MakeAuthority(authority, str(self._directory / authority / str(max(numbers, default=0) + 1)))
 
     def unprotected(self) -> list[ProtectKey]:
-        """The keys that are not written with the passphrase that was given."""
+        """Steps for the CA keys that are not encrypted although a passphrase is given."""
         if not self._passphrase or self._given is not None:
             return []
         keys = [
@@ -211,9 +211,9 @@ class Authorities:
         return [ProtectKey(str(path.parent)) for path in keys if path.exists() and _is_open(path)]
 
     def rolling(self, *, name: str) -> dict[str, list[str]]:
-        """By authority, where a CA is replaced just now: who has yet to trust the new one.
+        """By authority whose CA is being replaced: the hosts that do not yet trust the new CA.
 
-        If all do, who uses the old one.
+        If all trust it: the hosts that still use the old one.
         """
         found: dict[str, list[str]] = {}
         with self._records.steady():
@@ -232,7 +232,7 @@ class Authorities:
         return found
 
     def ends(self) -> dict[str, datetime.datetime]:
-        """When the last CA of each authority ends."""
+        """When the last CA of each authority expires."""
         return {
             name: max(one.not_after for one in found) for name in AUTHORITIES if (found := self._cas.generations(name))
         }
@@ -256,7 +256,7 @@ class Authorities:
             files_tls.write(place / "ca-cert.pem", certificate, mode=0o644)
 
     def protect(self, step: ProtectKey) -> None:
-        """Write a key again, with the passphrase, unless another process has just done so."""
+        """Encrypt a key with the passphrase, unless another process has just done so."""
         with self._records.locked():
             path = Path(step.directory, "ca-key.pem")
             if not _is_open(path):
@@ -272,7 +272,7 @@ class Authorities:
     def sign(self, request: str, wanted: TlsSpec, *, days: int) -> str:
         """The certificates (PEM) of an identity, for the key of the request.
 
-        Nobody gets a name that stands in another one's certificate, as long as that is valid.
+        Raises Refused if a requested name is in another holder's valid certificate.
         """
         authority = wanted.identity.authority
         with self._records.locked():
@@ -289,8 +289,9 @@ class Authorities:
         return "".join(text.decode() for _serial, text in texts)
 
     def learn(self, certificates: t.Mapping[str, t.Iterable[str]]) -> None:
-        """Write down what a CA of ours has signed for a host (PEM, by its name), and this directory does not know: only
-        so can it be revoked.
+        """Record certificates (PEM, by host) that a CA of ours has signed and this directory lacks.
+
+        Only recorded certificates can be revoked.
         """
         if not certificates:
             return
@@ -313,7 +314,7 @@ class Authorities:
         serials: t.Mapping[str, t.Sequence[str]],
         **more: t.Any,
     ) -> None:
-        """Remember whom a host trusts, by authority, and that it uses these certificates and no earlier ones."""
+        """Record which CAs a host trusts, by authority, and that it uses exactly these certificates."""
         with self._records.locked():
             before = self._records.host(name)
             ends: dict[str, str] = {}
@@ -340,21 +341,21 @@ class Authorities:
                 )
 
     def to_revoke(self, *, names: t.Collection[str]) -> list[Revoke]:
-        """The valid certificates of these holders."""
+        """Steps that revoke all valid certificates of these holders."""
         with self._records.steady():
             moment = self._clock()
             return [Revoke(one) for one in self._signed.unrevoked() if one.holder in names and one.not_after > moment]
 
     def knows(self, name: str) -> bool:
-        """Whether anything that was issued to somebody is known here, valid or not."""
+        """True if a certificate, valid or not, is recorded for that name."""
         with self._records.steady():
             subjects = {entry["subject"].rpartition("CN=")[2] for entry in self._records.revoked().values()}
             return name in subjects or any(one.holder == name for one in self._signed.unrevoked())
 
     def gone(self, *, stay: t.Collection[str], inventories: t.Collection[str]) -> tuple[list[str], list[str]]:
-        """Who was in one of these inventories, and is not any more.
+        """Holders of valid certificates that are in none of the inventories any more.
 
-        And who else has valid certificates, and nobody knows from where.
+        The second list has those other holders whose inventory is unknown.
         """
         left, strange = [], []
         for name in sorted({step.certificate.holder for step in self._all_valid()} - {*stay}):
@@ -370,13 +371,13 @@ class Authorities:
             return self.to_revoke(names={one.holder for one in self._signed.unrevoked()})
 
     def revoke(self, step: Revoke) -> None:
-        """Let a certificate be refused by all who read the list after this."""
+        """Revoke a certificate."""
         one = step.certificate
         with self._records.locked():
             self._write_off(one.serial, one.issuer, one.subject, self._clock())
 
     def _write_off(self, serial: str, issuer: str, subject: str, since: datetime.datetime) -> None:
-        """Record a revocation, unless another run has done so meanwhile, and part with the certificate."""
+        """Record a revocation, unless another run has done so, and remove the certificate's file."""
         if serial not in self._records.revoked():
             self._records.revoke(serial, issuer, subject, now=since)
         for folder in ("issued", "superseded"):  # `seen` may have moved it since the plan
@@ -390,9 +391,9 @@ class Authorities:
     def unknown(
         self, crls: t.Mapping[str, t.Sequence[str]], authorities: t.Sequence[str] = AUTHORITIES
     ) -> HeldRevocations:
-        """What lists of revoked certificates (PEM, with the hosts that have them) say, and this directory does not.
+        """Revocations in lists (PEM, with the hosts that have them) that this directory lacks.
 
-        Only lists count that a CA of these authorities signed.
+        Only lists that a CA of these authorities signed count.
         """
         with self._records.steady():
             held, issued = _Held(), self._signed.unrevoked()
@@ -413,30 +414,28 @@ class Authorities:
         return HeldRevocations(tuple(steps), lists)
 
     def _is_longer(self, digest: str, text: str) -> bool:
-        """Whether a list is to replace the one here: where the key is elsewhere, no other can be had."""
+        """True if a list revokes more than the one here. Without the CA's key no other list can be had."""
         here = self._records.crl(digest)
         return here is None or {*(refused(here) or ())} < {*(refused(text) or ())}
 
     def take_over(self, step: TakeOver) -> None:
-        """Revoke here what a CA of this directory has revoked elsewhere."""
+        """Record here a revocation that a host's list has."""
         with self._records.locked():
             self._write_off(step.serial, step.issuer, step.subject, step.since)
 
     def keep_lists(self, lists: t.Mapping[str, str]) -> None:
-        """Write down the lists of CAs (PEM, by fingerprint) that are longer than those here."""
+        """Write those lists of CAs (PEM, by fingerprint) that are longer than those here."""
         with self._records.locked():
             for digest, text in lists.items():
                 if self._is_longer(digest, text):
                     self._records.write(f"crl/{digest}.pem", text.encode())
 
     def assume(self, held: HeldRevocations) -> None:
-        """Go on as if that was taken over."""
+        """In check mode, treat these revocations as taken over."""
         self._records.assume(held.steps, held.lists)
 
     def adopt(self, authority: str, crl: str, *, host: str = "") -> HeldRevocations:
-        """Take over what a list that a host has says, if a CA of this authority signed it: it was revoked by another
-        controller.
-        """
+        """Take over revocations from a host's list that a CA of this authority signed for another controller."""
         with self._records.locked():
             held = self.unknown({crl: [host]}, [authority])
             for step in held.steps:
@@ -445,7 +444,7 @@ class Authorities:
         return held
 
     def strangers(self, certificates: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:
-        """CAs (in words) among the certificates of hosts (PEM) that are not in this directory, with those hosts."""
+        """CAs (in words) among the certificates of hosts (PEM) that this directory lacks, with those hosts."""
         ours = {generation.digest for name in AUTHORITIES for generation in self._cas.generations(name)}
         ours |= {fingerprint(one) for one in map(parsed_text, each(self._retired)) if one}
         found: dict[str, list[str]] = {}
@@ -456,33 +455,33 @@ class Authorities:
         return found
 
     def recorded(self) -> set[str]:
-        """The names of the hosts that were seen."""
+        """Names of the hosts that have a record."""
         return {path.stem for path in self._directory.glob("hosts/*.json")}
 
     def remembers(self) -> bool:
-        """Whether the directory is to know what was revoked: not that of a job, which begins empty."""
+        """True if the directory should know all revocations; False for a job's directory, which starts empty."""
         folders = ("issued", "superseded", "revoked")
         return self._given is None or any(any(self._directory.glob(f"{folder}/*")) for folder in folders)
 
     def steady(self) -> contextlib.AbstractContextManager[None]:
-        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        """A context in which no other process writes; it creates nothing if the directory does not exist."""
         return self._records.steady()
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """One at a time in here; whoever is in may enter again."""
+        """A context that one process at a time may enter; it can be nested."""
         return self._records.locked()
 
     def _chosen(
         self, authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued], name: str
     ) -> tuple[str, ...]:
-        """The CAs that one of the hosts trusts, the one that signs first."""
+        """Fingerprints of the CAs that the named host trusts, the signing one first."""
         generations = [pair.generation for pair in pairs]
         if self._given is not None:
             return tuple(generation.digest for generation in reversed(generations))
         return trusted(generations, self._signed.holders(authority, issued), name=name, now=self._clock())
 
     def _crl(self, authority: str, pair: Pair, issued: t.Sequence[Issued], gate: Gate) -> str:
-        """The list of what one CA has revoked; none of a CA whose key is elsewhere."""
+        """A CA's list of revoked certificates (PEM); the kept one, or empty, if its key is elsewhere."""
         digest = pair.generation.digest
         entries = {
             serial: entry["since"] for serial, entry in self._records.revoked().items() if entry["issuer"] == digest
@@ -507,5 +506,5 @@ class Authorities:
 
 
 def _is_open(path: Path) -> bool:
-    """Whether a private key has no passphrase."""
+    """True if a private key has no passphrase."""
     return b"ENCRYPTED" not in path.read_bytes()

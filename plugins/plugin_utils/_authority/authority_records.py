@@ -1,10 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the authorities have written down: what they signed and revoked, and whom hosts were seen to trust.
+"""The records of the authorities: what they signed and revoked, and whom hosts were seen to trust.
 
-Ansible runs the hosts' actions in parallel processes: whoever writes holds the lock, and what is decided for signing is
-decided under it.
+Ansible runs the actions of hosts in parallel processes: writers hold the lock, and decide what to sign under it.
 """
 
 from __future__ import annotations
@@ -40,19 +39,17 @@ class Issued:
 
     @property
     def superseded(self) -> bool:
-        """Whether a newer certificate has taken its place."""
+        """True if a newer certificate has taken its place."""
         return self.path.parent.name == "superseded"
 
     def line(self) -> str:
-        """What stands before the certificate in its file: to read it there is a hundred times faster, and there are
-        thousands of files.
-        """
+        """A line of JSON that precedes the certificate in its file: a hundred times faster to read than that."""
         fields = {**vars(self), "path": None, "not_after": self.not_after.isoformat()}
         return json.dumps(fields, sort_keys=True) + "\n"
 
     @classmethod
     def of(cls, path: Path, text: bytes) -> Issued | None:
-        """What its file says; None where that is only the certificate, as an earlier version wrote it."""
+        """The certificate from the JSON line of its file; None if the file has none, as an earlier version wrote it."""
         if not text.startswith(b"{"):
             return None
         fields = json.loads(text.split(b"\n", 1)[0])
@@ -83,7 +80,7 @@ class TakeOver(Step):
 
     @property
     def holder(self) -> str:
-        """Whose it was; empty where nobody knows."""
+        """The common name of the certificate's holder; empty if unknown."""
         return self.subject.rpartition("CN=")[2]
 
     def __str__(self) -> str:
@@ -92,7 +89,7 @@ class TakeOver(Step):
 
 
 class Records:
-    """The files of one directory, and what a check run assumes to be in it."""
+    """The files of one directory, and what check mode assumes to be in it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -102,7 +99,7 @@ class Records:
 
     @contextlib.contextmanager
     def locked(self) -> t.Iterator[None]:
-        """One at a time in here; whoever is in may enter again."""
+        """A context that one process at a time may enter; it can be nested."""
         if self._inside:
             yield
             return
@@ -120,13 +117,13 @@ class Records:
                 self._inside = False
 
     def steady(self) -> contextlib.AbstractContextManager[None]:
-        """While this lasts nobody else writes; where nothing is, nothing is made."""
+        """A context in which no other process writes; it creates nothing if the directory does not exist."""
         return self.locked() if self.directory.exists() else contextlib.nullcontext()
 
     def issued(self, parsed: t.Callable[[Path, bytes], Issued]) -> list[Issued]:
-        """Everything that was signed here and not revoked.
+        """Certificates that were signed here and are not revoked.
 
-        `parsed` reads a file that says nothing in front of its certificate.
+        `parsed` reads a file without the JSON line.
         """
         revoked = self.revoked()
         found = []
@@ -141,7 +138,7 @@ class Records:
         return found
 
     def revoked(self) -> dict[str, dict[str, str]]:
-        """By serial number: who signed it (`issuer`), whose it was (`subject`), and `since` when it is revoked."""
+        """Revocations by serial number: signing CA (`issuer`), holder (`subject`) and time (`since`)."""
         found = {}
         for path in sorted(self.directory.glob("revoked/*.json")):
             try:
@@ -155,12 +152,12 @@ class Records:
         return {**self._assumed, **found}
 
     def crl(self, digest: str) -> str | None:
-        """The last list of what a CA has revoked (PEM); None where there is none yet."""
+        """A CA's last list of revoked certificates (PEM); None if there is none yet."""
         path = self.directory / f"crl/{digest}.pem"
         return self._assumed_lists.get(digest) or (path.read_text() if path.exists() else None)
 
     def assume(self, revoked: t.Iterable[TakeOver], lists: t.Mapping[str, str]) -> None:
-        """Go on as if these were written down: a check run writes nothing."""
+        """In check mode, treat these revocations and lists as written."""
         self._assumed.update(
             {
                 one.serial: _entry(one.issuer, one.subject, one.since)
@@ -171,7 +168,7 @@ class Records:
         self._assumed_lists.update(lists)
 
     def host(self, name: str) -> dict[str, t.Any]:
-        """What is known of a host; what cannot be read is written anew when it is seen again."""
+        """The record of a host; empty if there is none, or if it cannot be read."""
         try:
             host_record = json.loads((self.directory / f"hosts/{name}.json").read_text())
         except (FileNotFoundError, ValueError):

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One certificate authority: made, opened, signs certificates for names that the controller chose, and lists of
-revoked ones.
-"""
+"""One certificate authority: creates or opens it, and signs certificates and lists of revoked certificates."""
 
 from __future__ import annotations
 
@@ -49,9 +47,9 @@ class Revoked(t.NamedTuple):
 def make(
     unit: str, *, now: datetime.datetime, passphrase: str | None = None, within: t.Sequence[str] = ()
 ) -> tuple[bytes, bytes]:
-    """A new CA's certificate and key, PEM. `within` are the domains and networks that its certificates may name.
+    """A new CA's certificate and key, PEM. `within`: the domains and networks that its certificates may name.
 
-    None: any.
+    If empty, they may name any.
     """
     key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     serial = x509.random_serial_number()
@@ -76,7 +74,7 @@ def make(
 
 
 def encrypted(key: t.Any, passphrase: str | None) -> bytes:
-    """A private key as it is written: with a passphrase, only who knows it can use it."""
+    """A private key in PEM, encrypted if there is a passphrase."""
     if not passphrase:
         return files_tls.pem(key)
     locked = serialization.BestAvailableEncryption(passphrase.encode())
@@ -84,7 +82,7 @@ def encrypted(key: t.Any, passphrase: str | None) -> bytes:
 
 
 def subtrees(texts: t.Iterable[str]) -> tuple[list[str], list[Network]]:
-    """The domains and the networks among the texts of `ca_constraints`. Raises BadInput for what is neither."""
+    """The domains and the networks among the texts of `ca_constraints`. Raises BadInput for any other text."""
     domains: list[str] = []
     networks: list[Network] = []
     problems = []
@@ -107,7 +105,7 @@ def subtrees(texts: t.Iterable[str]) -> tuple[list[str], list[Network]]:
 
 
 class CertificateAuthority:
-    """A CA whose key is at hand. `named` says in words where it is from."""
+    """A CA with its key. `named` describes it in messages."""
 
     def __init__(self, certificate: str, key: str, *, passphrase: str | None, named: str) -> None:
         self._named = named
@@ -143,7 +141,7 @@ class CertificateAuthority:
     def sign(self, request: str, wanted: TlsSpec, *, days: int, now: datetime.datetime) -> list[tuple[str, bytes]]:
         """Serial (hex) and certificate (PEM) for each purpose of an identity, for the key of the request.
 
-        Subject and names are what the controller wants: a host that asks for others does not get them.
+        Subject and names come from the controller; those in the request are ignored.
         """
         try:
             csr = x509.load_pem_x509_csr(request.encode())
@@ -177,7 +175,7 @@ class CertificateAuthority:
         return signed
 
     def _refuse_outside(self, wanted: TlsSpec) -> None:
-        """Nobody would take a certificate with a name that the CA may not vouch for. Raises Refused with each."""
+        """Raises Refused with each name outside the CA's name constraints."""
         limits = extension(self._certificate, x509.NameConstraints)
         permitted = [subtree.value for subtree in (limits and limits.permitted_subtrees) or []]
         domains = [value for value in permitted if isinstance(value, str)]
@@ -200,7 +198,7 @@ class CertificateAuthority:
     def crl(self, revoked: t.Iterable[Revoked]) -> bytes:
         """The list of revoked certificates (PEM), the same bytes for the same content.
 
-        It is valid as long as the CA: GnuTLS refuses everybody when a list has expired.
+        It is valid as long as the CA: GnuTLS refuses all peers when a list has expired.
         """
         start, end = validity(self._certificate)
         lines = sorted(revoked)

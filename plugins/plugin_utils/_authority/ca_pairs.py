@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The CAs of an authority, as the directory keeps them, or as options give them."""
+"""The CAs of an authority, from the directory or from options."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ANEW = "move the directory away to start over (replace_authority: true then issu
 
 
 class Pair(t.NamedTuple):
-    """A CA as it is kept, or given: `place` says where, in words.
+    """A CA from the directory or from options; `place` describes it in messages.
 
-    `key` (PEM) is empty where only its certificate is known.
+    `key` returns PEM, or an empty text if only the certificate is known.
     """
 
     generation: Generation
@@ -34,13 +34,13 @@ class Pair(t.NamedTuple):
 
 
 class Pairs:
-    """With `given` (certificates and key in PEM by authority), those and no others."""
+    """All CAs of a directory; with `given` (certificates and key in PEM by authority), only those."""
 
     def __init__(self, directory: Path, given: t.Mapping[str, tuple[str, str]] | None, passphrase: str | None) -> None:
         self._directory, self._given, self._passphrase = directory, given, passphrase
 
     def of(self, authority: str) -> list[Pair]:
-        """The CAs, oldest first. Raises Refused when one cannot be used."""
+        """The CAs of an authority, oldest first. Raises Refused if one cannot be used."""
         if self._given is not None:
             return self._given_pairs(authority)
         pairs = [self._kept(folder, shared=False) for folder in self.folders(authority)]
@@ -49,7 +49,7 @@ class Pairs:
         return pairs
 
     def folders(self, authority: str) -> list[Path]:
-        """Where its CAs are, oldest first."""
+        """The folders of an authority's CAs, oldest first."""
         found = [
             path.parent for path in self._directory.glob(f"{authority}/*/ca-cert.pem") if path.parent.name.isdecimal()
         ]
@@ -76,7 +76,7 @@ class Pairs:
         return Pair(generation, text, named, key)
 
     def _given_pairs(self, authority: str) -> list[Pair]:
-        """Those of the texts: the one that the key fits signs, the others are only trusted."""
+        """The CAs that options give: the last one has the key, the others are only trusted."""
         certificates, key = (self._given or {}).get(authority, ("", ""))
         named = f"the CA given for {authority}"
         pairs = []
@@ -96,33 +96,33 @@ class Pairs:
         return [*(pair for pair in pairs if pair not in fitting), *fitting]
 
     def generations(self, authority: str) -> list[Generation]:
-        """What decisions know of them."""
+        """Fingerprint and end of each of the authority's CAs, oldest first."""
         return [pair.generation for pair in self.of(authority)]
 
     @staticmethod
     def can_sign(pair: Pair) -> bool:
-        """Whether its key is here: that of a CA that is replaced may be elsewhere, or gone."""
+        """True if the CA's key is here and readable; a replaced CA's key may be elsewhere."""
         try:
             return bool(pair.key())
         except Refused:
             return False
 
     def open(self, pair: Pair) -> ca.CertificateAuthority:
-        """One that can sign; raises Refused where its key cannot be used."""
+        """The CA, ready to sign; raises Refused if its key cannot be used."""
         return ca.CertificateAuthority(pair.certificate, pair.key(), passphrase=self._passphrase, named=pair.place)
 
 
 def _missing_halves(name: str, certificate: str, key: str, *, needed: bool) -> list[str]:
-    """Options that are missing of an authority that is needed, or that is given in part."""
+    """Options that are missing for a needed, or only partly given, authority."""
     prefix = "qemu_" if name == "qemu" else ""
     halves = {f"{prefix}ca_certificate": certificate, f"{prefix}ca_key": key}
     return [option for option, text in halves.items() if not text and (needed or any(halves.values()))]
 
 
 def given(params: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]] | None:
-    """The authorities whose certificates and keys the options hold; None: those of the directory.
+    """Certificates and key (PEM) of each authority from the options; None: use those of the directory.
 
-    Raises BadInput for half of one.
+    Raises BadInput if an authority is given in part.
     """
     texts = {
         "libvirt": (params["ca_certificate"] or "", params["ca_key"] or ""),

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a host gets its certificates: the controller's half of the talk, whoever carries it to the host and back."""
+"""How a host gets its certificates: the controller's half of the exchange, independent of its transport."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _CALLS = 4  # of the module; more would mean that host and controller never agre
 
 @dataclasses.dataclass
 class Certifier:
-    """One host's certificates, and the controller's.
+    """Issues the certificates of one host, and the controller's.
 
-    `ask` calls the module on the host; `inventory` is where the host is written down, `inventories` where others are,
-    `hosts` who is there. `warn` shows the user a sentence at once, whatever becomes of the host.
+    `ask` calls the module on the host; `inventory` is the host's inventory, `inventories` are all, `hosts` their hosts.
+    `warn` shows the user a sentence at once, also if the host fails later.
     """
 
     params: Variables
@@ -71,15 +71,15 @@ class Certifier:
 
     @property
     def authorities(self) -> Authorities:
-        """Those of the controller."""
+        """The controller's authorities."""
         retired = self.params["retired_ca_certificates"] or ""
         passphrase, texts = self.params["ca_passphrase"], given(self.params)
         return Authorities(self.params["ca_dir"], given=texts, passphrase=passphrase, retired=retired, clock=self.clock)
 
     def certify(self, *, check: t.Callable[[], None]) -> Variables:
-        """One call of the module where nothing is to be signed, two where something is.
+        """Issue certificates: one call of the module if there is nothing to sign, else two or more.
 
-        `check` looks at the names before that.
+        `check` validates the names before anything is signed.
         """
         params = self.params
         if params["name"] == CONTROLLER_NAME:
@@ -113,9 +113,9 @@ class Certifier:
         return self._complete(authorities, _with_changes(agreed, taken), done)
 
     def _take_over(self, authorities: Authorities) -> t.Sequence[TakeOver]:
-        """Before anything is sent to any host, revoke here what the lists of all hosts have revoked.
+        """Record here what the lists of all hosts have revoked, before anything is sent to a host.
 
-        What a process has not asked for itself, another one reports.
+        Steps are returned only by the process that asked the hosts.
         """
         if self.held is None or not authorities.ends():
             return ()  # without a CA nothing was revoked
@@ -138,7 +138,7 @@ class Certifier:
         return held.steps
 
     def _told_of_shorter_lists(self, result: Variables) -> Variables:
-        """The list that the options hold is not installed over a longer one of the same CA."""
+        """Warn if the host kept a longer list of revoked certificates of the same CA than the option has."""
         for name in result.get("crl") or {}:
             option = "qemu_ca_crl" if name == "qemu" else "ca_crl"
             if self.params[option]:
@@ -149,7 +149,7 @@ class Certifier:
         return result
 
     def _complete(self, authorities: Authorities, result: Variables, done: t.Sequence[str]) -> Variables:
-        """The result of the host with that of the controller, which had `done` some steps before."""
+        """The host's result with the controller's part; `done` steps came before."""
         if result.get("failed"):
             return result
         if self.params["controller"]:
@@ -160,7 +160,7 @@ class Certifier:
         return {key: value for key, value in result.items() if key not in ("crl", "held", "requests")}
 
     def _elsewhere(self) -> bool:
-        """Whether other CAs than the controller's sign. Raises BadInput where that is said of a part only."""
+        """True if other CAs than the controller's sign. Raises BadInput if the options say so for a part only."""
         options = {"libvirt": "ca_certificate", "qemu": "qemu_ca_certificate"}
         missing = [options[name] for name in self.params["identities"] if not self.params[options[name]]]
         given = [
@@ -179,7 +179,7 @@ class Certifier:
         return bool(given)
 
     def revoke(self) -> Variables:
-        """Nothing of this needs the host, which may be gone, or somebody else's by now."""
+        """Revoke certificates. This does not contact the host, which may be gone or replaced."""
         params = self.params
         if (params["name"] is None) == (params["hypervisors"] is None):
             raise BadInput(
@@ -217,7 +217,7 @@ class Certifier:
         }
 
     def _revocable(self, authorities: Authorities, names: t.Sequence[str]) -> list[t.Any]:
-        """The steps that revoke; raises Refused where the host that is named has no certificate that can be."""
+        """The steps that revoke; raises Refused if the named host has no certificate that can be revoked."""
         name, ca_dir = self.params["name"], self.params["ca_dir"]
         if name is not None and not authorities.knows(name):
             raise Refused(
@@ -235,7 +235,7 @@ class Certifier:
         return steps
 
     def _keep(self, authorities: Authorities, goals: t.Mapping[str, TlsSpec]) -> list[str]:
-        """Make the CAs that are due or asked for, and protect their keys: what was done, or would be."""
+        """Create the CAs that are due or requested, and protect their keys; returns the steps as text."""
         params = self.params
         used = sorted(
             {goal.identity.authority for goal in goals.values()} | ({"libvirt"} if params["controller"] else set())
@@ -251,9 +251,7 @@ class Certifier:
         return [*map(str, new_steps), *map(str, protecting)]
 
     def _constraints(self, authority: str) -> list[str]:
-        """What a CA is restricted to: to the controller's name, too, where it signs for that and may not sign for
-        any name.
-        """
+        """The names that a CA is restricted to, with the controller's name if the CA signs for it."""
         constraints: list[str] = self.params["ca_constraints"]
         domains, _networks = subtrees(constraints)
         return [*constraints, CONTROLLER_NAME] if domains and authority == CONTROLLER.authority else constraints
@@ -268,8 +266,9 @@ class Certifier:
         check: t.Callable[[], None],
         again: bool,
     ) -> Variables:
-        """Call the host until it asks for nothing more: to sign its requests, to trust a new CA, to keep what
-        another one revoked.
+        """Call the host until it requests nothing more: signatures, trust in a new CA, others' revocations.
+
+        Raises Failed after too many calls.
         """
         for _turn in range(_CALLS):
             for name in AUTHORITIES:
@@ -297,9 +296,7 @@ class Certifier:
         )
 
     def _remember(self, authorities: Authorities, result: Variables) -> None:
-        """What the host says of itself: whoever lies there is not understood by others, and delays the next
-        roll-over.
-        """
+        """Record what the host reports of itself: a false report only delays the next roll-over."""
         authorities.learn({self.params["name"]: [text for texts in result["held"].values() for text in texts]})
         certificates = result["certificates"]
         authorities.seen(
@@ -311,12 +308,12 @@ class Certifier:
         )
 
     def _lives(self, authorities: Authorities) -> Variables:
-        """What _authority/expiry.py needs to say that something was forgotten."""
+        """The dates that _authority/expiry.py needs for its warnings."""
         ends = {name: end.strftime("%Y-%m-%dT%H:%M:%SZ") for name, end in authorities.ends().items()}
         return {"authorities": ends, "renew_before": self.params["renew_before"]}
 
     def _certify_controller(self, authorities: Authorities, result: Variables) -> None:
-        """The same files, plan and steps as on a host, below the CA's directory."""
+        """Issue the controller's certificate with the same plan and steps as on a host, in the CA's directory."""
         root = self.params["ca_dir"]
         with contextlib.ExitStack() as stack:
             # Another process may have done the same just now.
@@ -336,7 +333,7 @@ class Certifier:
             result["diff"][side].update(fields)
 
     def _controllers(self, authorities: Authorities) -> TlsSpec:
-        """What the controller is to have."""
+        """The controller's desired certificate."""
         owner, group = files_tls.me()
         return TlsSpec(
             CONTROLLER,
@@ -359,7 +356,7 @@ class Certifier:
 
 
 class _Controller(t.NamedTuple):
-    """The controller's own certificates, which it signs where it makes them."""
+    """Context of the steps for the controller's own certificate."""
 
     root: str
     authorities: Authorities
@@ -383,7 +380,7 @@ _ON_CONTROLLER: dict[type[Step], t.Callable[[_Controller, t.Any], None]] = {
 
 
 def _with_changes(result: Variables, taken: t.Sequence[TakeOver]) -> Variables:
-    """The result of a host, which shows what was taken over before, too."""
+    """The result of a host, with the revocations that were taken over."""
     changes = [_changes.Change(f"{step.holder}.{step.serial}", "valid", "revoked") for step in taken]
     if result.get("failed") or not changes:
         return result
@@ -392,7 +389,7 @@ def _with_changes(result: Variables, taken: t.Sequence[TakeOver]) -> Variables:
 
 
 def _both(first: Variables, then: Variables) -> Variables:
-    """The results of two calls as one: what was done in both, what is there after the second."""
+    """The results of two calls as one: the steps of both, the state after the second."""
     diff = {side: {**first["diff"][side], **then["diff"][side]} for side in ("before", "after")}
     steps = [*first["steps"], *then["steps"]]
     renewed = [*dict.fromkeys([*first["renewed"], *then["renewed"]])]

@@ -1,8 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's certificate in files of any names and places, as a job gets them, for libvirt, which knows them by
-fixed names in one directory (`pkipath`).
+"""The controller's certificate in files of any names, as a job gets them, for libvirt's `pkipath`.
+
+libvirt expects fixed names in one directory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CredentialFiles:
         self._made: dict[str, dict[str, str]] = {}  # files by directory
 
     def directory(self, files: t.Mapping[str, str]) -> str:
-        """Where libvirt finds these files (path by option). Raises BadInput when they are of no use."""
+        """The directory in which libvirt finds these files (path by option). Raises BadInput if they are unusable."""
         for place, made in self._made.items():
             if made == files:
                 return place
@@ -47,7 +48,7 @@ class CredentialFiles:
         return place
 
     def named(self, text: str) -> str:
-        """A text with the files themselves where it has their links: the same in every run."""
+        """A text with the paths of the links replaced by those of the files: the same in every run."""
         for place, files in self._made.items():
             for option, name in OPTIONS.items():
                 text = text.replace(os.path.join(place, name), files[option])
@@ -82,7 +83,7 @@ def check(files: t.Mapping[str, str]) -> None:
 
 
 def _unreadable(path: str) -> str:
-    """Why a file cannot be read; empty when it can, and for no path."""
+    """Why a file cannot be read; empty if it can, or without a path."""
     try:
         if path:
             with open(path, "rb") as stream:

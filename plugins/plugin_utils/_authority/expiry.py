@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Certificates that should have been renewed by now, from what the controller wrote down when it last saw each host:
-nobody is asked.
-"""
+"""Certificates that should have been renewed by now, from the controller's records; no host is contacted."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _CA = datetime.timedelta(days=90)  # one that is kept in the directory has been 
 
 
 def warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
-    """A sentence for each day on which somebody's certificates end, and for each CA; none where nothing is kept."""
+    """One sentence per day on which certificates expire, and per expiring CA; none without records."""
     late: dict[str, list[str]] = {}
     authorities: dict[str, datetime.datetime] = {}
     for path in sorted(Path(ca_dir).expanduser().glob("hosts/*.json")):

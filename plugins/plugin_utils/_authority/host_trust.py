@@ -1,10 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the hosts of a CA directory hold: lists of revoked certificates, CAs and certificates, read on all of them
-before any is written to. The first host's action asks, the others read its note.
+"""Lists of revoked certificates, CAs and certificates on the hosts of a CA directory, read before any is written to.
 
-A directory that was restored from a backup has forgotten what was revoked since; the hosts have not.
+The first host's action queries all hosts, the others read its note. A directory that was restored from a backup has
+forgotten later revocations; the hosts have not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Variables = dict[str, t.Any]
 
 @dataclasses.dataclass(frozen=True)
 class Survey:
-    """What hosts answered; `asked`: to this process, which reports it."""
+    """The answers of the hosts; `asked` is True in the process that queried them, which reports the findings."""
 
     lists: t.Mapping[str, t.Sequence[str]]  # PEM -> the hosts that have it
     certificates: t.Mapping[str, t.Sequence[str]] = dataclasses.field(default_factory=dict)  # by host, PEM
@@ -47,7 +47,7 @@ class Survey:
 
 
 class HeldLists:
-    """Of one CA directory, in one run. Whoever asks reads: also on hosts that `--limit` leaves out."""
+    """Reads what the hosts of one CA directory hold, once in a run, also on hosts that `--limit` excludes."""
 
     def __init__(self, action: ActionBase, variables: Variables, params: Variables) -> None:
         self._others = OtherHosts(action, variables, defaults=_DEFAULTS)
@@ -60,7 +60,7 @@ class HeldLists:
 
     @contextlib.contextmanager
     def survey(self, recorded: t.Collection[str]) -> t.Iterator[Survey]:
-        """Until it ends, no other action of the run goes on: what is found is taken over first.
+        """The survey of all hosts; inside, other actions of the run wait, so that findings are recorded first.
 
         `recorded` are the hosts that the directory has seen.
         """
@@ -92,7 +92,7 @@ class HeldLists:
 
 
 def _lines(answer: Variables) -> str:
-    """A terminal, which some ways to become root need, ends lines in its own way."""
+    """Output of a host with LF line ends: the terminals of some become methods write CRLF."""
     return str(answer.get("stdout") or "").replace("\r\n", "\n")
 
 
@@ -101,7 +101,7 @@ def _reason(answer: Variables) -> str:
 
 
 def forgotten(place: str, steps: t.Sequence[TakeOver]) -> str:
-    """What to tell about revocations that are taken over."""
+    """The warning about revocations that were taken over from hosts."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for step in steps:
         groups.setdefault((step.holder, step.hosts), []).append(step.serial)
@@ -119,7 +119,7 @@ def forgotten(place: str, steps: t.Sequence[TakeOver]) -> str:
 
 
 def unread(place: str, silent: t.Mapping[str, str]) -> str:
-    """What to tell about hosts that did not answer."""
+    """The warning about hosts that did not answer."""
     hosts = [f"{host} ({reason})" for host, reason in sorted(silent.items())]
     return (
         f"cannot read the lists of revoked certificates of {enumerated(hosts)}: they may have revocations that {place} "
@@ -128,7 +128,7 @@ def unread(place: str, silent: t.Mapping[str, str]) -> str:
 
 
 def strange(place: str, found: t.Mapping[str, t.Sequence[str]]) -> str:
-    """What to tell about CAs, in words, that are not in the directory, by the hosts that trust them."""
+    """The warning about CAs (in words) that the directory lacks, with the hosts that trust them."""
     cas = [f"{called} on {enumerated(sorted(hosts))}" for called, hosts in sorted(found.items())]
     return (
         f"hypervisors trust CAs that {place} does not have: {'; '.join(cas)}. Hosts whose "

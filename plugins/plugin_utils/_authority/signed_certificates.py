@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the authorities have signed: certificates with their holders, as the directory has them."""
+"""The certificates that the authorities have signed, from the directory's records."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Clock = t.Callable[[], datetime.datetime]
 
 
 class SignedCertificates:
-    """Those that nobody has revoked. Whoever asks holds the records."""
+    """The signed certificates that are not revoked. Callers hold the lock of the records."""
 
     def __init__(self, records: Records, cas: Pairs, clock: Clock) -> None:
         self._records, self._cas, self._clock = records, cas, clock
 
     def unrevoked(self) -> list[Issued]:
-        """Everything that was signed here and not revoked."""
+        """Certificates that were signed here and are not revoked."""
         return self._records.issued(self.read)
 
     def read(self, path: Path, text: bytes) -> Issued:
@@ -68,14 +68,12 @@ class SignedCertificates:
 
     @staticmethod
     def distrusted(authority: str, pairs: t.Sequence[Pair], issued: t.Sequence[Issued]) -> list[Issued]:
-        """Those that are refused though nobody revoked them: an earlier version's CA signed them for QEMU, as
-        servers too.
-        """
+        """Certificates to refuse though not revoked: an earlier version's CA signed them for QEMU, as servers, too."""
         own = {pair.generation.digest for pair in pairs if not pair.generation.shared}
         return [one for one in issued if one.superseded and one.authority != authority and one.issuer in own]
 
     def holders(self, authority: str, issued: t.Sequence[Issued]) -> list[Holder]:
-        """Who holds valid certificates. Of whom no more is known, trusts who signed these."""
+        """Holders of valid certificates. Without a record, a holder trusts the CAs that signed its certificates."""
         moment, uses = self._clock(), t.cast(dict[str, set[str]], {})
         for one in issued:
             if one.authority == authority and one.not_after > moment and not one.superseded:
@@ -86,7 +84,7 @@ class SignedCertificates:
         return {*self._records.host(name).get("trusts", {}).get(authority, [])}
 
     def refuse_taken(self, wanted: TlsSpec, issued: t.Sequence[Issued]) -> None:
-        """Raises Refused with every name that another one has."""
+        """Raises Refused with every name that is in another holder's valid certificate."""
         moment, taken = self._clock(), []
         for one in issued:
             both = sorted({*one.names} & {*wanted.names})

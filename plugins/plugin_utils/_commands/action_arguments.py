@@ -35,7 +35,7 @@ Given = t.Mapping[str, t.Any]
 
 
 class ArgumentProblem(t.NamedTuple):
-    """What is wrong with an argument, or with all together (no `argument`)."""
+    """What is wrong with an argument; without `argument`, with all of them together."""
 
     argument: str
     text: str
@@ -44,7 +44,7 @@ class ArgumentProblem(t.NamedTuple):
 
     @property
     def about_option(self) -> str:
-        """The text, for a reader who sees which argument it is about."""
+        """The text without the argument's name, for a reader who sees that elsewhere."""
         return f"{self.option}: {self.text}" if self.option else self.text
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ _OF_ANY = (("format", "seed"), ("format", "json"))
 
 
 class BadArguments(BadInput):
-    """Arguments of a playbook that are wrong."""
+    """A playbook's arguments are invalid."""
 
     def __init__(self, found: t.Sequence[ArgumentProblem]) -> None:
         super().__init__([str(problem) for problem in found])
@@ -67,7 +67,7 @@ class BadArguments(BadInput):
 def asked(action: PlaybookAction, given: Given, known: t.Callable[[], t.Collection[str]] = tuple) -> dict[str, t.Any]:
     """The arguments, converted, with defaults; raises BadArguments with every problem.
 
-    `given` are the variables of whoever runs the playbook, `known` those that the inventory has.
+    `given` are the variables of the run, `known` returns those of the inventory.
     """
     provided = {name: value for name, value in given.items() if name in action.arguments and not _is_empty(value)}
     strange = [name for name in given if name not in action.arguments and (name, given[name]) not in _OF_ANY]
@@ -82,7 +82,7 @@ def asked(action: PlaybookAction, given: Given, known: t.Callable[[], t.Collecti
 
 
 def _is_empty(value: object) -> bool:
-    """Whether the argument counts as not given: web forms send an empty text for an unanswered question."""
+    """True if the argument counts as not given: web forms send an empty text for an unanswered question."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -102,7 +102,7 @@ def converted(action: PlaybookAction, given: Given) -> dict[str, t.Any]:
 def _strangers(
     action: PlaybookAction, strange: t.Sequence[str], known: t.Callable[[], t.Collection[str]]
 ) -> t.Iterator[ArgumentProblem]:
-    """Problems of variables that are not arguments; variables that the inventory or a role has are none."""
+    """Problems of variables that are not arguments; variables of the inventory or of a role have none."""
     passing = actions.role_variables()
     unclear = [problem for name in strange if name not in passing and (problem := _meant(action, name))]
     theirs = known() if unclear else ()
@@ -110,7 +110,7 @@ def _strangers(
 
 
 def _meant(action: PlaybookAction, name: str) -> ArgumentProblem | None:
-    """The problem of a name that is no argument; None if it seems to be a variable of somebody else."""
+    """The problem of a name that is not an argument; None if it seems to be another program's variable."""
     if name in action.only_inside:
         inside = f"""write -e '{{"{action.inside}": {{"{name}": ...}}}}'"""
         return ArgumentProblem(name, "Ansible reserves that name", remedy=inside)
@@ -130,7 +130,7 @@ def _meant(action: PlaybookAction, name: str) -> ArgumentProblem | None:
 
 
 def _mistyped(action: PlaybookAction, name: str) -> ArgumentProblem | None:
-    """The problem of a name with a prefix that variables of others have, too."""
+    """The problem of a misspelt name with a prefix that other variables share; None if nothing is similar."""
     ours = [one for one in (*action.arguments, *actions.role_variables()) if one.startswith(_PASSING)]
     meant = next(iter(difflib.get_close_matches(name, ours, 1, _MISTYPED)), None)
     return ArgumentProblem(name, f"{action.name} has no such argument; did you mean {meant}?") if meant else None
@@ -141,13 +141,13 @@ def _takers(argument: str) -> list[str]:
 
 
 def _near(name: str, names: t.Sequence[str]) -> str | None:
-    """The name of which this one is a misspelling or a beginning."""
+    """The name that this one is a misspelling or a beginning of; None if there is none."""
     longer = [one for one in names if len(name) > 2 and one.startswith(name)]
     return next(iter([*difflib.get_close_matches(name, names, 1, _NEAR), *longer]), None)
 
 
 def _parsed(argument: Argument, value: object) -> object:
-    """Lists and dictionaries may be written as JSON or YAML, as a web form and `-e name=value` do."""
+    """A list or dictionary from its JSON or YAML text, as web forms and `-e name=value` write it."""
     kind = _STRUCTURES.get(argument.spec.get("type", ""))
     if kind is None or not isinstance(value, str):
         return value
@@ -166,17 +166,17 @@ class _AliasFound(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML of a form without aliases, by which a few lines can stand for billions of values."""
+    """YAML without aliases, by which a few lines can stand for billions of values."""
 
     def compose_node(self, parent: t.Any, index: t.Any) -> t.Any:
-        """The next value."""
+        """The next node; raises _AliasFound for an alias."""
         if self.check_event(yaml.AliasEvent):
             raise _AliasFound
         return super().compose_node(parent, index)
 
 
 def _read(text: str) -> object:
-    """JSON, or else YAML; None for what is neither."""
+    """The value of JSON or YAML; None if the text is neither."""
     try:
         return json.loads(text)
     except ValueError:
@@ -186,7 +186,7 @@ def _read(text: str) -> object:
 
 
 def _converted(action: PlaybookAction, given: Given) -> tuple[dict[str, t.Any], list[ArgumentProblem]]:
-    """Converted values with the catalogue's defaults, and what cannot be converted.
+    """Converted values with the catalogue's defaults, and problems of those that cannot be converted.
 
     Values that a module checks itself stay as they are.
     """
@@ -203,7 +203,7 @@ def _converted(action: PlaybookAction, given: Given) -> tuple[dict[str, t.Any], 
 
 
 def _is_finite(value: object) -> bool:
-    """Whether Ansible may convert it: it fails on an infinite number, and takes minutes for a large exponent."""
+    """True if Ansible may convert the value: it fails on an infinite number, and takes minutes for a large exponent."""
     if isinstance(value, float):
         return math.isfinite(value)
     return not isinstance(value, str) or not _NO_NUMBER.fullmatch(value)
@@ -266,7 +266,7 @@ def _missing(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProble
 
 
 def _choice_of_guests(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProblem]:
-    """Problems of an action that takes guests by name or by tag."""
+    """Problems of the choice between guest and tag in actions that take both."""
     by_name, by_tag = bool(values.get("guest")), bool(values.get("tag"))
     if "tag" in action.arguments and not by_name and not by_tag:
         remedy = "write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"

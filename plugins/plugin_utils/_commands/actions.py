@@ -48,7 +48,7 @@ _PLACEMENT: Spec = {  # of the role guests
 def options(module: str) -> Spec:
     """The options of a module.
 
-    They are imported where an action takes them: a tenth of a second, in the worker of each task.
+    Only called for actions that take them: importing them takes a tenth of a second in each task's worker.
     """
     if module == "virt_migrate":
         from ansible_collections.corral.virt.plugins.module_utils._migration import run_migration_options
@@ -63,7 +63,7 @@ def options(module: str) -> Spec:
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """What one variable of a playbook may be."""
+    """One argument of a playbook: name, type and meaning."""
 
     name: str
     spec: Spec  # type, elements, choices, default: as Ansible's modules declare it
@@ -77,26 +77,26 @@ class Argument:
 
     @property
     def confidential(self) -> bool:
-        """Whether a part of it must not be shown."""
+        """True if a part of the argument must not be shown."""
         inside = options(self.options_of) if self.options_of else {}
         return _hides(self.spec) or any(map(_hides, inside.values()))
 
 
 @dataclasses.dataclass(frozen=True)
 class ListEntry:
-    """One entry of a list of virt_domain's, which arguments make."""
+    """One entry of a list option of virt_domain, built from arguments."""
 
     of: str  # the list
     options: t.Mapping[str, str]  # of the entry, by argument
     fixed: t.Mapping[str, t.Any]  # what it has besides
 
     def places(self, argument: str) -> list[str]:
-        """The options that the argument can be."""
+        """The places of the options that the argument can set."""
         option = self.options[argument]
         return [f"{self.of}.{each}" for each in (_MEDIA if option == _MEDIUM else (option,))]
 
     def folded(self, values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        """The values, with the list instead of the arguments that make its entry."""
+        """The values, with the list in place of the arguments that make its entry."""
         entry = dict(self.fixed)
         for argument, option in self.options.items():
             if argument in values:
@@ -108,7 +108,7 @@ _MEDIUM, _MEDIA = "medium", ("source", "url", "volume")
 
 
 def _medium(text: object) -> dict[str, t.Any]:
-    """What is in a drive: a path, a URL or a volume."""
+    """The medium of a drive as option and value: a path, a URL or a volume."""
     place = str(text)
     if place.startswith("/"):
         return {"source": place}
@@ -119,7 +119,7 @@ def _medium(text: object) -> dict[str, t.Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PlaybookAction:
-    """A playbook."""
+    """A playbook of the action catalogue."""
 
     name: str
     description: str
@@ -145,22 +145,22 @@ class PlaybookAction:
 
     @property
     def creates(self) -> bool:
-        """Whether the guest is there only after it."""
+        """True if the action creates the guest."""
         return self.new_name == "guest"
 
     @property
     def renames(self) -> bool:
-        """Whether the guest has another name after it."""
+        """True if the action renames the guest."""
         return bool(self.new_name) and not self.creates
 
     @property
     def moves(self) -> bool:
-        """Whether it takes the guest to the host that it picks."""
+        """True if the action moves the guest to the host that it picks."""
         return bool(self.picks_host) and not self.creates
 
     @functools.cached_property
     def arguments(self) -> dict[str, Argument]:
-        """What it takes, by name: worked out where somebody asks, as the options of a module take long to import."""
+        """The arguments by name; computed on demand, as importing a module's options is slow."""
         own = {name: _argument(name, spec or {}) for name, spec in self.declared.items()}
         return {**_options(self.options_of), **own}
 
@@ -172,7 +172,7 @@ def _catalogue() -> dict[str, t.Any]:
 
 
 def domain_arguments() -> list[str]:
-    """Arguments that virt_domain is told by the same names."""
+    """Arguments that virt_domain takes under the same names."""
     return list(_catalogue()["domain_arguments"])
 
 
@@ -182,7 +182,7 @@ def offered() -> list[str]:
 
 
 def not_offered() -> list[str]:
-    """Arguments that it gives to none of them."""
+    """Arguments that the web console never passes."""
     return list(_catalogue()["not_offered"])
 
 
@@ -192,13 +192,13 @@ def names() -> list[str]:
 
 
 def elsewhere() -> dict[str, dict[str, str]]:
-    """How others call an argument: the `argument`, and what to `write` here."""
+    """Arguments of other tools by name: our `argument`, and what to `write` here."""
     return t.cast("dict[str, dict[str, str]]", _catalogue()["elsewhere"])
 
 
 @functools.cache
 def action(name: str) -> PlaybookAction:
-    """The action of that name; KeyError for any other."""
+    """The action of that name; raises KeyError if there is none."""
     entry = _catalogue()["actions"][name]
     module = entry.get("options_of") or {}
     given = {"virt_group": None, **(entry.get("arguments") or {})}
@@ -228,9 +228,9 @@ def action(name: str) -> PlaybookAction:
 
 
 def _argument(name: str, own: Spec) -> Argument:
-    """An argument as the action says it, on top of what holds for all actions.
+    """An argument: the action's declaration over the one that all actions share.
 
-    Of one with another type that does not hold.
+    A declaration with a type of its own replaces the shared one.
     """
     common = {} if "type" in own else _catalogue()["arguments"].get(name, {})
     entry = {**common, **own}

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which host of a play may work on a guest of a name: the one that has it, or the only one that would make it. Pure."""
+"""Which host of a play may work on a guest: the one that has it, or the only one that would create it. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ASKED_STATES = (*MAKING_STATES, "reset", "rebooted")  # `absent` means every hos
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a host of the play answered: the names of its guests, or None and why.
+    """The answer of a host of the play: its guests' names, or None and the reason.
 
-    `makes` are those the same task would make there.
+    `makes` are the guests that the task would create there.
     """
 
     names: frozenset[str] | None
@@ -31,7 +31,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class HolderVerdict:
-    """Whether the host works on the guest; if not, why, and whether that is a failure."""
+    """`go`: True if the host works on the guest; else `why` not, and whether that is a failure."""
 
     go: bool
     failed: bool = False
@@ -41,7 +41,7 @@ class HolderVerdict:
 def verdict(
     name: str, state: str, here: str, asked: t.Mapping[str, Asked], shown_on: str | None = None
 ) -> HolderVerdict:
-    """What `here` does about a guest. `shown_on` is where the inventory shows it."""
+    """The decision for host `here` about a guest. `shown_on` is the guest's host in the inventory."""
     own = asked[here].names if here in asked else None
     holders = sorted(host for host, answer in asked.items() if answer.names is not None and name in answer.names)
     if state not in ASKED_STATES or holders == [here] or (own is None and len(asked) < 2 and shown_on in (None, here)):

@@ -1,8 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What hosts of a play have guests of a name, asked once for a task: the first host's action asks for all, the
-others read its note.
+"""Which hosts of a play have guests of a name, queried once for a task.
+
+The first host's action queries all hosts, the others read its note.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Variables = dict[str, t.Any]
 
 
 class Names:
-    """Guests by host, for one task; loops share what was asked, and each host adds what it made."""
+    """Guests by host, for one task. Items of a loop share the answers, and each host adds what it created."""
 
     def __init__(self, action: ActionBase, variables: Variables) -> None:
         self._task, self._variables = action._task, variables
@@ -39,9 +40,9 @@ class Names:
         self._arguments = functools.cache(lambda host: self._others.arguments(host, _ARGUMENTS))
 
     def asked(self, names: t.Collection[str], *, alone: bool) -> dict[str, Asked]:
-        """What each host that runs this task has and makes; `names` are those that this one is about.
+        """What each host that runs this task has and would create, for guests of these `names`.
 
-        A host that is the only one is asked when it is to be asked `alone`.
+        A single host is queried only if `alone`; else the result is empty.
         """
         peers = self._peers()
         if len(peers) < 2 and not alone:
@@ -56,7 +57,7 @@ class Names:
         return {host: _asked(hosts[host], makes[host], names) for host in makes if host in hosts}
 
     def made(self, names: t.Collection[str]) -> None:
-        """This host has these guests from now on."""
+        """Record that this host has these guests from now on."""
         if len(self._peers()) > 1:
             with self._noted() as note:
                 known = note.get("hosts", {}).get(self._here, {})
@@ -64,7 +65,7 @@ class Names:
                     known["names"] = sorted({*known["names"], *names})
 
     def _peers(self) -> list[str]:
-        """Hosts that this task may run on; one alone where the user has said which."""
+        """Hosts that this task may run on; only this one with run_once or delegate_to."""
         if self._task.run_once or self._task.delegate_to:
             return [self._here]
         return list(self._variables.get("ansible_play_hosts_all") or [self._here])
@@ -73,7 +74,7 @@ class Names:
         return Noted("corral-names", str(self._task._uuid))
 
     def _item(self) -> str:
-        """Which turn of a loop this is."""
+        """A digest of the loop's current item."""
         value = self._variables.get(str(self._variables.get("ansible_loop_var")))
         return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()
 
@@ -86,7 +87,7 @@ class Names:
         return self._others.connected(host).ask(_MODULE, {"uri": uri} if uri else {}, self._others.variables(host))
 
     def _makes(self, host: str) -> list[str] | None:
-        """Names that the task would make there; None where it does not run."""
+        """Names that the task would create on that host; None if it does not run there."""
         if not self._others.runs(host):
             return None
         try:
@@ -98,7 +99,7 @@ class Names:
 
 
 def _kept_of(answer: Variables) -> Variables:
-    """What is kept of a host's answer, whatever its form."""
+    """The part of a host's answer to keep: its guests' names, or None and the reason."""
     domains = answer.get("domains")
     if answer.get("failed") or not isinstance(domains, list):
         return {"names": None, "reason": printable(str(answer.get("msg") or "it did not answer"))}

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests as the hypervisors have them, from what these answered. Pure."""
+"""Guests from the answers of their hypervisors. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 20  # names in a message
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """The hypervisors: those that answered, those that were asked in vain, and those that `--limit` left out."""
+    """The hypervisors: those that answered, those that did not, and those that `--limit` excludes."""
 
     group: str
     answered: tuple[str, ...]
@@ -57,7 +57,7 @@ class HostedGuest:
 def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Results of the hosts that answered.
 
-    Raises BadInput, naming each host, for what `virt_state_info` and `virt_host_info` never answer.
+    Raises BadInput, naming each host, for results that `virt_state_info` and `virt_host_info` never return.
     """
     answered = {
         host: _guests_of(result)
@@ -74,7 +74,7 @@ def answers(results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _guests_of(result: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
-    """What `virt_host_info` answers, as `virt_state_info` does."""
+    """The guests of a `virt_host_info` result, in the form of `virt_state_info`; the latter's as they are."""
     if "domains" in result or not isinstance(result["host"], dict):
         return {"domains": None, **result}
     return {"domains": result["host"].get("guests")}
@@ -98,7 +98,7 @@ def _is_guest(item: object) -> bool:
 
 
 def copies(results: t.Mapping[str, t.Any]) -> list[HostedGuest]:
-    """What `virt_state_info` returned, by host. Guests whose names libvirt does not give are left alone."""
+    """Guests in results of `virt_state_info`, by host. Guests with names that libvirt does not allow are left out."""
     there = []
     for host, result in sorted(results.items()):
         for item in result["domains"]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each option of an action can reach, at any depth: the table `reach.yml`, and the options of a request. Pure.
 
-A place is the way to an option: `disks.source` is the source of each disk.
+A place is the path of an option: `disks.source` is the source of each disk.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FILE = os.path.join(os.path.dirname(__file__), "reach.yml")
 
 
 class Reach(t.NamedTuple):
-    """What an option reaches: a name, a text, and how far it is (`guest`, `site`, `host`, `amount`)."""
+    """What an option reaches: a kind's name, its scope (`guest`, `site`, `host`, `amount`) and a text."""
 
     name: str
     within: str
@@ -69,12 +69,12 @@ def _file() -> dict[str, t.Any]:
 
 @functools.cache
 def kinds() -> dict[str, Reach]:
-    """Kinds by name."""
+    """The kinds of reach by name."""
     return {name: Reach(name, **entry) for name, entry in _file()["kinds"].items()}
 
 
 def canonical(place: str) -> str:
-    """The place by which an option is judged: some options say the same as another one."""
+    """The place by which an option is judged: some options mean the same as another one."""
     for other, place_of in _file()["same"].items():
         if place == other or place.startswith(f"{other}."):
             return str(place_of) + place[len(other) :]
@@ -82,19 +82,19 @@ def canonical(place: str) -> str:
 
 
 def bare_unit(place: str) -> str:
-    """The unit of a size that is a number: M or G."""
+    """The unit of a size without one at that place: M or G."""
     return str(_file()["bare"].get(place, "M"))
 
 
 def above(place: str) -> list[str]:
-    """The options that hold it, the nearest first."""
+    """The places that contain this one, the nearest first."""
     names = place.split(".")
     return [".".join(names[:length]) for length in range(len(names) - 1, 0, -1)]
 
 
 @functools.cache
 def _declared(section: str) -> dict[str, str]:
-    """Names of kinds by place."""
+    """Names of kinds by place, for a module or for `arguments`."""
     part = _file()["arguments"] if section == "arguments" else _file()["others"][section]
     return {
         f"{parent}.{name}" if parent else name: kind
@@ -106,7 +106,7 @@ def _declared(section: str) -> dict[str, str]:
 
 
 def places(spec: t.Mapping[str, Spec], inside: str = "") -> t.Iterator[tuple[str, Spec, bool]]:
-    """Every option at any depth, with its specification, and whether it only holds others."""
+    """Every option at any depth: its place, its specification, and True if it only holds others."""
     for name, option in spec.items():
         place, options = f"{inside}{name}", option.get("options")
         yield place, option, bool(options) and option["type"] != "raw"
@@ -116,7 +116,7 @@ def places(spec: t.Mapping[str, Spec], inside: str = "") -> t.Iterator[tuple[str
 
 @functools.cache
 def _options(module: str) -> dict[str, Spec]:
-    """Its options as it takes them, with the keys of those that can also be a number."""
+    """The module's options, with the keys of those that take a number or a dictionary."""
     found = actions.options(module)
     if module != "virt_domain":
         return found
@@ -127,7 +127,7 @@ def _options(module: str) -> dict[str, Spec]:
 
 @functools.cache
 def _of_module(module: str) -> dict[str, Reach | None]:
-    """Kinds by place; None for what holds others. KeyError for an option that the table lacks."""
+    """Kinds by place; None for an option that holds others. Raises KeyError for an option that the table lacks."""
     names, found = _declared(module), dict[str, Reach | None]()
     for place, spec, holds in places(_options(module)):
         if canonical(place) == place:
@@ -149,7 +149,7 @@ def _of_argument(action: PlaybookAction, argument: Argument) -> Reach | None:
 
 
 def _modules(action: PlaybookAction) -> list[str]:
-    """Modules whose options it takes."""
+    """Modules whose options the action takes."""
     if action.entry:
         return ["virt_domain"]
     inside = [one.options_of for one in action.arguments.values()]
@@ -173,7 +173,7 @@ def unsaid(found: t.Sequence[GivenOption], place: str) -> list[t.Any]:
 
 @functools.cache
 def table(name: str) -> dict[str, Reach | None]:
-    """What each option of the action of this name reaches, by place. KeyError for an option that the table lacks."""
+    """What each option of the action reaches, by place. Raises KeyError for an option that the table lacks."""
     action = actions.action(name)
     made = action.entry.options if action.entry else ()
     own = {
@@ -190,13 +190,13 @@ def table(name: str) -> dict[str, Reach | None]:
 
 
 def is_own(name: str, place: str) -> bool:
-    """Whether an option is what the action of this name is for, and no option of a module that it also takes."""
+    """True if an option belongs to the action itself, and not to a module whose options it also takes."""
     entry = actions.action(name).entry
     return "." not in place or bool(entry and entry.of in above(place))
 
 
 def place_of(action: PlaybookAction, name: str) -> str:
-    """The place at which an argument is judged; of a medium, which can be at several, the first."""
+    """The place at which an argument is judged; the first of a medium's several places."""
     return places_of(action, name)[0]
 
 
@@ -207,17 +207,17 @@ def places_of(action: PlaybookAction, name: str) -> list[str]:
 
 
 def harmless(place: str) -> tuple[t.Any, ...]:
-    """Values that reach nothing, whatever others of that option can reach."""
+    """Values of an option that reach nothing, whatever its other values reach."""
     return tuple(_file()["harmless"].get(place, ()))
 
 
 def is_harmless(place: str, value: object) -> bool:
-    """Whether it is one of these: to Python, true is 1."""
+    """True if the value is a harmless one, and of the same type: in Python, True equals 1."""
     return any(value == one and type(value) is type(one) for one in harmless(place))
 
 
 def reaches_host(action: PlaybookAction, name: str) -> bool:
-    """Whether an argument, or anything that it can hold, reaches a hypervisor or the controller."""
+    """True if an argument, or anything that it can hold, reaches a hypervisor or the controller."""
     argument, known = action.arguments[name], table(action.name)
     if argument.options_of:
         inside = list(_of_module(argument.options_of).values())
@@ -230,7 +230,7 @@ def reaches_host(action: PlaybookAction, name: str) -> bool:
 
 
 def parts(name: str, arguments: t.Mapping[str, t.Any]) -> list[GivenOption]:
-    """Every option of a request for the action of this name, at any depth, by the places at which it is judged."""
+    """Every option of a request for the action, at any depth, with its place."""
     entry = actions.action(name).entry
     given = entry.folded(arguments) if entry else arguments
     return [part for place, value in given.items() for part in _inside(name, canonical(place), value)]
@@ -257,9 +257,9 @@ def _inside(name: str, place: str, value: t.Any) -> t.Iterator[GivenOption]:
 
 
 def read(module: str, said: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], dict[str, str]]:
-    """Options as the module itself would read them, texts converted at any depth; and problems, by option.
+    """Options as the module would read them, texts converted at any depth; and problems, by option.
 
-    An option that was not given, or is null, is left out.
+    Options that are not given, or null, are left out.
     """
     found, problems = dict[str, t.Any](), dict[str, str]()
     for name, value in said.items():
@@ -274,7 +274,7 @@ def read(module: str, said: t.Mapping[str, t.Any]) -> tuple[dict[str, t.Any], di
 
 
 def entries(module: str, given: t.Mapping[str, t.Any]) -> int:
-    """How many entries its options have in lists of dictionaries, at any depth and in any spelling.
+    """The number of entries of these options in lists of dictionaries, at any depth and in any spelling.
 
     `read` takes a millisecond for each.
     """
@@ -296,7 +296,7 @@ def _entries(spec: Spec, value: t.Any) -> int:
 
 
 def _silent(spec: Spec) -> Spec:
-    """Without defaults, which nobody gave, and without the expansion of paths, which is the hypervisor's."""
+    """The specification without defaults, and without the expansion of paths, which is the hypervisor's."""
     kept = {key: value for key, value in spec.items() if key not in ("default", "aliases")}
     kept |= {key: "str" for key in ("type", "elements") if spec.get(key) == "path"}
     if "options" not in spec:

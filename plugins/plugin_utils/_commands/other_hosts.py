@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts that a task's action asks beside its own: what the task is there, and what one process of a run notes for
-the others.
-"""
+"""Hosts that a task's action queries beside its own: the task as it is there, and notes that processes share."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ Variables = dict[str, t.Any]
 
 
 class OtherHosts:
-    """A task as it is on hosts of the inventory. `defaults`: the names that its module has in module_defaults."""
+    """A task as it is on other hosts of the inventory. `defaults`: its module's names in module_defaults."""
 
     def __init__(self, action: ActionBase, variables: Variables, *, defaults: t.Collection[str]) -> None:
         self._action, self._task, self._variables, self._names = action, action._task, variables, defaults
@@ -46,11 +44,11 @@ class OtherHosts:
         return {**found, **{key: self._variables[key] for key in loop if key in self._variables}}
 
     def templar(self, host: str) -> t.Any:
-        """What renders templates for that host."""
+        """A templar with the variables of that host."""
         return self._action._templar.copy_with_new_env(available_variables=self.variables(host))
 
     def runs(self, host: str) -> bool:
-        """Whether the task runs there; what cannot be known may be."""
+        """True if the task runs on that host, also if that cannot be known."""
         try:
             templar = self.templar(host)
             return all(
@@ -69,7 +67,7 @@ class OtherHosts:
         return t.cast(Variables, self.templar(host).template(arguments))
 
     def _defaults(self) -> Variables:
-        """Arguments of module_defaults, as they are written there."""
+        """The task's arguments in module_defaults, unrendered."""
         found: Variables = {}
         for defaults in self._task.module_defaults or []:
             for target, arguments in defaults.items():
@@ -78,11 +76,11 @@ class OtherHosts:
         return found
 
     def connected(self, host: str) -> remote_modules.Elsewhere:
-        """The way there."""
+        """A connection to that host."""
         return remote_modules.Elsewhere.of(self._action, self.variables(host))
 
     def ask(self, hosts: t.Iterable[str], question: t.Callable[[str], Variables]) -> dict[str, Variables]:
-        """The answer of each host, as many at once as Ansible has forks; `failed` and `msg` where there is none."""
+        """The answer of each host, queried in parallel up to Ansible's forks; `failed` and `msg` if there is none."""
         return remote_modules.in_processes(
             {host: functools.partial(question, host) for host in hosts},
             at_once=int(context.CLIARGS.get("forks") or constants.DEFAULT_FORKS),
@@ -90,7 +88,7 @@ class OtherHosts:
 
 
 class Noted:
-    """A note of a run, locked while it is read and written: the actions of its hosts are processes of their own."""
+    """A note of a run in a JSON file, locked while open: the actions of hosts are separate processes."""
 
     def __init__(self, folder: str, name: str) -> None:
         self._path = Path(constants.DEFAULT_LOCAL_TMP) / folder / f"{name}.json"
@@ -112,7 +110,7 @@ class Noted:
 
 
 def play_of(task: t.Any) -> t.Any:
-    """The play that a task stands in."""
+    """The play that contains a task; None if unknown."""
     above = task._parent
     while above is not None and getattr(above, "_play", None) is None:
         above = getattr(above, "_parent", None)
@@ -124,19 +122,19 @@ def play_of(task: t.Any) -> t.Any:
 
 
 class RunVariables:
-    """The variables of a run, apart from those of its inventory."""
+    """The variables that were given to a run, apart from those of its inventory."""
 
     def __init__(self, action: ActionBase, variables: t.Mapping[str, t.Any]) -> None:
         self._task, self._templar, self._variables = action._task, action._templar, variables
         self._manager = variables["hostvars"]._variable_manager
 
     def values(self, arguments: t.Collection[str]) -> dict[str, t.Any]:
-        """Each variable that was given; those that are arguments are rendered."""
+        """Each variable that was given; those that are arguments are rendered, the others None."""
         given = {**play_of(self._task).vars, **self._manager.extra_vars}
         return {name: self._templar.template(value) if name in arguments else None for name, value in given.items()}
 
     def inventory(self) -> set[str]:
-        """Names of variables that the inventory has for this host, whoever gives them another value."""
+        """Names of variables that the inventory has for this host, even if extra variables override them."""
         host = self._manager._inventory.get_host(self._variables["inventory_hostname"])
         extra, self._manager._extra_vars = self._manager._extra_vars, {}
         try:

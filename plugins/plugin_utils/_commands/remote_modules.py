@@ -33,11 +33,11 @@ Answer = dict[str, t.Any]
 
 
 class Elsewhere(UntrustedAction):
-    """An action's way to another host: same task, that host's variables and connection."""
+    """An action's connection to another host: same task, that host's variables and connection."""
 
     @classmethod
     def of(cls, action: ActionBase, variables: dict[str, t.Any]) -> Elsewhere:
-        """To the host of which these are all variables, also where the task itself is delegated."""
+        """A connection to the host of these variables, also if the task itself is delegated."""
         task = action._task
         if task.delegate_to is not None:
             task = task.copy()
@@ -52,18 +52,18 @@ class Elsewhere(UntrustedAction):
         return cls(task, connection, context, action._loader, templar, action._shared_loader_obj)
 
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
-        """Not a task of its own."""
+        """Always raises NotImplementedError: this is not a task of its own."""
         raise NotImplementedError
 
     def log_in(self) -> None:
-        """Raises AnsibleConnectionFailure, with what ssh said, where that cannot be done."""
+        """Raises AnsibleConnectionFailure, with ssh's message, if no login is possible."""
         try:
             self._low_level_execute_command("true", sudoable=False)
         finally:
             self.cleanup()
 
     def read(self, command: str) -> Answer:
-        """What a shell command writes (`stdout`), which only reads; `failed` and why where it ends badly."""
+        """The output (`stdout`) of a read-only shell command; `failed` and `msg` if it fails."""
         try:
             done: Answer = self._low_level_execute_command(command)
         finally:
@@ -74,7 +74,7 @@ class Elsewhere(UntrustedAction):
         return {"stdout": done["stdout"]}
 
     def ask(self, module: str, arguments: Answer, variables: dict[str, t.Any]) -> Answer:
-        """The module's answer."""
+        """The module's result."""
         try:
             return t.cast(
                 Answer, self._execute_module(module, module_args=arguments, task_vars=variables, wrap_async=False)
@@ -123,7 +123,7 @@ def _set_options(kind: str, plugin: t.Any, keys: dict[str, t.Any], variables: di
 def in_processes(questions: t.Mapping[str, t.Callable[[], Answer]], *, at_once: int) -> dict[str, Answer]:
     """The answer to each question, each asked in a process of its own.
 
-    `{"failed": True, "msg": why}` where there is none.
+    `{"failed": True, "msg": why}` if there is no answer.
     """
     waiting, answers = list(questions), dict[str, Answer]()
     # by the end of its pipe: name, process, what was read, deadline
@@ -151,7 +151,7 @@ def in_processes(questions: t.Mapping[str, t.Callable[[], Answer]], *, at_once: 
 
 
 def _begun(question: t.Callable[[], Answer]) -> tuple[int, int]:
-    """The end of the pipe to read from, and the process that asks."""
+    """Fork a process that asks; returns the pipe's reading end and the process's id."""
     read, write = os.pipe()
     process = os.fork()
     if process:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of an action over what many hosts returned."""
+"""Options of an action that takes the results of many hosts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["taken"]
 
 
 def taken(action: t.Any, spec: t.Mapping[str, t.Any], large: str) -> dict[str, t.Any]:
-    """The options, checked. Those of a cluster are not checked inside, and not copied by the check.
+    """The options, checked. A `large` one is neither checked inside nor copied.
 
-    A copy of what a hundred hosts told of 5,000 guests takes seconds.
+    Copying what a hundred hosts report of 5,000 guests takes seconds.
     """
     task = action._task
     given = task.args

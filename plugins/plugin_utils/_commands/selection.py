@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which guests an action is about, and on which hosts they are. Pure."""
+"""Which guests an action affects, and on which hosts they are. Pure."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _TYPED = re.compile(r"[\w.-]+")  # what `-e guest=` takes as it is
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it may stand for several names."""
+    """True if the name is a pattern."""
     return any(sign in _ESCAPE.sub("", name) for sign in "*?[")
 
 
 def escaped(name: str) -> str:
-    """A pattern that only this name matches, for a guest whose name would be read as a pattern."""
+    """A pattern that matches only this name, which could itself be read as a pattern."""
     return re.sub(r"[*?\[]", r"[\g<0>]", name)
 
 
 def literal(name: str) -> str:
-    """The name that is meant by one that is no pattern."""
+    """The guest's name that an escaped name stands for."""
     return _ESCAPE.sub(r"\1", name)
 
 
@@ -58,9 +58,9 @@ def found(
     hosts: Hosts,
     ask: t.Callable[[str], list[str]] = lambda question: [question],
 ) -> list[HostedGuest]:
-    """The guests that an action is about; raises BadInput with every problem.
+    """The guests that an action affects; raises BadInput with every problem.
 
-    `ask` returns the problems that follow from a number of guests that nobody has confirmed.
+    `ask` returns the problems that remain if nobody has confirmed the number of guests.
     """
     if action.creates:
         _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
@@ -76,12 +76,12 @@ def found(
 
 
 def namesakes(hit: t.Iterable[HostedGuest], there: t.Sequence[HostedGuest]) -> list[str]:
-    """Names of the guests that are hit which other guests have, too."""
+    """Names of chosen guests that other guests have, too."""
     return sorted({copy.name for copy in hit if sum(other.name == copy.name for other in there) > 1})
 
 
 def missing(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> list[str]:
-    """Names and patterns of which there is no guest."""
+    """Names and patterns that no guest has."""
     asked = arguments.get("guest") or ()
     names = [one if is_pattern(one) else literal(one) for one in ([asked] if isinstance(asked, str) else asked)]
     return [
@@ -90,9 +90,9 @@ def missing(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) ->
 
 
 def check_name(action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> None:
-    """Raises BadInput when a guest has the name that a guest is to get.
+    """Raises BadInput if the name that a guest is to get is taken.
 
-    It tells nothing of that guest, for users who may not view all guests.
+    The message tells nothing of its owner, for users who may not view all guests.
     """
     name = arguments[action.new_name] if action.new_name else None
     if any(copy.name == name for copy in there):
@@ -102,7 +102,7 @@ def check_name(action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: 
 def check_expected(
     action: PlaybookAction, hit: t.Sequence[HostedGuest], expected: t.Sequence[t.Mapping[str, t.Any]]
 ) -> None:
-    """Raises BadInput when the guests are not those that somebody chose by sight: a name may be another guest's now."""
+    """Raises BadInput if the guests are not the `expected` ones: a name may belong to another guest by now."""
     wanted = {(one.get("name"), one.get("uuid"), one.get("host"), frozenset(one.get("tags") or ())) for one in expected}
     found = {(copy.name, copy.uuid, copy.host, frozenset(copy.tags)): copy for copy in hit}
     problems = [
@@ -144,7 +144,7 @@ def _check_states(
     hit: t.Sequence[HostedGuest],
     ask: t.Callable[[str], list[str]],
 ) -> None:
-    """Raises BadInput when the action cannot be done to one of them, or must be confirmed."""
+    """Raises BadInput if a guest's state does not allow the action, or if it must be confirmed."""
     states = action.from_states
     how = (
         "shut it down: ansible-playbook corral.virt.shutdown"
@@ -164,7 +164,7 @@ def _check_states(
 
 
 def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest], hosts: Hosts) -> None:
-    """Raises BadInput when a guest of that name cannot be made, or is elsewhere than on `host`."""
+    """Raises BadInput if a guest of that name cannot be created, or is on another host than `host`."""
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
     here = [copy for copy in there if copy.name == name]
     problems = list(_ambiguous(here))
@@ -184,7 +184,7 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest]
 
 
 def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
-    """The guest that gets a new name; raises BadInput when it is not there once, or another one may have that name."""
+    """The guest to rename; raises BadInput if it is not unique, or if the new name may be taken."""
     name, to, host = arguments["guest"], arguments["to"], arguments.get("host")
     what = f"cannot rename {name} to {to}"
     namesakes, others = (
@@ -219,9 +219,9 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
 def _source(
     name: str, to: str | None, there: t.Sequence[HostedGuest], hosts: Hosts, *, must_be_told: bool
 ) -> HostedGuest:
-    """The copy of a guest that moves; raises BadInput when there is none, or more than one that may be meant.
+    """The copy of a guest to migrate; raises BadInput if there is none, or more than one candidate.
 
-    `must_be_told` is whether nobody chooses a destination.
+    `must_be_told` is True if the destination must be given.
     """
     here = [copy for copy in there if copy.name == name]
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
@@ -250,7 +250,7 @@ def _source(
 
 
 def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
-    """Certificates and the guest's time cannot be relied on then."""
+    """The problem of two hosts whose clocks differ: certificates and the guest's clock are unreliable then."""
     apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
     if apart_s >= _CLOCKS_APART_S:
         yield (
@@ -264,12 +264,12 @@ def _matches(copy: HostedGuest, pattern: str) -> bool:
 
 
 def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
-    """Whether guests are hit that nobody named."""
+    """True if guests are chosen by tag or pattern."""
     return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
 
 
 def unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
-    """That nobody has a guest of that name, and which similar names there are."""
+    """The message that no guest has that name, with similar names."""
     near = difflib.get_close_matches(name, sorted({copy.name for copy in there}), 3)
     alternatives = ", ".join(f"{copy.name} on {copy.host}" for copy in there if copy.name in near)
     if alternatives:
@@ -279,7 +279,7 @@ def unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:
 
 
 def _as_json(names: t.Iterable[str]) -> str:
-    """How to write a name that `-e guest=` does not take; one that is a template would be run."""
+    """How to write a name that `-e guest=` does not take as JSON; empty for a template, which Ansible would render."""
     odd = next((name for name in names if not _TYPED.fullmatch(name) and not templated(name)), None)
     written = shlex.quote(json.dumps({"guest": [odd]}, ensure_ascii=False))
     return f" Write such a name as JSON: -e {written}" if odd else ""
@@ -304,7 +304,7 @@ def _ambiguous(hit: t.Sequence[HostedGuest], remedy: str = "--limit", *, is_movi
 
 
 def _known_by_two_names(hit: t.Sequence[HostedGuest], there: t.Sequence[HostedGuest]) -> t.Iterator[str]:
-    """Guests that another host knows under another name: which of the two is meant?"""
+    """Problems of guests that another host has under another name."""
     for copy in hit:
         for twin in there:
             if twin.uuid == copy.uuid and twin.name != copy.name and twin.host != copy.host:

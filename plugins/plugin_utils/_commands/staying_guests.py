@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which guests are on a host that guests were to leave, and which migrations are unfinished. Pure."""
+"""Guests that stay on a host that they should leave, and unfinished migrations. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def staying(
     emptied: str | None,
     running_only: bool | None = None,
 ) -> list[str]:
-    """A line for each, below a heading; none where all is done.
+    """A line for each such guest or migration, below a heading; empty if all is done.
 
     `seen` are the results of `virt_host_info`, by host. `stays` did not move, `moved` is the result of
     `virt_migrations`. `emptied` is the UUID of a host that is emptied: then migrations from there count on every host.
-    `running_only` is not None for a host that is emptied, of all or of those guests: what counts is who is there.
+    `running_only` is None unless a host is emptied of its running, or all, guests: then the guests still there count.
     """
     reasons = {guest["name"]: guest["why"] for guest in stays}
     reasons.update({result["name"]: result["msg"] for result in _of(moved, "results") if "failed" in result})
@@ -48,7 +48,7 @@ def staying(
 
 
 def running(host: str, result: t.Any, act: str) -> dict[str, list[str]]:
-    """Of a host that is to be `act` (rebooted): guests that run there, and guests whose migration is under way."""
+    """Guests that run on a host that is to be `act` (rebooted), and guests that are migrating."""
     there = [guest for guest in _guests(result) if guest["state"] != "shutdown"]
     lines = [f"{guest['name']}: {guest['state']}" for guest in there]
     remedy = (
@@ -63,7 +63,7 @@ def running(host: str, result: t.Any, act: str) -> dict[str, list[str]]:
 
 
 def _of(result: t.Any, key: str) -> t.Sequence[Guest]:
-    """Guests in a result, which another host or a skipped task may not have."""
+    """Entries of a result; empty for a failed host or a skipped task."""
     return (isinstance(result, dict) and result.get(key)) or ()
 
 

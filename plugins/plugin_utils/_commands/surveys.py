@@ -1,10 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Job templates of an action, and what each asks for: arguments as a survey of AWX. Pure.
+"""Job templates of an action, and their questions: arguments as a survey of AWX. Pure.
 
-A template that everybody may have asks for nothing that reaches a hypervisor, and so for no lists or dictionaries that
-can hold such options. One for admins asks for these, too.
+A template for everybody asks for nothing that reaches a hypervisor, so for no lists or dictionaries that can hold such
+options. A template for admins asks for these, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEVERAL = "Separate several by commas."
 
 @dataclasses.dataclass(frozen=True)
 class JobTemplate:
-    """One of an action's templates."""
+    """One job template of an action."""
 
     name: str
     action: PlaybookAction
@@ -34,7 +34,7 @@ class JobTemplate:
 
 
 def job_templates(action: PlaybookAction) -> list[JobTemplate]:
-    """One template, or two: for everybody, and for admins."""
+    """The action's templates: one for everybody, one for admins, or both."""
     far = [name for name in action.survey if option_reach.reaches_host(action, name)]
     whole = JobTemplate(f"{action.name}_admin", action, action.survey, admin=True)
     if any(action.arguments[name].required for name in far):
@@ -67,7 +67,7 @@ def _question(argument: Argument, texts: t.Mapping[str, str]) -> Question:
 
 
 def _kind(spec: Spec) -> str:
-    """AWX's type of question."""
+    """AWX's type of question for an option."""
     if spec.get("no_log"):
         return "password"
     if spec["type"] == "list":
@@ -84,7 +84,7 @@ def _choices(spec: Spec) -> list[str]:
 
 
 def _default(spec: Spec) -> object:
-    """As AWX takes it: a number, or a text that stands for the others; None where there is none."""
+    """A default as AWX takes it: a number, or a text for other types; None if there is none."""
     value = spec.get("default")
     if value in (None, "", [], {}):
         return None

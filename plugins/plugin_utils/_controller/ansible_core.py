@@ -1,9 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ansible-core has since 2.19.
+"""Functions of ansible-core 2.19.
 
-On an older one, a sentence ends the program: Ansible would show a traceback, or go on without the plugin.
+On an older version, exit with a message: Ansible would show a traceback, or go on without the plugin.
 """
 
 from __future__ import annotations

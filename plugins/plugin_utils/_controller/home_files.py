@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept in the home directory of the user who runs Ansible, which a job in a container may not have."""
+"""Files in the home directory of the user who runs Ansible, which a job in a container may not have."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KNOWN_HOSTS = "~/.config/corral/known_hosts"
 
 
 def lacks(path: str, default: str) -> bool:
-    """Whether an absolute path is that default one, and nobody can write there.
+    """True if an absolute path is the default one and cannot be written.
 
-    A path that the user chose is never replaced: that it cannot be written is an error there.
+    A path that the user chose is never replaced: a failure to write there is an error.
     """
     expanded = os.path.expanduser(default)
     if expanded.startswith("~"):  # no HOME, and no account with a directory
@@ -28,7 +28,7 @@ def lacks(path: str, default: str) -> bool:
 
 
 def _can_be_written(folder: str) -> bool:
-    """Whether a folder, or the nearest one above it that exists, takes new files."""
+    """True if a folder, or its nearest existing ancestor, takes new files."""
     while not os.path.lexists(folder):
         folder = os.path.dirname(folder)
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)

@@ -1,10 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packed modules, kept between runs: packing one is the longest work of the controller in a short task.
+"""Packed modules, kept between runs: packing is the controller's longest work in a short task.
 
-ansible-core packs a module with all that it imports once in a run, into a file of that run. Where it finds the file, it
-packs nothing. The file's name is core's own matter (executor/module_common.py): if core changes it, nothing is kept.
+ansible-core packs a module with all that it imports once in a run, into a file of that run; if that file exists, it
+packs nothing. The file's name is internal to core (executor/module_common.py): if core changes it, nothing is kept.
 """
 
 from __future__ import annotations
@@ -35,10 +35,9 @@ _VERSIONS = 3  # of each module: of two checkouts, and one to change
 
 @contextlib.contextmanager
 def kept(module: str) -> t.Iterator[None]:
-    """Within this, ansible-core packs a module of this collection only if something that it reads has changed since it
-    was packed.
+    """Inside, ansible-core packs a module of this collection only if its sources have changed since the last pack.
 
-    A pack that cannot be kept is made again in the next run. That hurts nobody, so no error is shown.
+    A pack that cannot be kept is made again in the next run, so no error is shown.
     """
     packed = _in_this_run(module)
     key = _key(module, packed) if _is_first(module, packed) else None
@@ -56,7 +55,7 @@ def kept(module: str) -> t.Iterator[None]:
 
 
 def _in_this_run(module: str) -> str:
-    """Where ansible-core looks for a packed module during a run."""
+    """The path at which ansible-core looks for a packed module during a run."""
     return os.path.join(
         constants.DEFAULT_LOCAL_TMP,
         "ansiballz_cache",
@@ -69,12 +68,12 @@ def _leaf(module: str) -> str:
 
 
 def _is_first(module: str, packed: str) -> bool:
-    """Whether it is a module of this collection that no process of this run has packed, or begins to pack."""
+    """True if it is a module of this collection that no process of this run packs or has packed."""
     return _leaf(module) != module and not any(map(os.path.exists, (packed, f"{packed}.lock", f"{packed}.claimed")))
 
 
 def _claims(packed: str) -> bool:
-    """Whether this process is the only one of this run that may take a pack, or keep it."""
+    """True if this process is the only one of this run that may take or keep a pack."""
     try:
         os.makedirs(os.path.dirname(packed), exist_ok=True)
         os.close(os.open(f"{packed}.claimed", os.O_CREAT | os.O_EXCL))
@@ -84,9 +83,9 @@ def _claims(packed: str) -> bool:
 
 
 def _key(module: str, packed: str) -> str | None:
-    """Path of a pack of what the sources are now, in a folder that only this user can write to: it becomes code.
+    """The path for a pack of the current sources, in a folder that only this user can write to: a pack is code.
 
-    None: there is no such folder, not even an account with a home; or the user's own module_utils may be packed.
+    None if there is no such folder, or if the user's own module_utils may be packed.
     """
     own = [path for path in module_utils_loader._get_paths(subdirs=False) if path not in core_path]
     try:
@@ -100,7 +99,7 @@ def _key(module: str, packed: str) -> str | None:
 
 
 def _digest(packed: str) -> str:
-    """Of all that may go into a pack, and of the programs that make and read it."""
+    """A digest of all that may go into a pack, and of the programs that make and read it."""
     digest = hashlib.sha256("\0".join((packed, sys.version, __version__)).encode())
     for path in _sources():
         digest.update(os.fsencode(path) + b"\0" + hashlib.sha256(_read(path)).digest())
@@ -127,7 +126,7 @@ def _read(path: str) -> bytes:
 
 
 def _takes(path: str, packed: str) -> bool:
-    """Whether there is a whole pack of this user's, which is then used in this run."""
+    """True if a complete pack of this user exists; it is then used in this run."""
     try:
         with open(private.opened(path, os.O_RDONLY), "rb") as file:
             owner, digest, content = os.fstat(file.fileno()).st_uid, file.read(32), file.read()
@@ -143,7 +142,7 @@ def _takes(path: str, packed: str) -> bool:
 
 
 def _keeps(path: str, packed: str) -> None:
-    """Keep the pack of this run, and only a few that were used last."""
+    """Keep the pack of this run, and remove all but the module's most recent packs."""
     folder, prefix = os.path.dirname(path), os.path.basename(path).rpartition("-")[0]
     with contextlib.suppress(OSError):
         content = _read(packed)

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What cloud-init's own schema says against the seed of a guest, before the guest boots. Pure.
+"""Check a guest's seed against cloud-init's own schema, before the guest boots. Pure.
 
 A message names places and types, never values: these may be secret.
 """
@@ -47,9 +47,9 @@ Error = t.Any  # a ValidationError of jsonschema, which has no types
 
 
 def check(guest: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
-    """Tell `warn` what is wrong with the guest's cloud-configs, or raise ValueError with `cloud_init.schema: refuse`.
+    """Pass problems of the guest's cloud-configs to `warn`; raise ValueError with `cloud_init.schema: refuse`.
 
-    YAML that cannot be read, and values that are no options, are for others to refuse.
+    Unreadable YAML and values that are no options are ignored here; other checks refuse them.
     """
     seed = guest.get("cloud_init")
     if not isinstance(seed, dict) or seed.get("schema") == "ignore" or guest.get("state") == "absent":
@@ -73,7 +73,7 @@ def check(guest: t.Mapping[str, t.Any], warn: t.Callable[[str], None]) -> None:
 
 
 def _config(value: object) -> dict[str, t.Any]:
-    """What cloud-init validates of a document; empty where it is no cloud-config."""
+    """The cloud-config of a document as a dictionary; empty if it is none."""
     if isinstance(value, str):
         if not is_cloud_config(value):
             return {}
@@ -85,7 +85,7 @@ def _config(value: object) -> dict[str, t.Any]:
 
 
 def _plain(value: object) -> object:
-    """Keys are text, and a secret of the vault is its text: the seed will have both."""
+    """The value with texts as keys, and with the text of vault secrets, as the seed has them."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -95,7 +95,7 @@ def _plain(value: object) -> object:
 
 @functools.cache
 def _validator() -> t.Any:
-    """None without the library, which takes a tenth of a second to import: only seeds need it."""
+    """A validator; None without jsonschema, whose import takes a tenth of a second and only seeds need."""
     try:
         import jsonschema
     except ImportError:
@@ -116,7 +116,7 @@ def _problems(errors: t.Iterable[Error]) -> list[str]:
 
 
 def _leaves(error: Error) -> t.Iterator[Error]:
-    """Of several forms, what is wrong with those that were meant: of the same type, and deepest."""
+    """The errors of the form that was most likely meant: of the same type, and deepest."""
     if error.validator not in ("oneOf", "anyOf") or not error.context:
         yield error
         return
@@ -148,7 +148,7 @@ def _worded(place: str, leaves: t.Sequence[Error]) -> t.Iterator[str]:
 
 
 def _unknown_keys(before: str, errors: t.Sequence[Error]) -> t.Iterator[str]:
-    """Keys that no form has, with similar ones."""
+    """Problems of keys that no form has, with similar ones."""
     known = {key for one in errors for key in one.schema.get("properties", {})}
     patterns = [pattern for one in errors for pattern in one.schema.get("patternProperties", {})]
     ignored = known if before else known | _CLOUDBASE_INIT

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guest needs of its host, from its options. Pure."""
+"""A guest's requirements of its host, from its options. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
 
 
 def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
-    """The images that it is made from, with what each is for."""
+    """The images that the guest is created from, each with the option's name."""
     disks = item.get("disks")
     for what, of in [
         ("image", item),
@@ -49,7 +49,7 @@ def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
 
 
 def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.Guest:
-    """The guest; raises BadInput."""
+    """The guest with its requirements; raises BadInput for invalid options."""
     name = (units.check_existing_name if exists else units.check_name)(item.get("name"), what="guest name")
     vcpus, memory = item.get("vcpus"), item.get("memory")
     vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
@@ -88,7 +88,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
 
 
 def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
-    """Devices of the host that its options name, as hosts report them. One without which it starts keeps it nowhere."""
+    """Host devices that the guest's options name, in the hosts' spelling; without those that it can start without."""
     for one in _entries(item, "hostdevs") or ():
         if one.get("startup_policy") == "optional":
             continue
@@ -111,7 +111,7 @@ def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
 
 
 def _platform(item: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Firmware that libvirt is to choose, and an emulated TPM; some versions of Windows get both by themselves."""
+    """`efi` and `secure_boot` if libvirt chooses the firmware, `tpm` if emulated; Windows may default to both."""
     tpm, loader = item.get("tpm"), item.get("loader")
     windows = is_trusted_windows(str(item.get("osinfo") or "")) and item.get("firmware", "efi") == "efi"
     if (item.get("firmware") == "efi" or windows) and not (isinstance(loader, dict) and loader.get("path")):
@@ -132,13 +132,13 @@ def _interfaces(item: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]] | No
 
 
 def _entries(item: t.Mapping[str, t.Any], option: str) -> list[t.Mapping[str, t.Any]] | None:
-    """Of a list, those that the guest is to have. None: it is not given."""
+    """Entries of a list option that are not absent; None if the option is not given."""
     given = item.get(option)
     return None if given is None else [one for one in given if one.get("state") != "absent"]
 
 
 def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], ...]:
-    """Versions that it `requires`, and the libvirt that its options do."""
+    """Versions that `requires` lists, and the libvirt versions that the guest's options need."""
     required = item.get("requires") or {}
     if not isinstance(required, dict):
         raise BadInput(f"requires of {name}: must be a dictionary such as {{qemu: '8.2'}}")
@@ -160,7 +160,7 @@ def _versions(item: t.Mapping[str, t.Any], name: str) -> tuple[tuple[str, str], 
 
 @functools.cache
 def _recent() -> tuple[tuple[str, _Counts, tuple[int, int]], ...]:
-    """Options, which of their values an older libvirt does not know, and the first that does."""
+    """Options, a test for values that need a newer libvirt, and the first version that takes them."""
     from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN  # takes 40 ms
     from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, every
 
@@ -178,7 +178,7 @@ def _recent() -> tuple[tuple[str, _Counts, tuple[int, int]], ...]:
 
 
 def _says(options: t.Any, path: t.Sequence[str], counts: _Counts) -> bool:
-    """Whether the options contain that one, with a value that counts."""
+    """True if the options have a value at this path that counts."""
     if not path:
         return counts(options)
     if not isinstance(options, dict):
@@ -190,18 +190,18 @@ def _says(options: t.Any, path: t.Sequence[str], counts: _Counts) -> bool:
 
 
 def given_twice(names: t.Iterable[str], option: str) -> list[str]:
-    """What is wrong with a list in which a name is there more than once."""
+    """A problem for each name that is in a list more than once."""
     counts = collections.Counter(names)
     return [f"{option}: {name} is given twice" for name in sorted(counts) if counts[name] > 1]
 
 
 def _words(value: t.Any) -> list[str]:
-    """One word, or a list of them."""
+    """A list from one word or a list of words."""
     return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
 
 
 def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:
-    """MiB by pool of those disks whose size is given."""
+    """MiB by pool of the disks with a given size."""
     sizes: dict[str, int] = {}
     for disk in disks:
         if disk.get("size"):

@@ -1,9 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests that exist as files of variables: what a host answered in, YAML out. Pure.
+"""Existing guests as files of variables, from a host's answer. Pure.
 
-A host may be anybody's: its texts are never templates, and its arguments are those of `virt_domain` or refused.
+A host may be anybody's: its texts are never templates, and its arguments must be valid for `virt_domain`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SECRETS = {"graphics": "password"}  # the secret of each argument that may be w
 
 
 def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
-    """The arguments of one guest, with a placeholder for each secret; raises BadInput for an answer that is none."""
+    """The arguments of one guest, with a placeholder for each secret; raises BadInput for an invalid answer."""
     arguments, withheld = answer.get("arguments"), answer.get("withheld_arguments") or {}
     check_existing_name(name, what="guest")
     if answer and arguments is None:
@@ -57,14 +57,14 @@ def guest(name: str, answer: t.Mapping[str, t.Any]) -> Guest:
 
 
 def _orders(arguments: t.Mapping[str, t.Any]) -> set[str]:
-    """What a host must not say in its guest's name: it changes or makes something, where a description is asked for."""
+    """Options in a host's answer that would change or create something instead of describing the guest."""
     disks = [one for one in arguments.get("disks") or () if isinstance(one, dict)]
     making = {f"disks[].{option}" for disk in disks for option in _MAKING.intersection(disk)}
     return _ORDERS.intersection(arguments) | making
 
 
 def twins(chosen: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
-    """Guests of one name on several hosts: a name is not an identity, and their variables would be the same."""
+    """Problems of names that guests on several hosts share: their variables would be the same."""
     by_name: dict[str, list[str]] = {}
     for one in chosen:
         by_name.setdefault(one["name"], []).append(one["host"])
@@ -75,7 +75,7 @@ def twins(chosen: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
 
 
 def differences(name: str, compared: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
-    """Why the arguments of a guest do not describe it, from what they would do to it; None where nobody asked."""
+    """Why the arguments do not describe the guest, from a check of their changes; empty if `compared` is None."""
     if compared is None:
         return
     results = compared.get("results") or ()
@@ -92,14 +92,14 @@ def differences(name: str, compared: t.Mapping[str, t.Any] | None) -> t.Iterator
 
 
 def files(guests: t.Sequence[Guest], dest: str, form: str) -> dict[str, str]:
-    """Texts by path: one file with `virt_guests`, or a file with `virt_guest` for each guest below `host_vars`."""
+    """Texts by path: one file with `virt_guests`, or a file with `virt_guest` for each guest below `dest`."""
     if form == "list":
         return {dest: written({"virt_guests": list(guests)})}
     return {f"{dest.rstrip('/')}/{one['name']}.yml": written({"virt_guest": one}) for one in guests}
 
 
 def notes(name: str, answer: t.Mapping[str, t.Any], described: Guest) -> list[str]:
-    """What is yet to be done for one guest: secrets to set, and what no argument describes."""
+    """What remains to be done for one guest: secrets to set, and what no argument describes."""
     found = [f"{name}: set {variable} (ansible-vault)" for variable in placeholders(described)]
     withheld = answer.get("withheld_arguments") or {}
     return found + [

@@ -17,7 +17,7 @@ _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 
 
 def why(item: t.Mapping[str, t.Any], usable: t.Mapping[str, Info]) -> str:
-    """Why a guest that is nowhere cannot be made; empty where it can."""
+    """Why a guest that no hypervisor has cannot be created; empty if it can."""
     if (item.get("state") or "present") not in guest_hosts.MAKING_STATES:
         return ""
     if item.get("clone_of"):
@@ -51,5 +51,5 @@ def _of_original(item: t.Mapping[str, t.Any], holders: t.Mapping[str, t.Mapping[
 
 
 def having(name: str, usable: t.Mapping[str, Info]) -> dict[str, t.Mapping[str, t.Any]]:
-    """A guest as the hosts have it, by host."""
+    """A guest by the hosts that have it."""
     return {host: found for host, info in usable.items() for found in info["guests"] if found["name"] == name}

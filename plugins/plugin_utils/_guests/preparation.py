@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must happen on the controller before guests are described to a host. Pure."""
+"""What is done on the controller before guests are sent to a host. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ PROFILES = tuple(variable for _items, variable in _OPTIONS_OF.values())  # varia
 
 
 def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The guest's options with its profiles put into `interfaces` and `disks`: by item name, what the guest says itself
-    goes before.
+    """The guest's options with its profiles merged into `interfaces` and `disks` by item name; its own values win.
 
     `variables` holds the lists of each profile. Raises ValueError with every problem.
     """
@@ -75,10 +74,10 @@ def with_profiles(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]
 
 
 def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The guest's options with its cloud-init documents as JSON that is YAML too; user data also as its own text.
+    """The guest's options with its cloud-init documents as JSON that is also YAML; user data also as its own text.
 
-    Hosts need no YAML library then, and a document is one secret instead of a hundred words to be hidden. Raises
-    ValueError with every problem, such as the place of what JSON cannot hold.
+    Hosts then need no YAML library, and a document is one secret instead of a hundred words to hide. Raises ValueError
+    with every problem, such as the place of a value that JSON cannot hold.
     """
     options, problems = dict(guest), list[str]()
     seed = options.get("cloud_init")
@@ -99,7 +98,7 @@ def prepared(guest: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any]:
     """One result for the guests that were worked on and those that were not.
 
-    `made` is the module's, None where it was not needed.
+    `made` is the module's result; None if the module did not run.
     """
     if made is not None and "results" not in made:
         return dict(made)  # it refused all
@@ -120,9 +119,9 @@ def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any
 
 
 def _sent(document: str, value: object, what: str, *, exact: bool, problems: list[str]) -> object:
-    """A document as the host reads it; text that is no cloud-config (a script, a template) as it is.
+    """A document as the host reads it; text that is no cloud-config (a script, a template) stays as it is.
 
-    `exact`: the host needs all that it says, not only its text.
+    `exact`: the host needs all values of the document, not only its text.
     """
     is_config = document in ("user_data", "vendor_data")
     text = value if isinstance(value, str) else None
@@ -146,9 +145,9 @@ def _sent(document: str, value: object, what: str, *, exact: bool, problems: lis
 
 
 def _with_text_keys(value: t.Any) -> t.Any:
-    """The same with numbers as keys in words (`vlans: {100: …}`), unless the word is there too.
+    """The value with numeric keys as texts (`vlans: {100: …}`), unless the text is a key, too.
 
-    A secret of the vault is its text: older versions of Ansible leave it in its shell.
+    A secret of the vault becomes its text: older versions of Ansible leave it in its shell.
     """
     if isinstance(value, dict):
         return {_key(key, value): _with_text_keys(item) for key, item in value.items()}
@@ -163,7 +162,7 @@ def _key(key: object, among: t.Container[object]) -> object:
 
 
 def _approximate(value: object) -> object:
-    """What is close enough to check and compare a document that travels as text, too."""
+    """A value that JSON can hold, close enough to check and compare a document that is also sent as text."""
     if isinstance(value, dict):
         return {_approximate_text(key): _approximate(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -179,7 +178,7 @@ def _approximate_text(value: object) -> str:
 
 
 def _place(error: Exception) -> str:
-    """What is wrong and where, without the text itself, which may be secret."""
+    """The problem and its place, without the text itself, which may be secret."""
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     return f"{getattr(error, 'problem', None) or type(error).__name__}{where}"
@@ -193,7 +192,7 @@ _VALIDATOR = ArgumentSpecValidator(GUEST_OPTIONS)
 
 
 def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
-    """All that a host would refuse of the guest's options, without asking one; `variables` as for its profiles."""
+    """All problems that a host would find in the guest's options; `variables` hold the profiles."""
     try:
         cloud_config.check(guest, warn=lambda _sentence: None)  # the action warns
         options = prepared(with_profiles(guest, variables))

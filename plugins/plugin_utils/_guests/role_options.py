@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role guests adds to the options of a guest: a seed, tags, and that it is waited for. Pure."""
+"""Options that the role guests adds to a guest: a seed, tags, and waiting for its address. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TAGGED = {
 
 @dataclasses.dataclass(frozen=True)
 class RoleSettings:
-    """What the role says of all guests of a hypervisor."""
+    """The role's settings for all guests of a hypervisor."""
 
     user_data: Options | None  # of the seeds; None where it seeds no guest
     wait_for_ip: str = "unknown"
@@ -41,9 +41,9 @@ class RoleSettings:
 
 
 def seeded(guest: Options, known: Options | None, site: RoleSettings) -> dict[str, t.Any]:
-    """The options of a guest as its hypervisor gets them.
+    """The options of a guest as they are sent to its hypervisor.
 
-    `known` is what the hypervisor reports of it, None where it does not have it.
+    `known` is the hypervisor's report of the guest, None if it does not have it.
     """
     options, takes_role_data = dict(guest), site.user_data is not None and _takes_user_data(guest, known)
     if known is None and options.get("state") != "absent":
@@ -59,7 +59,7 @@ def seeded(guest: Options, known: Options | None, site: RoleSettings) -> dict[st
 
 
 def _takes_user_data(options: Options, known: Options | None) -> bool:
-    """Whether the role's user data applies: a new guest has no seed of its own, or a seed has no user data."""
+    """True if the role's user data applies: a new guest has no seed of its own, or its seed has no user data."""
     if "cloud_init" in options:
         seed = options["cloud_init"]
         return isinstance(seed, dict) and "user_data" not in seed
@@ -70,7 +70,7 @@ def _takes_user_data(options: Options, known: Options | None) -> bool:
 
 
 def _tags(options: Options, known: Options | None) -> dict[str, t.Any]:
-    """Tags by which later runs know its groups. A guest without `tags` keeps those that it has of other kinds."""
+    """The guest's tags, with those that record its groups. A guest without `tags` keeps its tags of other kinds."""
     given = {prefix: words for option, prefix in _TAGGED.items() if (words := _words(options.get(option)))}
     if not given:
         return {}
@@ -83,7 +83,7 @@ def _tags(options: Options, known: Options | None) -> dict[str, t.Any]:
 
 
 def _words(value: t.Any) -> list[str]:
-    """One word, a list of them, or programs and their versions."""
+    """A list from one word, a list, or a dictionary of programs and versions."""
     if value in (None, ""):
         return []
     if isinstance(value, dict):
@@ -92,7 +92,7 @@ def _words(value: t.Any) -> list[str]:
 
 
 def _is_awaited(options: Options) -> bool:
-    """Whether Ansible is to reach it: it runs, with a seed and an interface, and sets nothing else itself."""
+    """True if the role waits for the guest's address: it runs with a seed and an interface, and sets no wait."""
     if "wait_for_ip" in options or not boolean(options.get("wait", True), strict=False):
         return False
     interfaces = options.get("interfaces", options.get("networks", True))

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of variables on the controller: all are written, or none; a file that says something else is not replaced
-unless that is asked for.
-"""
+"""Files of variables on the controller: all are written, or none; existing content is replaced only on request."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ __all__ = ["write"]
 
 
 def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dict[str, str]]:
-    """Write texts by absolute path; the diff of what is, or in check mode would be, changed.
+    """Write texts by absolute path; returns the diff of what is, or in check mode would be, changed.
 
-    Raises Refused before anything is written, and leaves the files as they were when one of them cannot be written.
+    Raises Refused before anything is written, and restores the files if one of them cannot be written.
     """
     _check_places(wanted)
     found = {path: configuration.read(path, denied=OWNER) for path in wanted}
@@ -36,7 +34,7 @@ def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dic
 
 
 def _check_places(wanted: t.Iterable[str]) -> None:
-    """Raises Refused where something is that is no file: it would be replaced by one, `/dev/null` for example."""
+    """Raises Refused for an existing path that is no file, which writing would replace, such as `/dev/null`."""
     for path in wanted:
         if os.path.lexists(path) and not os.path.isfile(path):
             what = "a directory; name a file in it" if os.path.isdir(path) else "not a file"
@@ -44,7 +42,7 @@ def _check_places(wanted: t.Iterable[str]) -> None:
 
 
 def _check(wanted: t.Mapping[str, str], found: t.Mapping[str, str], *, replace: bool) -> None:
-    """Raises Refused where a file says something else already."""
+    """Raises Refused if a file exists with other content, unless it may be replaced."""
     others = [path for path, text in found.items() if text not in ("", wanted[path])]
     if others and not replace:
         raise Refused(

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables as YAML that Ansible reads: a text of others is never a template, and a secret is a variable of the
-vault. Pure.
-"""
+"""Variables as YAML for Ansible: foreign text is never a template, and a secret is a variable of the vault. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ __all__ = ["Placeholder", "placeholders", "untagged", "word", "written"]
 
 
 class Placeholder(str):
-    """A template of ours."""
+    """A template that refers to one variable."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, variable: str) -> Placeholder:
-        """The value of that variable."""
+        """A template with the value of that variable."""
         return cls(f"{{{{ {variable} }}}}")
 
     @property
@@ -35,7 +33,7 @@ class Placeholder(str):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Readable YAML: texts of several lines as they are, lists indented, no text of others a template."""
+    """Readable YAML: multi-line texts as blocks, lists indented, foreign text never a template."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 (PyYAML calls it)
         super().increase_indent(flow, False)
@@ -61,13 +59,13 @@ def written(value: object) -> str:
 
 
 def word(name: str) -> str:
-    """A name in the name of a variable; of two names, never the same."""
+    """A name as a part of a variable's name, unique for each name."""
     plain = re.sub(r"[^a-z0-9_]", "_", name.lower())
     return plain if plain == name else f"{plain}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def untagged(value: t.Any) -> t.Any:
-    """Without Ansible's tags."""
+    """The value without Ansible's tags."""
     if isinstance(value, dict):
         return {str(key): untagged(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -76,7 +74,7 @@ def untagged(value: t.Any) -> t.Any:
 
 
 def placeholders(value: object) -> t.Iterator[str]:
-    """The variables that have to be set."""
+    """Variables of placeholders in the value, which must be set."""
     if isinstance(value, Placeholder):
         yield value.variable
     elif isinstance(value, (dict, list)):

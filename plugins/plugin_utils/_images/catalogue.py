@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The catalogue of cloud images and ISOs: where each is, what verifies it, and whom it lets in. Ours, and a site's."""
+"""The catalogue of cloud images and ISOs: address, verification and login user of each. Ours, and a site's."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def names() -> list[str]:
 
 
 def resolve(name: str, arch: str = "x86_64") -> dict[str, t.Any]:
-    """The same of our own catalogue as `Catalogue.resolve`."""
+    """An image of our own catalogue, as `Catalogue.resolve` returns it."""
     return Catalogue().resolve(name, arch)
 
 
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
-    """Our images with those of the site, which may replace parts of ours; and the `mirror` that has them all."""
+    """Our images with those of the site, which may override ours; and a `mirror` of all of them."""
 
     site: t.Mapping[str, Entry] = dataclasses.field(default_factory=dict)
     mirror: str = ""
@@ -64,7 +64,7 @@ class Catalogue:
     def of(
         cls, variables: t.Mapping[str, t.Any], render: t.Callable[[t.Any], t.Any] = lambda value: value
     ) -> Catalogue:
-        """That of the site's variables, rendered; raises ValueError with every problem."""
+        """The catalogue of the site's variables, rendered; raises ValueError with every problem."""
         site, mirror = (render(variables.get(name)) for name in VARIABLES)
         found = [*_site_problems(site or {}), *_mirror_problems(mirror or "")]
         if found:
@@ -78,7 +78,7 @@ class Catalogue:
         return {name: _overlaid(ours.get(name, {}), self.site.get(name, {})) for name in {**ours, **self.site}}
 
     def is_iso(self, name: str) -> bool:
-        """Whether it is a medium for a drive, and no disk."""
+        """True if the image is an ISO, for a drive, and not a disk."""
         return name in self.entries and self.entries[name].get("medium") == "iso"
 
     def file_of(self, name: str) -> str:
@@ -86,7 +86,7 @@ class Catalogue:
         return f"{name}.{'iso' if self.is_iso(name) else 'qcow2'}"
 
     def unknown(self, name: str) -> str:
-        """What is wrong with a name that it does not have."""
+        """The message about a name that the catalogue lacks."""
         near = difflib.get_close_matches(name, self.entries, _NAMED, 0.5)
         remedy = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(self.entries)}"
         return (
@@ -97,7 +97,7 @@ class Catalogue:
     def resolve(self, name: str, arch: str = "x86_64") -> dict[str, t.Any]:
         """The image's `url`, `checksum`, `signature` and `keyring` (or None), and `user`.
 
-        ValueError for a name or an architecture that it does not have.
+        Raises ValueError for a name or an architecture that the catalogue lacks.
         """
         if name not in self.entries:
             raise ValueError(self.unknown(name))
@@ -119,12 +119,12 @@ class Catalogue:
         }
 
     def _at(self, url: str) -> str:
-        """The same path on the mirror, if there is one."""
+        """The address of the same path on the mirror; without a mirror, the address itself."""
         return f"{self.mirror}{urllib.parse.urlsplit(url).path}" if self.mirror else url
 
 
 def _overlaid(ours: Entry, site: Entry) -> dict[str, t.Any]:
-    """Ours with what the site says; an image from elsewhere is not verified by what we know of ours."""
+    """Our entry with the site's values; an image from elsewhere loses our checksums and signatures."""
     kept = dict(ours) if "url" not in site else {key: ours[key] for key in ("user", "osinfo", "least") if key in ours}
     if "checksum" in site:
         kept = {key: value for key, value in kept.items() if key not in ("sums", "signature", "algorithm")}
@@ -137,7 +137,7 @@ def _mirror_problems(mirror: object) -> t.Iterator[str]:
 
 
 def _site_problems(site: object) -> t.Iterator[str]:
-    """What is wrong with what the site adds, with its place."""
+    """Problems of the site's entries, with their places."""
     if not isinstance(site, dict):
         yield f"{VARIABLES[0]}: must be a dictionary of images by name"
         return

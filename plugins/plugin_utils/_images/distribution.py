@@ -1,11 +1,11 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Spread one image over many hosts without as many copies from its source.
+"""Spread one image over many hosts without one download from its source for each.
 
-The source feeds one host at a time, and only while nobody has it; who has it feeds one other at a time. So every round
-doubles those who have it. Workers of one run share nothing but a directory on the controller: a file for each holder,
-locked while it feeds.
+The source feeds one host at a time, and only while no host has the image; each holder feeds one other at a time. So
+every round doubles the number of holders. Workers of one run share only a directory on the controller: a file for each
+holder, locked while it feeds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAUSE_S = 0.1
 
 
 class FanOut:
-    """The turns of one image in one run."""
+    """Coordinates the transfers of one image in one run."""
 
     def __init__(self, directory: Path, *image: str) -> None:
         self._place = directory / "corral-fan-out" / hashlib.sha256("\n".join(image).encode()).hexdigest()
@@ -31,7 +31,7 @@ class FanOut:
         self._holders.mkdir(parents=True, exist_ok=True)
 
     def holds(self, host: str) -> None:
-        """From now on this host can feed others."""
+        """Record that this host can feed others."""
         (self._holders / host).touch()
 
     def holders(self) -> list[str]:
@@ -40,7 +40,7 @@ class FanOut:
 
     @contextlib.contextmanager
     def turn(self) -> t.Iterator[str | None]:
-        """Wait for one's turn: a host that feeds nobody else meanwhile, or None for the source."""
+        """Wait for a turn; yields the host that feeds this one, or None for the source."""
         while True:
             holders: list[str | None] = [*self.holders()]
             for name in holders or [None]:
@@ -52,7 +52,7 @@ class FanOut:
 
     @contextlib.contextmanager
     def source(self) -> t.Iterator[None]:
-        """Wait for the source itself."""
+        """Wait for exclusive use of the source."""
         with (self._place / "source").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Images that are called by their name in the catalogue: their files in a pool, and what a guest gets by them. Pure."""
+"""Images by their names in the catalogue: their files in a pool, and options that follow for a guest. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Options = t.Mapping[str, t.Any]
 
 
 def named(image: object, catalogue: Catalogue) -> str | None:
-    """The image's name in the catalogue, if it is called by that."""
+    """The image's name if it is in the catalogue, else None."""
     return image if isinstance(image, str) and image in catalogue.entries else None
 
 
 def with_files(guest: Options, catalogue: Catalogue) -> dict[str, t.Any]:
-    """The guest's options with the files of its images, in the words of `virt_domain`."""
+    """The guest's options with files in place of its images' names, as `virt_domain` takes them."""
     found = {**guest, **_with_file(guest, catalogue)}
     if isinstance(guest.get("disks"), list):
         found["disks"] = [
@@ -44,15 +44,15 @@ def _with_file(of: Options, catalogue: Catalogue) -> dict[str, str]:
 
 
 def _iso(of: Options, catalogue: Catalogue) -> tuple[str, str] | None:
-    """The ISO of the catalogue that a disk has as its volume, `POOL/NAME`, and its pool."""
+    """Name and pool of the catalogue's ISO that is a disk's volume, `POOL/NAME`; None if it is no ISO."""
     pool, slash, name = str(of.get("volume") or "").partition("/")
     return (name, pool) if slash and catalogue.is_iso(name) else None
 
 
 def described(guest: Options, catalogue: Catalogue, *, user: str = "", arch: str = "") -> dict[str, t.Any]:
-    """A new guest with what follows from the image of its first disk, where it says nothing itself.
+    """A new guest with the options that follow from its first disk's image, unless given.
 
-    `user` is whom the role's seed lets in instead of the image's own user, `arch` that of the host, where it is known.
+    `user` is the login of the role's seed, which replaces the image's own user; `arch` is the host's, if known.
     """
     name = next((name for name, _pool in _images(guest, catalogue)), None)
     login = {"login_user": user} if user and "login_user" not in guest and _takes_user(guest) else {}
@@ -72,7 +72,7 @@ def described(guest: Options, catalogue: Catalogue, *, user: str = "", arch: str
 
 
 def _disks(guest: Options, least: Options) -> list[dict[str, t.Any]] | None:
-    """Of a guest that lists none, the one that its image needs, where that is larger than others have."""
+    """The system disk of a guest that lists none, if its image needs more than the default size; else None."""
     if guest.get("disks") is not None or guest.get("disk_profile") or not least.get("disk"):
         return None
     sizes = [units.bytes_of(size, bare="G", what="disk") for size in (least["disk"], _DISK)]
@@ -80,14 +80,14 @@ def _disks(guest: Options, least: Options) -> list[dict[str, t.Any]] | None:
 
 
 def _takes_user(guest: Options) -> bool:
-    """Whether the image's own user is let in: the guest's user data names no users instead."""
+    """True if the image's own user exists in the guest: its user data names no other users instead."""
     user_data = (guest.get("cloud_init") or {}).get("user_data")
     users = user_data.get("users") if isinstance(user_data, dict) else None
     return user_data is None or (isinstance(user_data, dict) and (users is None or "default" in users))
 
 
 def problems(guest: Options, catalogue: Catalogue, files: t.Callable[[], t.Collection[str]]) -> list[str]:
-    """What is wrong with the names of a new guest's images; `files` tells those that the site imports itself."""
+    """Problems of the image names of a new guest; `files` returns the names that the site imports itself."""
     disks = [disk for disk in guest.get("disks") or () if isinstance(disk, dict)]
     words = {str(one["image"]) for one in (guest, *disks) if isinstance(one.get("image"), str)}
     strange = sorted(word for word in words - catalogue.entries.keys() if _is_name(word))
@@ -101,15 +101,13 @@ def problems(guest: Options, catalogue: Catalogue, files: t.Callable[[], t.Colle
 
 
 def _is_name(word: str) -> bool:
-    """Whether it is called by a name: a file of a pool has a suffix."""
+    """True if the word is a catalogue name and no file of a pool, which has a suffix."""
     has_suffix = bool(units.format_of(word)) or word.endswith(".iso")
     return bool(word) and "/" not in word and not word.startswith("~") and not has_suffix
 
 
 def needed(guests: t.Iterable[Options], there: t.Collection[str], catalogue: Catalogue) -> list[dict[str, str]]:
-    """Images that new guests need, which are not `there`, and ISOs that any needs: each `name` and `pool`, and its name
-    in the `catalogue`.
-    """
+    """Images that guests missing from `there` need, and ISOs that any needs: `name`, `pool` and `catalogue` name."""
     found = {
         (name, pool): {"name": catalogue.file_of(name), "pool": pool, "catalogue": name}
         for guest in guests
@@ -123,13 +121,13 @@ def needed(guests: t.Iterable[Options], there: t.Collection[str], catalogue: Cat
 
 
 def _isos(guest: Options, catalogue: Catalogue) -> list[tuple[str, str]]:
-    """Names of the ISOs in its drives, and their pools."""
+    """Names of the ISOs in the guest's drives, and their pools."""
     disks = [disk for disk in guest.get("disks") or () if isinstance(disk, dict) and disk.get("state") != "absent"]
     return [found for found in (_iso(disk, catalogue) for disk in disks) if found]
 
 
 def _images(guest: Options, catalogue: Catalogue) -> list[tuple[str, str]]:
-    """Names of the images that a new guest is made from, and their pools; that of the first disk first."""
+    """Names of the images that a new guest is created from, and their pools; the first disk's first."""
     disks = [disk for disk in guest.get("disks") or () if isinstance(disk, dict) and _is_made(disk)]
     first = {"image": guest.get("image"), "pool": disks[0].get("pool") if disks else None}
     names = [(named(one.get("image"), catalogue), str(one.get("pool") or POOL)) for one in (first, *disks)]
@@ -137,12 +135,15 @@ def _images(guest: Options, catalogue: Catalogue) -> list[tuple[str, str]]:
 
 
 def _is_made(disk: Options) -> bool:
-    """Whether the disk may be made from an image, as the guest's `image` is of the first such disk."""
+    """True if the disk may be created from an image, as the first such disk is from the guest's `image`."""
     return disk.get("state") != "absent" and disk.get("device", "disk") == "disk" and not any(map(disk.get, PLACES))
 
 
 def listed(images: t.Iterable[object], catalogue: Catalogue) -> list[dict[str, t.Any]]:
-    """Images as `virt_image` takes them: a name of the catalogue is a whole image, and so is one without a source."""
+    """Images as options of `virt_image`: a name of the catalogue alone is enough.
+
+    Raises ValueError for a name that the catalogue lacks.
+    """
     found = []
     for image in images:
         item = {"name": image} if isinstance(image, str) else dict(t.cast("Options", image))
@@ -159,9 +160,9 @@ def listed(images: t.Iterable[object], catalogue: Catalogue) -> list[dict[str, t
 def chosen(
     names: t.Iterable[str], images: t.Iterable[Options], catalogue: Catalogue, *, strict: bool
 ) -> list[dict[str, t.Any]]:
-    """The images of these names, of files or in the catalogue, with the source that the site or else the catalogue has.
+    """The images of these names (files, or catalogue names) with their source, from the site or the catalogue.
 
-    ValueError for one that has none; unless `strict`, it is left out.
+    Raises ValueError for a name without a source; unless `strict`, it is left out.
     """
     ours = {catalogue.file_of(name): {"name": catalogue.file_of(name), "catalogue": name} for name in catalogue.entries}
     known: dict[str, Options] = {**ours, **{str(item.get("name")): item for item in images}}

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the inventory shows guests that a playbook has created or started, and whether they are reached. Pure."""
+"""Where the inventory shows guests that a playbook has created or started, and whether they are reachable. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["created", "missing", "new_names", "reached"]
 
 
 def new_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Names that are `absent`, and those `renamed` (old -> new), from the guests that `virt_find` has chosen and what
-    `virt_domains` returned, by host.
+    """Names that are `absent`, and those `renamed` (old -> new).
 
-    A name that several guests have is not renamed: what is known under it may be another guest's.
+    `chosen` is the result of `virt_find`, `results` are those of `virt_domains`, by host. A name that
+    several guests share is not renamed: records under it may be another guest's.
     """
     done = [
         item
@@ -39,7 +39,7 @@ def new_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
 
 
 def _done(result: object) -> set[str]:
-    """Names of guests that a host did not fail for."""
+    """Names of guests in a host's result that have not failed."""
     items = result.get("results") if isinstance(result, dict) else None
     return {str(one.get("name")) for one in items or () if isinstance(one, dict) and "failed" not in one}
 
@@ -56,9 +56,9 @@ def created(
     *,
     awaited: bool,
 ) -> dict[str, t.Any]:
-    """Its name in the inventory, its host, whether it is `reached`, and the `problem`: not placed, or no address.
+    """The guest's name in the inventory, its host, whether it is `reached`, and a `problem`: not placed, or no address.
 
-    `guest` are its options; `awaited` is False where the inventory cannot have it.
+    `guest` are its options; `awaited` is False if the inventory cannot have it.
     """
     name = str(guest["name"])
     host = placed["placements"].get(name)
@@ -77,9 +77,7 @@ def created(
 def missing(
     guests: t.Sequence[Variables], host: str, groups: Groups, hostvars: t.Mapping[str, Variables]
 ) -> dict[str, t.Any]:
-    """Names of guests of a host that the inventory has no address for: `running` ones, and the `problem` of those that
-    are waited for.
-    """
+    """Guests of a host without an address in the inventory: `running` ones, and the `problem` of awaited ones."""
     candidates = {*(str(guest["name"]) for guest in guests), *_on(host, groups)}
     known = [
         shown
@@ -98,8 +96,9 @@ def missing(
 def reached(
     guests: t.Sequence[Variables], groups: Groups, hostvars: t.Mapping[str, Variables]
 ) -> list[dict[str, t.Any]]:
-    """Each guest with its name in the inventory and an address: the inventory's, or else the first that its
-    hypervisor has found; empty where neither has one.
+    """Each guest with its name in the inventory and an address: the inventory's, else the first that its host found.
+
+    The address is empty if neither has one.
     """
     logins = []
     for guest in guests:
@@ -128,12 +127,12 @@ def _remedy(name: str) -> str:
 
 
 def _on(host: str, groups: Groups) -> t.Collection[str]:
-    """Guests of a host, by their names in the inventory."""
+    """A host's guests, by their names in the inventory."""
     return groups.get(f"on_{re.sub('[^A-Za-z0-9_]', '_', host)}", ())
 
 
 def _shown(name: str, host: str, groups: Groups, hostvars: t.Mapping[str, Variables]) -> str:
-    """Its name in the inventory, which may show guests under others."""
+    """The guest's name in the inventory, which may show it under another."""
     for shown in _on(host, groups):
         known = hostvars[shown]
         if known.get("virt_name") == name and known.get("virt_hypervisor") == host:
@@ -142,7 +141,7 @@ def _shown(name: str, host: str, groups: Groups, hostvars: t.Mapping[str, Variab
 
 
 def _lets_in(guest: Variables, host: Variables) -> bool:
-    """Whether it runs, and lets somebody in: one that the collection has seeded does."""
+    """True if the guest runs and accepts logins: one that the collection has seeded does."""
     made = (host.get("__guests_result") or {}).get("results") or ()
     seeded = any(isinstance(one, dict) and "ssh_host_key" in one for one in made)
     return bool(guest.get("state") == "running" and guest.get("wait_for_ip") != "none" and seeded)

@@ -1,11 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hypervisors may be passed over as dead. Pure.
+"""Which hypervisors may be treated as dead. Pure.
 
-A guest of a dead host must not run there while another of its name is made or started elsewhere. Silence does not prove
-that: a cut network is silent, too. So whoever says that a host is gone says it twice, and a host with any sign of life
-is not.
+A dead host must not run a guest while another of its name is created or started elsewhere. Silence does not prove that:
+a cut network is silent, too. So users name a dead host twice, and a host with any sign of life is not dead.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _BANNER = "during banner exchange"  # somebody took the connection
 
 
 def named(value: t.Any) -> list[str]:
-    """Names in an extra variable, which may be a list, text with commas, or YAML."""
+    """Host names in an extra variable, which may be a list, comma-separated text, or YAML."""
     if isinstance(value, str):
         value = yaml.safe_load(value) if value.lstrip().startswith("[") else value.split(",")
     return [str(name).strip() for name in value or () if str(name).strip()]
@@ -44,7 +43,7 @@ def unknown(gone: t.Sequence[str], group: str, members: t.Collection[str]) -> t.
 
 
 def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
-    """A problem for each host that answers; `answers` are the reasons why nobody could log in, None where one could."""
+    """A problem for each host that is alive; `answers` are login errors by host, None if the login worked."""
     for name, why in answers.items():
         if why is None:
             yield f"gone: {name} answers, so its guests may run; remove it from gone"
@@ -57,7 +56,7 @@ def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
 
 
 def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
-    """What is said where the names are not said twice."""
+    """The problem if `confirm` does not repeat the names in `gone`; None if it does."""
     if set(gone) == set(confirm):
         return None
     if not gone:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""At which address each guest is reached, where several may claim the same one. Pure."""
+"""The address of each guest, where several may claim the same one. Pure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ AGENT_CONNECTION = "community.libvirt.libvirt_qemu"
 
 
 def jump(user: str, address: str, port: str) -> str:
-    """Arguments of ssh that lead through the hypervisor."""
+    """ssh arguments for a jump through the hypervisor."""
     place = (f"{user}@" if user else "") + in_uri(address) + (f":{port}" if port else "")
     return f"-o {shlex.quote(f'ProxyJump={place}')}"
 
 
 def control_path(hypervisor: str, uuid: str) -> str:
-    """Where ssh keeps a connection for the next command, as Ansible's option of that name wants it.
+    """ssh's control path for one guest, in the syntax of Ansible's option.
 
     Ansible's own path depends on address, port and user, which are the same for guests behind several hypervisors: a
     command for one of them would run in the other.
@@ -45,7 +45,7 @@ def control_path(hypervisor: str, uuid: str) -> str:
 
 
 def agent(name: str, uri: str) -> dict[str, t.Any]:
-    """Variables of the connection plugin that runs commands by the guest agent; it knows a guest by its real name."""
+    """Variables for the connection plugin that runs commands by the guest agent; `name` is libvirt's."""
     return {"ansible_connection": AGENT_CONNECTION, "ansible_libvirt_uri": uri, "ansible_host": name}
 
 
@@ -55,10 +55,10 @@ _TOLD = 3  # addresses in one warning
 def reached_at(
     guests: Guests, foreign: t.Mapping[str, str], prefer: t.Sequence[str], *, through: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """The address of every guest that has one for itself, and why others have none.
+    """The address of every guest that has an unambiguous one, and warnings about the others.
 
-    `foreign` addresses belong to hosts that are no guests: address -> host. With connections `through`
-    the hypervisors, each of them may have a guest with the same address.
+    `foreign` maps addresses to hosts that are no guests. With connections `through` the hypervisors, each of them may
+    have a guest with the same address.
     """
     claims: dict[tuple[str, str], list[str]] = {}
     for name, (hypervisor, facts) in guests.items():
@@ -94,9 +94,9 @@ def reached_at(
 
 
 def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
-    """Who is believed to have an address that several claim: the best witness, and of equal ones the last.
+    """Guests with the best claim to an address: the best witness, among equals the latest.
 
-    More than one when in doubt.
+    More than one if that is ambiguous.
     """
     worth = {name: _witness_worth(address, facts) for name, facts in claimants.items()}
     best = max(worth.values())
@@ -120,13 +120,13 @@ def _some(addresses: t.Sequence[str]) -> str:
 
 
 def _usable(known: t.Iterable[str]) -> list[str]:
-    """Addresses that can be a guest's own."""
+    """Addresses that can belong to a guest, in one spelling."""
     return list(dict.fromkeys(filter(None, map(_guest_address, known))))
 
 
 @functools.lru_cache(maxsize=ADDRESSES)
 def _guest_address(text: str) -> str | None:
-    """The one spelling of an address that can be a guest's own."""
+    """The canonical spelling of an address that can belong to a guest; None for any other."""
     address = ip(text)
     return None if address is None or _is_special(address) else str(address)
 
@@ -137,7 +137,7 @@ def _is_special(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def _preferred(usable: t.Sequence[str], prefer: t.Sequence[str]) -> str | None:
-    """The first address of the first kind there is (`ipv4`, `ipv6` or a network), else any."""
+    """The first address of the first preferred kind (`ipv4`, `ipv6` or a network), else the first; None without any."""
     valid = [address for address in map(ip, usable) if address]
     for kind in prefer:
         for item in valid:

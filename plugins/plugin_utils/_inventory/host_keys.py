@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which SSH host keys of guests are trusted, of those that hypervisors report. Pure."""
+"""Which SSH host keys of guests, as hypervisors report them, are trusted. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za
 
 
 def trusted(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> tuple[list[dict[str, str]], list[str]]:
-    """Name and key of every guest that was placed on the very host that reports it, and what is said about the others.
+    """Name and key of every guest placed on the very host that reports it, and warnings about the others.
 
-    `results` are what `virt_domains` returned, by host.
+    `results` are those of `virt_domains`, by host.
     """
     keys, refused = [], []
     for host, result in results.items():
@@ -45,9 +45,7 @@ def trusted(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> 
 
 
 def is_key(text: object) -> bool:
-    """Whether it is one public key of a kind that is made for guests: its kind, a space, and base64 of the same
-    kind.
-    """
+    """True if the text is one public SSH key of a supported kind: kind, space, and base64 of the same kind."""
     match = _KEY.fullmatch(text) if isinstance(text, str) else None
     try:
         blob = base64.b64decode(match.group(2), validate=True) if match else b""

@@ -1,9 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many hypervisors for their guests at once. One that is dead, or hangs, holds up nobody.
+"""Query many hypervisors for their guests at once. One that is dead, or hangs, delays no other.
 
-Only libvirt's replies are waited for under the deadline; what they mean is read afterwards, in one thread (`facts`).
+Only libvirt's replies are awaited under the deadline; one thread parses them afterwards (`facts`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _GIVEN, _NOW_S = 9, 10**11
 
 @dataclasses.dataclass(frozen=True)
 class Reply:
-    """What libvirt answered about one guest; `asked` is what its own sources know of addresses."""
+    """libvirt's reply about one guest; `asked` has the addresses by libvirt source."""
 
     name: str
     uuid: str
@@ -87,7 +87,7 @@ class Reply:
 
 
 def check_libraries() -> None:
-    """Raises Unsupported with what is to be installed on the controller."""
+    """Raises Unsupported, with what to install on the controller, if a library is missing."""
     if libvirt is None:
         raise Unsupported(
             "reading guests requires libvirt's Python binding beside ansible-core on this controller: pip install "
@@ -100,10 +100,10 @@ def check_libraries() -> None:
 def ask(
     questions: t.Mapping[str, t.Callable[[Heard], Answer]], *, concurrency: int, timeout_s: float
 ) -> tuple[dict[str, Answer], dict[str, Exception]]:
-    """What was answered, and why the others did not. Each is waited for until it is silent for `timeout_s`.
+    """The answers, and the errors of the others. Each is given up after `timeout_s` of silence.
 
-    While others reply, this process may be what is slow, so the silence may last longer then. A call that hangs is left
-    behind: its thread keeps no process from ending.
+    While others reply, this process may be the slow part, so the silence may last longer then. A call that hangs is
+    left behind: its thread does not keep the process from ending.
     """
     waiting, heard_at, running = collections.deque(questions), dict[str, float](), set[str]()
     replies: queue.SimpleQueue[tuple[str, Answer | None, Exception | None]] = queue.SimpleQueue()
@@ -140,15 +140,15 @@ def ask(
 
 
 def silent(running: t.Collection[str], heard_at: t.Mapping[str, float], now: float, timeout_s: float) -> set[str]:
-    """Who is given up."""
+    """Names of hypervisors that have been silent for too long."""
     busy = now - max(heard_at.values()) < timeout_s / 2
     return {name for name in running if now - heard_at[name] >= timeout_s * (_BUSY if busy else 1)}
 
 
 def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float, own: list[str]) -> list[Reply]:
-    """Replies about all guests: one call for all, one document each, and addresses where the first source knows none.
+    """Replies about all guests: one call for all, one document each, and addresses if the first source has none.
 
-    `own` takes the addresses of the hypervisor itself, also when it does not answer.
+    `own` is extended by the addresses of the hypervisor itself, also if it does not answer.
     """
     own += _resolved(uri)
     heard()
@@ -161,7 +161,7 @@ def guests(uri: str, sources: t.Sequence[str], heard: Heard, *, timeout_s: float
 
 
 def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
-    """What an inventory shows of a guest."""
+    """A guest's facts for the inventory."""
     root = parse(reply.xml)
     fields = row.read(root, _SHOWN)
     macs = [mac.get("address") for mac in root.iterfind("devices/interface/mac")]
@@ -191,7 +191,7 @@ def facts(reply: Reply, sources: t.Sequence[str]) -> dict[str, t.Any]:
 
 
 def reason(error: Exception) -> str:
-    """Why, in libvirt's own words where they are its: without the host's name, so that equal reasons are equal."""
+    """The reason of an error, in libvirt's own words if there are any; without the host's name, so equal ones match."""
     if isinstance(error, Unreachable):
         return error.reason
     libvirt_message = getattr(error.__cause__, "get_error_message", None)
@@ -200,7 +200,7 @@ def reason(error: Exception) -> str:
 
 
 def _replies(states: t.Sequence[tuple[t.Any, str]], sources: t.Sequence[str], heard: Heard) -> list[Reply]:
-    """Replies about guests that are still there, in their order. Over a slow line several are asked at a time."""
+    """Replies about guests that still exist, in their order. Over a slow line, several are queried at a time."""
     found: dict[int, Reply] = {}
     errors: list[Exception] = []
     waiting = collections.deque(enumerate(states))
@@ -249,7 +249,7 @@ def _reply(item: t.Any, state: str, sources: t.Sequence[str], heard: Heard) -> R
 
 
 def _is_unknown(reply: Reply, sources: t.Sequence[str]) -> bool:
-    """Whether its agent is there, and nobody who is believed before it knows an address."""
+    """True if the guest's agent is connected, and no source before the agent has an address."""
     if reply.state != "running" or "agent" not in sources or not _AGENT.search(reply.xml):
         return False
     before = sources[: sources.index("agent")]
@@ -257,9 +257,9 @@ def _is_unknown(reply: Reply, sources: t.Sequence[str]) -> bool:
 
 
 def _ask_agents(uri: str, replies: t.Sequence[Reply], heard: Heard) -> None:
-    """By a connection that may write, where this identity has one.
+    """Query the guest agents by a connection that may write, if this identity has one.
 
-    Those who are silent are left behind, all at the same time.
+    All share one deadline; silent ones are left behind.
     """
     if not replies:
         return
@@ -276,7 +276,7 @@ def _ask_agents(uri: str, replies: t.Sequence[Reply], heard: Heard) -> None:
 
 
 def _resolved(uri: str) -> list[str]:
-    """Addresses that a hypervisor's name stands for."""
+    """IP addresses of the URI's host; empty if it cannot be resolved."""
     host = urllib.parse.urlsplit(uri).hostname
     try:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None)}) if host else []
@@ -285,7 +285,7 @@ def _resolved(uri: str) -> list[str]:
 
 
 def _check_certificate(uri: str) -> None:
-    """Before the first run of the roles there is none: say just that, and not what TLS makes of it."""
+    """Raises Failed if the certificate of a `pkipath` is missing: clearer than TLS before the roles' first run."""
     own = files_credentials.of(uri) if "pkipath=" in uri else None  # without, libvirt itself may do without one
     missing = files_credentials.missing(own) if own else ""
     if missing:
@@ -293,7 +293,7 @@ def _check_certificate(uri: str) -> None:
 
 
 def _check_port(uri: str, timeout_s: float) -> None:
-    """libvirt itself would wait for minutes."""
+    """Raises Timeout or Failed if the port does not accept connections; libvirt itself would wait for minutes."""
     place = endpoint(uri)
     if place is None:
         return

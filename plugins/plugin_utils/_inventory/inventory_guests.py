@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Guests as hosts of an inventory: which of two, their names, groups, variables and ways in. Pure."""
+"""Guests as hosts of an inventory: choice among namesakes, names, groups, variables and connections. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _PORTS = {
 
 
 def host_name(name: str) -> str:
-    """The guest's name where that is safe as a host's name, else an alias, which no other guest's name can be.
+    """The guest's name if that is safe as a host's name, else an alias, which no guest can have as its name.
 
     An alias depends on the name alone: it is the same on every hypervisor and in every run.
     """
@@ -85,25 +85,23 @@ def host_name(name: str) -> str:
 
 
 def is_destination(host: str) -> bool:
-    """Whether ssh takes this for a host and nothing else: a name that is safe, or an IP address."""
+    """True if ssh takes the text only as a host: a safe name, or an IP address."""
     return bool(_SAFE_NAME.fullmatch(host)) or ip(host) is not None
 
 
 def destination(host: str) -> str:
-    """The one spelling under which the same place is found again."""
+    """The canonical spelling of a host's name or address."""
     return str(ip(host) or host.lower().rstrip("."))
 
 
 def strangers(groups: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
-    """Hosts that no guest may be named as, by the spelling that DNS compares: all that are not in the group of
-    guests.
-    """
+    """Hosts outside the group of guests, by canonical spelling: no guest may have such a name."""
     names = set(groups.get("all", ())) - set(groups.get(GROUP, ()))
     return {destination(name): name for name in sorted(names)}
 
 
 def _is_number(name: str) -> bool:
-    """Whether the resolver takes the name for an address: `10.0.0.1`, and `127.1`, `0x7f.1` and `42` too."""
+    """True if the resolver takes the name for an address: `10.0.0.1`, and `127.1`, `0x7f.1` and `42` too."""
     try:
         socket.inet_aton(name)
     except OSError:
@@ -117,9 +115,7 @@ def own_name(_hypervisor: str, facts: Facts) -> str:
 
 
 def chosen(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> tuple[Guests, list[str]]:
-    """Hypervisor and facts of every guest by the name that is shown, and what is to be said about names that are
-    there twice.
-    """
+    """Hypervisor and facts of every guest by its name in the inventory, and warnings about names that occur twice."""
     holders: dict[str, list[tuple[str, Facts]]] = {}
     for hypervisor in sorted(answers):
         for facts in answers[hypervisor]:
@@ -135,7 +131,7 @@ def chosen(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name
 
 
 def _without_past(found: list[tuple[str, Facts]]) -> list[tuple[str, Facts]]:
-    """Where a guest is seen now, what was last known of it elsewhere is no second guest: it has moved since."""
+    """The candidates without stale facts of a guest that is seen elsewhere now: it has moved."""
     seen = {facts["uuid"] for _hypervisor, facts in found if not facts.get("stale")}
     return [item for item in found if not item[1].get("stale") or item[1]["uuid"] not in seen]
 
@@ -147,7 +143,7 @@ def _rank(facts: Facts) -> int:
 
 
 def is_active(facts: Facts) -> bool:
-    """Whether it was just seen running or paused."""
+    """True if the guest was just seen running or paused."""
     return _rank(facts) < len(_FIRST)
 
 
@@ -169,9 +165,9 @@ def _twice(name: str, found: t.Sequence[tuple[str, Facts]]) -> str:
 
 
 def variables(hypervisor: str, facts: Facts, address: str | None, prefix: str = PREFIX) -> dict[str, t.Any]:
-    """Host variables of a guest. Without a known address `ansible_host` is absent: its name may resolve.
+    """Host variables of a guest. Without a known address there is no `ansible_host`: the guest's name may resolve.
 
-    The `prefix` is of those variables that the collection itself does not read.
+    `prefix` applies to variables that the collection itself does not read.
     """
     known = {f"{prefix}{key}": facts[key] for key in ("state", "vcpus", "memory_mib", "macs", "addresses")}
     known |= {f"{prefix}title": printable(facts["title"]), f"{prefix}tags": list(map(printable, facts["tags"]))}
@@ -182,19 +178,19 @@ def variables(hypervisor: str, facts: Facts, address: str | None, prefix: str = 
 
 
 def groups(hypervisor: str, facts: Facts) -> list[str]:
-    """Groups below `guests`, not yet in the letters Ansible allows. What was last known of a guest is no state."""
+    """Groups below `guests`, not yet in the letters Ansible allows. Stale facts give no state."""
     state = STALE_GROUP if facts.get("stale") else f"guests_{facts['state']}"
     return [f"on_{hypervisor}", state, *(f"tag_{tag}" for tag in facts["tags"])]
 
 
 def login_group(facts: Facts) -> tuple[str, str] | None:
-    """The group of guests whose images let in the same user, and that user; a hypervisor may report anything."""
+    """The group of guests with the same login user, and that user; None for an invalid or no user."""
     user = facts.get("login_user")
     return (f"guests_login_{user}", user) if isinstance(user, str) and _LOGIN.fullmatch(user) else None
 
 
 def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ()) -> str:
-    """The one thing to say about hypervisors that did not answer; empty where all did. `stale` ones have a past."""
+    """One warning about hypervisors that did not answer; empty if all did. `stale` ones have last known guests."""
     alike: dict[tuple[str, bool], list[str]] = {}
     for name in sorted(reasons):
         alike.setdefault((reasons[name], name in stale), []).append(name)
@@ -208,13 +204,13 @@ def lost(reasons: t.Mapping[str, str], asked: int, stale: t.Container[str] = ())
 
 
 def unknown(option: str, known: t.Collection[str]) -> str:
-    """What is wrong with an option that there is not."""
+    """The message about an unknown option."""
     near = difflib.get_close_matches(option, sorted(known), 1)
     return f"{option} is not an option of this plugin{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:
-    """Options that mean nothing together, or not what their names promise."""
+    """Problems of options that contradict each other, or have invalid values."""
     problems = []
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options["hostvars_prefix"], re.ASCII):
         problems.append("hostvars_prefix must begin with a letter or _, and have letters, digits and _ only")
@@ -229,7 +225,7 @@ def contradictions(options: t.Mapping[str, t.Any]) -> list[str]:
 
 @functools.lru_cache(maxsize=ADDRESSES)
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address, also of `ADDRESS/PREFIX`, in its one form; a zone after it may hold anything, and is no address."""
+    """The IP address, also of `ADDRESS/PREFIX`, in canonical form; None for other text and for one with a zone."""
     try:
         found = None if "%" in text else ipaddress.ip_interface(text).ip
     except ValueError:
@@ -238,14 +234,14 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def ssh_args(known_hosts: str, name: str) -> str:
-    """Look for the guest's own name in that file, wherever it may have its address today; ask nobody."""
+    """ssh arguments to check the guest's key in that file under its own name, without questions."""
     literal = known_hosts.replace("%", "%%")  # ssh's own placeholders
     options = (f'UserKnownHostsFile="{literal}"', f'HostKeyAlias="{name}"', "StrictHostKeyChecking=yes")
     return " ".join(f"-o {shlex.quote(option)}" for option in options)
 
 
 def ssh_args_of_key(key: str, name: str) -> str:
-    """Accept this key alone: no file is read but the machine's own `ssh_known_hosts`, and none need be there.
+    """ssh arguments to accept only this key and the machine's own `ssh_known_hosts`.
 
     The key is in the argument itself, because AWX runs a job elsewhere than it has read the inventory.
     """
@@ -260,8 +256,9 @@ def ssh_args_of_key(key: str, name: str) -> str:
 
 
 def host_keys(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_name) -> dict[str, str]:
-    """The recorded SSH host key of every guest by the name that is shown, where no two hypervisors report different
-    ones for this name. What was last known counts only where nobody tells more.
+    """The recorded SSH host key of every guest by its shown name, unless hypervisors report different ones.
+
+    Stale facts count only if there are no others.
     """
     now: dict[str, set[str]] = {}
     past: dict[str, set[str]] = {}
@@ -273,12 +270,12 @@ def host_keys(answers: t.Mapping[str, t.Sequence[Facts]], name_of: Namer = own_n
 
 
 def in_uri(host: str) -> str:
-    """A host name or address as a URI wants it."""
+    """A host name or address in the syntax of a URI."""
     return f"[{host}]" if ":" in host else host
 
 
 def unattended(uri: str) -> str:
-    """The URI with an ssh that asks for nothing: many of them share one terminal."""
+    """The URI with an ssh that never prompts: many connections share one terminal."""
     parts = urllib.parse.urlsplit(uri)
     if not parts.scheme.endswith("+ssh") or "no_tty=" in parts.query:
         return uri
@@ -286,9 +283,9 @@ def unattended(uri: str) -> str:
 
 
 def endpoint(uri: str) -> tuple[str, int] | None:
-    """Where that URI connects to by TCP.
+    """Host and port that the URI connects to by TCP.
 
-    None for sockets of this machine, and for ssh, which may know a way of its own.
+    None for sockets of this machine, and for ssh, which may have a configuration of its own.
     """
     parts = urllib.parse.urlsplit(uri)
     transport = parts.scheme.partition("+")[2]

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts inventory sources define that Ansible reads after ours: a guest must not be there before them."""
+"""Hosts of inventory sources that Ansible reads after ours: no guest may have their names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _NO_HOSTS = ("constructed", "ansible.builtin.constructed", "corral.virt.virt", "
 
 
 def hosts_read_later(loader: t.Any, path: str) -> tuple[dict[str, str], list[str]]:
-    """Where the hosts of later sources are (name or address -> host), and a warning for each source that only tells
-    when it is asked.
+    """Names and addresses of hosts in later sources (-> host), and a warning for each plugin or script among them.
 
     Guests that a later source lists are left out.
     """
@@ -46,7 +45,7 @@ def hosts_read_later(loader: t.Any, path: str) -> tuple[dict[str, str], list[str
 
 
 def _later(path: str) -> list[str]:
-    """Sources after `path`, in Ansible's order; none where nobody knows it."""
+    """Sources after `path`, in Ansible's order; empty if `path` is none of them."""
     given = context.CLIARGS.get("inventory") or constants.DEFAULT_HOST_LIST
     sources = [
         file for source in given for file in ([source] if "," in source else _files(unfrackpath(source, follow=False)))
@@ -55,7 +54,7 @@ def _later(path: str) -> list[str]:
 
 
 def _files(source: str) -> list[str]:
-    """A source's files, as Ansible reads a directory."""
+    """A source's files, in the order in which Ansible reads a directory."""
     if not os.path.isdir(source):
         return [source]
     names = [name for name in sorted(os.listdir(source)) if not IGNORED.search(os.fsencode(name))]
@@ -63,7 +62,7 @@ def _files(source: str) -> list[str]:
 
 
 def _plugin(source: str) -> str | None:
-    """The inventory plugin that a source is for, or `script`; None where the source itself lists hosts."""
+    """The inventory plugin of a source, or `script`; None if the source itself lists hosts."""
     if "," in source or not os.path.isfile(source):
         return None
     if os.access(source, os.X_OK):

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines of a `known_hosts` file (sshd(8)) that name a guest; all others stay as they are. Pure."""
+"""Lines of a `known_hosts` file (sshd(8)) that name a guest; all others are kept. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the
 def edited(
     text: str, *, keys: t.Mapping[str, str], absent: t.Collection[str] = (), renamed: t.Mapping[str, str]
 ) -> str:
-    """The text without the names that are `absent`, with those `renamed` (old -> new) under the new one, and with
-    `keys` (name -> key).
+    """The text without the names that are `absent`, with those `renamed` (old -> new), and with `keys` (name -> key).
 
     A name has one key of a kind. A line that has other names too keeps them.
     """
@@ -40,7 +39,7 @@ def edited(
 
 
 class KeyedNames:
-    """Whom the text has a key of."""
+    """The names that the text has a key of."""
 
     def __init__(self, text: str) -> None:
         hosts = [host for line in text.splitlines() for host in _Entry.of(line).hosts]
@@ -53,7 +52,7 @@ class KeyedNames:
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """A line: the hosts that it names, and their key; or any other text."""
+    """A line: its host names and their key; or any other text."""
 
     hosts: tuple[str, ...]
     key: str  # kind and base64, without the comment
@@ -76,7 +75,7 @@ class _Entry:
         return self._with(tuple(new if _means(host, old) else host for host in self.hosts))
 
     def without(self, name: str) -> _Entry | None:
-        """None when it named nobody else."""
+        """The line without that name; None if it has no other."""
         found = self._with(tuple(host for host in self.hosts if not _means(host, name)))
         return found if found.hosts or not self.hosts else None
 
@@ -87,14 +86,14 @@ class _Entry:
 def _without(
     entries: t.Sequence[_Entry], name: str, *, kind: str | None = None, keep: t.Sequence[_Entry] = ()
 ) -> list[_Entry]:
-    """The entries without a name, where they are of that kind of key."""
+    """The entries without a name; with `kind`, only keys of that kind are removed."""
     touched = [kind in (None, entry.key.partition(" ")[0]) and entry not in keep for entry in entries]
     found = [entry.without(name) if other else entry for entry, other in zip(entries, touched, strict=True)]
     return [entry for entry in found if entry is not None]
 
 
 def _means(host: str, name: str) -> bool:
-    """Whether a host of a line, which may be hashed, is that name; ssh asks for names in small letters."""
+    """True if a host of a line, which may be hashed, is that name; ssh compares names in lower case."""
     if not host.startswith(_HASHED):
         return host.lower() == name.lower()
     salt, _bar, digest = host.removeprefix(_HASHED).partition("|")

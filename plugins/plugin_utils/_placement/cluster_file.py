@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster as a text: what the playbook query writes as JSON, or the same by hand, as hosts for placement. Pure."""
+"""A cluster from a text: JSON of the playbook query, or the same by hand, as hosts for placement. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _wrong(item: t.Mapping[str, t.Any], kinds: t.Mapping[str, type], where: str)
 
 
 def infos(hosts: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
-    """What virt_host_info would report of them, by host; what the text does not tell is not known."""
+    """The text's hosts as virt_host_info would report them, by host; missing values count as unknown."""
     return {host["name"]: _info(host) for host in hosts}
 
 
@@ -112,7 +112,7 @@ def _texts(given: t.Any) -> list[str]:
 
 
 def groups(hosts: t.Sequence[t.Mapping[str, t.Any]]) -> dict[str, list[str]]:
-    """The hosts of each group that the text tells of."""
+    """The hosts of each group in the text."""
     found: dict[str, list[str]] = {}
     for host in hosts:
         for group in host.get("groups") or []:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts and guests for placement and balance, from what `virt_host_info` reported of them."""
+"""Hosts and guests for placement and balance, from the reports of `virt_host_info`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OPTIONS: dict[str, t.Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Counting:
-    """What of a host may be promised, and what a guest counts for beside its own memory; groups of hosts."""
+    """How much of a host is reserved, what a guest needs beside its own memory, and the groups of hosts."""
 
     reserve_mib: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # by host; "" for all others
     overhead_mib: int = 0
@@ -60,7 +60,7 @@ class Counting:
 
     @classmethod
     def of(cls, rules: t.Mapping[str, t.Any], groups: t.Mapping[str, t.Sequence[str]] | None) -> Counting:
-        """From the option `rules` and the groups of the inventory; raises BadInput."""
+        """The counting of the option `rules` and the groups of the inventory; raises BadInput."""
         reserve = {} if rules.get("reserve") is None else rules["reserve"]
         sizes = reserve if isinstance(reserve, dict) else {"": reserve}
         overcommit = rules.get("disk_overcommit")
@@ -81,11 +81,11 @@ class Counting:
         )
 
     def reserved(self, name: str, own_mib: int) -> int:
-        """MiB of a host that no guest gets; its `own` figure where nothing is said."""
+        """MiB of a host that no guest gets; `own_mib` unless the rules set it."""
         return self.reserve_mib.get(name, self.reserve_mib.get("", own_mib))
 
     def disk_left(self, pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, float]:
-        """MiB by pool; nothing where disks are not counted, or the pool does not tell."""
+        """MiB left by pool; empty if disks are not counted. Inactive pools and unknown capacities are left out."""
         if self.disk_overcommit is None:
             return {}
         return {
@@ -104,7 +104,7 @@ def _mib(size: t.Any, what: str) -> int:
 
 
 def policy(options: t.Mapping[str, t.Any], *others: str) -> model_placement.Policy:
-    """How much may be promised; raises BadInput when that or another of these options is not above zero."""
+    """The overcommit policy; raises BadInput if a factor, or one of the `others`, is not above zero."""
     given = {name: options[name] for name in (*others, "cpu_overcommit", "memory_overcommit")}
     low = [name for name, value in given.items() if value is not None and value <= 0]
     if low:
@@ -114,15 +114,13 @@ def policy(options: t.Mapping[str, t.Any], *others: str) -> model_placement.Poli
 
 
 def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:
-    """What was reported, by host; hosts that were not reached are left out."""
+    """Reports by host; hosts that were not reached are left out."""
     reported = {name: found.get("host") for name, found in sorted(results.items()) if isinstance(found, dict)}
     return {name: info for name, info in reported.items() if isinstance(info, dict)}
 
 
 def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
-    """Guests with the record of a migration, on whichever host: where they came from, and where they are or were to
-    go.
-    """
+    """Guests with a recorded migration, on any host: its source, its destination, and the guest's state."""
     names = {info["uuid"]: name for name, info in infos.items() if info.get("uuid")}
     found: dict[str, dict[str, t.Any]] = {}
     for name, info in infos.items():
@@ -146,7 +144,7 @@ def host(
     all_defined: bool = False,
     counting: Counting | None = None,
 ) -> model_placement.Host:
-    """A hypervisor, and what is promised there: to guests that run, that start with it, or that are `started` now."""
+    """A hypervisor with the resources promised to guests that run, start with the host, or are `started` now."""
     counting = counting or Counting()
     held = _guests_with_memory(info, started or {}, all_defined, counting)
     alone = [found for found in info["guests"] if found["state"] in model_placement.ACTIVE]  # in the host's own figures
@@ -181,7 +179,7 @@ def host(
 def _guests_with_memory(
     info: Info, started: t.Mapping[str, model_placement.Guest], all_defined: bool, counting: Counting
 ) -> list[model_placement.Guest]:
-    """Guests that memory is promised to."""
+    """Guests for which the host's memory is reserved."""
     held = []
     for found in info["guests"]:
         wanted = started.get(found["name"])
@@ -195,12 +193,12 @@ def _guests_with_memory(
 
 
 def _names(info: Info, key: str, usable: t.Callable[[t.Mapping[str, t.Any]], bool]) -> frozenset[str] | None:
-    """Of a host's objects; None where it does not tell."""
+    """Names of a host's usable objects; None if the host does not report them."""
     return None if info.get(key) is None else frozenset(item["name"] for item in info[key] if usable(item))
 
 
 def _free(devices: t.Sequence[str] | None, held: t.Iterable[model_placement.Guest]) -> dict[str, int] | None:
-    """How many of each no guest uses; 0 where all are in use."""
+    """The number of unused devices of each kind; 0 if all are in use. None if the host does not report them."""
     if devices is None:
         return None
     used = collections.Counter(device for guest in held for device in guest.devices)
@@ -212,12 +210,12 @@ def _offered(names: t.Sequence[str] | None) -> frozenset[str] | None:
 
 
 def _platform(capable: t.Mapping[str, t.Any]) -> frozenset[str] | None:
-    """None where the host does not tell."""
+    """Platform capabilities of a host; None if it does not report them."""
     return frozenset(capable["platform"]) if "platform" in capable else None
 
 
 def guest(found: Info, counting: Counting | None = None, *, host_name: str | None = None) -> model_placement.Guest:
-    """A guest that exists; with `host_name`, one that leaves that host, where it may run."""
+    """An existing guest; with `host_name`, restricted to hosts that it can migrate to from there."""
     active = found["state"] in model_placement.ACTIVE
     within = counting.migration_groups.get(host_name, "") if counting and host_name and active else None
     return model_placement.Guest(

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module that reads guests, and say how their consoles are opened from here."""
+"""Run a module that reads guests, and add commands that open their consoles from here."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["WithConsoles"]
 
 
 class WithConsoles(UntrustedAction, normal.ActionModule):
-    """What the host answers is not believed."""
+    """An action whose results carry console commands; the host's answer is not trusted."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
-        """The module's answer, with commands beside each display and serial console that can be opened."""
+        """The module's result, with commands for each display and serial console that can be opened."""
         result = super().run(tmp, task_vars)
         domains = result.get("domains") if isinstance(result, dict) else None
         way, uri = self._way(), str(self._task.args.get("uri") or SYSTEM)
@@ -32,7 +32,7 @@ class WithConsoles(UntrustedAction, normal.ActionModule):
         return result
 
     def _way(self) -> consoles.Way:
-        """How the user reaches this host, as Ansible does."""
+        """How the user reaches this host, from Ansible's connection."""
         if self._connection.transport == "local":
             return consoles.Way("localhost", local=True)
         extra = [self._option(name) for name in ("ssh_common_args", "ssh_extra_args")]
@@ -47,7 +47,7 @@ class WithConsoles(UntrustedAction, normal.ActionModule):
         )
 
     def _option(self, name: str) -> t.Any:
-        """What the connection plugin has of it; None where it knows no such option."""
+        """An option of the connection plugin; None if it has no such option."""
         try:
             return self._connection.get_option(name)
         except KeyError:

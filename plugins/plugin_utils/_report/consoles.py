@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Commands that open a guest's consoles from where the user sits. Pure."""
+"""Commands that open a guest's consoles from the user's machine. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Way:
     sudo: bool = False
 
     def ssh(self, *options: str) -> list[str]:
-        """The words of an ssh command up to the host."""
+        """The words of an ssh command, up to and including the host."""
         words = ["ssh", *options, *self.options]
         words += ["-p", str(self.port)] if self.port not in (None, 22) else []
         words += ["-i", self.key] if self.key else []
@@ -41,14 +41,14 @@ class Way:
 
 
 def serial(way: Way, uri: str, guest: str) -> str:
-    """The command for the serial console."""
+    """The command that opens the serial console."""
     there = [*(["sudo"] if way.sudo else []), "virsh", "--connect", uri, "console", guest]
     # The host's shell splits them once more.
     return shlex.join(there if way.local else [*way.ssh("-t"), *map(shlex.quote, there)])
 
 
 def display(way: Way, found: t.Mapping[str, t.Any]) -> list[str]:
-    """The commands for a display that listens; none for one that does not, or of which the host tells nonsense."""
+    """The commands that open a display; empty if it does not listen, or if its data is invalid."""
     ports = [name for name in ("port", "tls_port") if _is_port(found.get(name))]
     viewer = _VIEWERS.get((str(found.get("type")), ports[0])) if ports else None
     if viewer is None:
@@ -64,7 +64,7 @@ def display(way: Way, found: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def beyond(way: Way, uri: str) -> Way:
-    """How the user reaches the host that a libvirt URI leads to, whose displays are there."""
+    """How the user reaches the host of a libvirt URI, where the displays listen."""
     place = urllib.parse.urlsplit(uri)
     if not place.hostname or place.hostname in ("localhost", "127.0.0.1", "::1"):
         return way

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Text from outside: what of it may be trusted, because there is nothing in it to execute, and what may be printed."""
+"""Text from outside: what may be trusted, as it contains no template, and what may be printed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["printable", "templated", "trusted"]
 
 
 def templated(text: str) -> bool:
-    """Whether Jinja would find something to do; a header line could rename its delimiters."""
+    """True if the text contains Jinja, or a header line, which could rename its delimiters."""
     return text.startswith("#jinja2:") or ("{" in text and any(mark in text for mark in ("{{", "{%", "{#")))
 
 
 def trusted(value: t.Any) -> t.Any:
     """The value with every text that is no template marked as trusted.
 
-    ansible-core wraps what is not trusted into `__ansible_unsafe` when it prints an inventory, and AWX stores that
-    wrapping. Trusting a text in which there is nothing to execute changes nothing else; all other text stays inert.
+    ansible-core wraps untrusted text into `__ansible_unsafe` when it prints an inventory, and AWX stores that wrapping.
+    Trusting a text without a template changes nothing else; all other text stays inert.
     """
     if isinstance(value, str):
         return value if templated(value) else trust_as_template(value)

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module that takes long, and show on the terminal how far it is."""
+"""Run a long-running module, and show its progress on the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MIB = 1024 * 1024
 
 
 class WatchedAction(UntrustedAction):
-    """An action whose module writes how far it is into a file on the host (`_system/progress.py`).
+    """An action whose module writes its progress into a file on the host (`_system/progress.py`).
 
     The module goes on in the background when the connection breaks, and when the controller dies
     (`_system/detached.py`).
@@ -34,7 +34,7 @@ class WatchedAction(UntrustedAction):
     _folder = ""  # the module's private one on the host, once it has begun
 
     def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """What the module would do."""
+        """The module's result in check mode."""
         checking, self._task.check_mode = self._task.check_mode, True
         try:
             return t.cast("dict[str, t.Any]", self._execute_module(module_args=dict(arguments), task_vars=task_vars))
@@ -44,9 +44,9 @@ class WatchedAction(UntrustedAction):
     def _watched(
         self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]
     ) -> dict[str, t.Any]:
-        """The module's result.
+        """The module's result; meanwhile, progress lines are shown.
 
-        Meanwhile lines from its `notes`: what one is about -> its file on the host, or beside the answer.
+        `notes`: by subject, its progress file on the host, absolute or beside the answer.
         """
         self._task.environment.append(_ASK)
         try:
@@ -79,9 +79,7 @@ class WatchedAction(UntrustedAction):
         return {**found, **result}
 
     def _ended(self, answer: str, notes: t.Mapping[str, str]) -> dict[str, t.Any]:
-        """What its answer's file says when it is locked no more: `stdout`, or why nobody can wait for that: `rc` and
-        what was printed.
-        """
+        """The answer file's content (`stdout`) once it is no longer locked; on failure, `rc` and the output."""
         path = shlex.quote(answer)
         there = f"{{ test -e {path} || {{ echo it is gone; false; }}; }}"  # flock would make it
         take = f"{there} && flock -w {_LOOK_S} -E {_AT_WORK} {path} cat {path}"
@@ -105,7 +103,7 @@ class WatchedAction(UntrustedAction):
 
 
 def shown(text: str) -> str:
-    """`downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left` of a module's note; empty where there is none."""
+    """A line `downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left`; empty if the note has no progress."""
     try:
         found = json.loads(text)
         done, total, rate = int(found["done"]), int(found["total"]), int(found["rate"])

@@ -1,9 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks tell, as data of a stable shape: the guide of commands says it. Pure.
+"""Reports of playbooks as data of a stable shape, which the guide of commands documents. Pure.
 
-Fields are added without a word; one that goes, or comes to mean something else, needs another `VERSION`.
+Fields may be added at any time; a removed field, or one with another meaning, needs another `VERSION`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Guests = t.Collection[str] | None
 
 
 def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guests: Guests) -> dict[str, t.Any]:
-    """The report over all hosts, those that could not be asked, or whose answer is none, among them.
+    """The report over all hosts, including those that were not reached or gave no valid answer.
 
-    Only these `guests`, where given.
+    Only these `guests`, if given.
     """
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
@@ -41,7 +41,7 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
 
 
 def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[str]:
-    """Hosts whose answer is none."""
+    """Hosts whose answer is invalid."""
     return [host for host, result in hosts.items() if kind in KINDS and _host(kind, result, guests) is None]
 
 
@@ -49,7 +49,7 @@ _OF_A_CHANGE = ("changed", "dest", "steps", "pending", "notes", "seconds", "down
 
 
 def changes(result: Told) -> list[dict[str, t.Any]]:
-    """What a task did to each guest, or would do."""
+    """What a task did, or would do, to each guest."""
     return [
         {
             "name": str(one["name"]),
@@ -61,7 +61,7 @@ def changes(result: Told) -> list[dict[str, t.Any]]:
 
 
 def problems(host: str | None, result: Told, named: t.Sequence[str], *, failed: bool) -> list[dict[str, t.Any]]:
-    """What went wrong in a task, on a host or for all: guest by guest, or argument by argument, where the task tells.
+    """Problems of a task, on a host or for all: by guest or by argument if the task reports these.
 
     `named` are guests and hosts that the user named.
     """
@@ -74,14 +74,14 @@ def problems(host: str | None, result: Told, named: t.Sequence[str], *, failed: 
 
 
 def _object(text: str, named: t.Sequence[str]) -> str:
-    """The argument that a problem begins with, or whom of the `named` it is about."""
+    """The argument that a problem begins with, or the first of `named` that it mentions; empty if neither."""
     argument = re.match(r"([a-z_]+)(?:\.[a-z_.0-9\[\]]+)?: ", text)
     mentioned = (name for name in named if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text))
     return argument.group(1) if argument else next(mentioned, "")
 
 
 def _plain(value: object) -> t.Any:
-    """What a host told, as JSON has it: a host may be anybody's."""
+    """An untrusted value as JSON: infinite numbers become None, other types become text."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -114,7 +114,7 @@ _REMEDY = re.compile(
 
 
 def _guests(result: Told) -> list[Told]:
-    """Guests that a task tells of: an entry each, or the guest that is all it does."""
+    """Guests in a task's result: its entries, or the result itself if it is about one guest."""
     several = result.get("results")
     entries = several if isinstance(several, (list, tuple)) else [result]
     return [one for one in entries if isinstance(one, dict) and "name" in one and ("steps" in one or _has_failed(one))]
@@ -125,7 +125,7 @@ def _has_failed(one: Told) -> bool:
 
 
 def _host(kind: str, result: Told, guests: Guests) -> dict[str, t.Any] | None:
-    """What a host answered; None where that is no answer: a host may be anybody's."""
+    """A host's answer as report data; None if it is invalid: a host may be anybody's."""
     try:
         return KINDS[kind](result, guests)
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -258,7 +258,7 @@ def _chosen(result: Told, guests: Guests) -> list[Told]:
 
 
 def _number(value: object) -> int | float | None:
-    """Raises ValueError for what is none: JSON has no infinity."""
+    """The number or None; raises ValueError for anything else, also for infinity, which JSON lacks."""
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value)
     ):

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports as text: what `query`, `list` and `host_info` print. Pure."""
+"""Reports of playbooks such as `query`, `list` and `host_info` as text. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Guests = t.Sequence[t.Mapping[str, t.Any]]
 def text(
     kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None
 ) -> str:
-    """The report over all hosts, those that could not be asked among them.
+    """The report over all hosts, including those that were not reached.
 
-    Only these `guests`, where they are given.
+    Only these `guests`, if given.
     """
     blocks = {host: _block(kind, host, result, guests) for host, result in hosts.items()}
     blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
@@ -37,7 +37,7 @@ def text(
 
 
 def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
-    """The lines of one host, which may be anybody's and answer anything."""
+    """The lines of one host, whose answer may be invalid."""
     try:
         return KINDS[kind](host, result, guests)
     except _ODD:
@@ -45,7 +45,7 @@ def _block(kind: str, host: str, result: t.Mapping[str, t.Any], guests: t.Collec
 
 
 def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
-    """Hosts whose answer is none."""
+    """Hosts whose answer is invalid."""
     odd = []
     for host, result in sorted(hosts.items()):
         try:
@@ -56,7 +56,7 @@ def unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: 
 
 
 def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
-    """The text that Salt Virt's users know."""
+    """Guests in the text format of Salt Virt."""
     lines = []
     for item in _chosen(result["domains"], guests):
         lines += [
@@ -86,18 +86,18 @@ def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] |
 
 
 def _place(host: str, display: t.Mapping[str, t.Any]) -> str:
-    """The hypervisor and the display's port there; one at which nothing listens is not shown."""
+    """The hypervisor and the display's port; `nothing listens` if there is none."""
     ports = [display[name] for name in ("port", "tls_port") if display.get(name)]
     return f"{host}:{ports[0]}" if display.get("connect") and ports else "nothing listens"
 
 
 def _opened(display: t.Mapping[str, t.Any]) -> str:
-    """The commands that open it; an address at which nothing listens is not shown."""
+    """The commands that open a display; `nothing listens` if there are none."""
     return "; ".join(display.get("connect") or ["nothing listens"])
 
 
 def moved(one: t.Mapping[str, t.Any]) -> str:
-    """What became of a guest that moved: `web1 is on hyper2, after 1.2 s; downtime 35 ms, 12.5 MiB sent`."""
+    """A line about a guest that moved: `web1 is on hyper2, after 1.2 s; downtime 35 ms, 12.5 MiB sent`."""
     line = f"{one['name']} is on {one['dest']}"
     if "seconds" in one:
         line += f", after {one['seconds']} s"
@@ -107,7 +107,7 @@ def moved(one: t.Mapping[str, t.Any]) -> str:
 
 
 def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
-    """What a migration would do: how each disk travels, how fast the guest writes its memory, and in which steps."""
+    """What a migration would do: how each disk is copied, how fast the guest writes its memory, and the steps."""
     lines = []
     for one in result.get("results") or ():
         parts = [f"{one['name']}: {one.get('msg') or ('to ' + one['dest'])}"]
@@ -135,7 +135,7 @@ def _console(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str
 
 
 def _list(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
-    """Names by state."""
+    """Names of guests by state."""
     states: dict[str, list[str]] = {}
     for item in _chosen(result["domains"], guests):
         states.setdefault(item["state"], []).append(item["name"])
@@ -163,7 +163,7 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
 
 
 def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
-    """What was done to each guest, or would be, and what waits; the end of the run says why one failed."""
+    """What was, or would be, done to each guest, and changes that wait for its next start."""
     lines: list[str] = []
     for one in result.get("results") or ():
         waits = [f"waits for the next start of {one['name']}: {change}" for change in one.get("pending") or ()]
@@ -187,7 +187,7 @@ def _chosen(items: Guests, guests: t.Collection[str] | None) -> Guests:
 
 
 def _size(size_bytes: int | None) -> str:
-    """`2.0G`, as qemu-img's users know it."""
+    """A size such as `2.0G`, in the format of qemu-img."""
     if size_bytes is None:
         return "unknown"
     size = float(size_bytes)

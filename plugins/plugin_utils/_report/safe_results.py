@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host answers: printed only after all that a terminal obeys was made visible."""
+"""Results of untrusted hosts, with terminal control characters made visible before they are printed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ __all__ = ["UntrustedAction"]
 
 
 class UntrustedAction(ActionBase):
-    """An action whose module runs on a host that may be anybody's: Ansible prints its messages and warnings as they
-    are.
-    """
+    """An action whose module runs on an untrusted host; Ansible prints messages and warnings unchanged."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> t.Any:
-        """Say in every play which certificates will end; Ansible shows equal warnings once."""
+        """Warn in every play about certificates that will expire; Ansible shows equal warnings once."""
         place = (
             self._templar.template((task_vars or {}).get("pki_ca_dir"))
             or os.environ.get("CORRAL_VIRT_CA_DIR")
@@ -50,7 +48,7 @@ class UntrustedAction(ActionBase):
 
 
 def _cleaned(value: t.Any) -> t.Any:
-    """Warnings and errors come as objects of Ansible."""
+    """The value with all texts made printable, also in the objects of warnings and errors."""
     if isinstance(value, dict):
         return {printable(key): _cleaned(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -64,7 +62,7 @@ def _cleaned(value: t.Any) -> t.Any:
 
 @contextlib.contextmanager
 def _without_collector() -> t.Iterator[None]:
-    """Without Python's collector of garbage: it takes a third of the time of packing, and syntax trees need none."""
+    """Disable Python's garbage collector: it takes a third of the time of packing, and syntax trees need none."""
     collects = gc.isenabled()
     gc.disable()
     try:

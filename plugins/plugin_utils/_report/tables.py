@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reports as tables, which people read: bars for what is used of hosts, a line for each guest. Pure."""
+"""Reports as tables for people: bars for the use of hosts, a line for each guest. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def text(report: Report, paint: Paint | None = None) -> str:
 
 
 def columns(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
-    """Lines in which the columns of all rows stand below each other."""
+    """Lines with aligned columns."""
     return _rows([list(map(_Cell, row)) for row in rows], _unpainted)
 
 
@@ -43,7 +43,7 @@ def _unpainted(text: str, _colour: str) -> str:
 
 
 def size(size_bytes: float | None) -> str:
-    """`8.0 GiB`, `512.0 MiB`; `-` where nobody knows."""
+    """A size such as `8.0 GiB` or `512.0 MiB`; `-` if unknown."""
     if size_bytes is None:
         return "-"
     unit, factor = next((pair for pair in SIZE_UNITS if size_bytes >= pair[1]), ("B", 1))
@@ -51,7 +51,7 @@ def size(size_bytes: float | None) -> str:
 
 
 def amount(done: int, total: int = 0) -> str:
-    """`82.1 of 190.0 MiB`, `1.2 of 8.0 GiB`; without a total only what is done."""
+    """Progress such as `82.1 of 190.0 MiB` or `1.2 of 8.0 GiB`; without a total, only what is done."""
     unit, factor = ("GiB", 1024**3) if max(done, total) >= 1024**3 else ("MiB", 1024**2)
     return f"{done / factor:.1f}{f' of {total / factor:.1f}' if total else ''} {unit}"
 
@@ -75,7 +75,7 @@ _RIGHT = ("VCPUS", "CPU %", "MEMORY", "DISK", "FREE", "OF")
 
 
 def _head(host: Report) -> list[_Cell]:
-    """A host with how busy it is and what its guests may use of its memory."""
+    """A host with its CPU load and the memory of its guests."""
     if not host["reached"]:
         return _silent(host)
     percent, cpus = host["cpu_percent"], host["cpus"]
@@ -145,7 +145,7 @@ def _host_info(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
 
 
 def _details(host: Report) -> list[list[_Cell]]:
-    """What else there is to say of a host."""
+    """Further details of a host."""
     if not host["reached"]:
         return []
     shape = "{sockets} x {cores} x {threads} (sockets, cores, threads), {cpu_mhz} MHz".format_map(host)
@@ -202,7 +202,7 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
 
 
 def _bar(used: float | None, total: float | None) -> _Cell:
-    """`[########............]`; empty where nobody knows."""
+    """A bar `[########............]`; a question mark if unknown."""
     if used is None or not total:
         return _Cell(f"[{'?'.center(_BAR)}]")
     share = 100 * used / total
@@ -226,9 +226,9 @@ def _mib(value: float | None) -> str:
 
 
 def _rows(rows: t.Sequence[t.Sequence[_Cell]], paint: Paint) -> list[str]:
-    """Lines in which the columns of all rows stand below each other.
+    """Lines with aligned columns.
 
-    The last one of a row may be as long as it likes.
+    The last column has no fixed width.
     """
     rows = [[cell._replace(text=str(printable(cell.text))) for cell in row] for row in rows]
     widths: dict[int, int] = {}

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What actions and callbacks of this collection print, and where: lines for people never stand between what a
-program reads.
-"""
+"""Output of this collection's actions and callbacks: lines for people never mix with output for programs."""
 
 from __future__ import annotations
 
@@ -45,22 +43,22 @@ paint: t.Callable[[str, str], str] = stringc  # in a colour on a terminal, as it
 
 
 def only_reports() -> bool:
-    """Whether standard output is for reports alone."""
+    """True if standard output is for reports alone."""
     return bool(constants.config.get_config_value("DEFAULT_STDOUT_CALLBACK") == ONLY_REPORTS)
 
 
 def say(text: str) -> None:
-    """A line, now; to standard error where standard output is for reports alone."""
+    """Print a line at once; to standard error if standard output is for reports alone."""
     Display().display(text, stderr=only_reports())
 
 
 def is_report(action: str) -> bool:
-    """Whether a task prints a report."""
+    """True if a task prints a report."""
     return action.rpartition(".")[2] == "virt_report"
 
 
 def message(result: t.Mapping[str, t.Any]) -> str:
-    """What a task has to say, once: its message, and what a command printed."""
+    """A task's message, and the output of its commands, each line once."""
     text = result.get("msg")
     lines = [str(line) for line in text] if isinstance(text, (list, tuple)) else [str(text or "no message")]
     lines += [line for output in _OUTPUTS for line in str(result.get(output) or "").splitlines() if line not in lines]
@@ -68,8 +66,7 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 class _Outliving:
-    """An output whose reader may end first, as `head` does, or whose disk may be full: what is printed after that goes
-    nowhere.
+    """An output whose reader may end first, as `head` does, or whose disk may be full: later output is discarded.
 
     Ansible's thread that prints for its workers ends with the first error of an output, and the run waits for that
     thread for ever.
@@ -84,7 +81,7 @@ class _Outliving:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Print, if it can be."""
+        """Print the text; discard it if that fails."""
         try:
             return self._stream.write(text)
         except OSError as error:
@@ -92,7 +89,7 @@ class _Outliving:
             return len(text)
 
     def flush(self) -> None:
-        """Print what is held back, if it can be. After the end of the run, say that it could not: Python asks then."""
+        """Flush the output. After the end of the run, raise _OutputLost if output was lost."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -110,13 +107,11 @@ class _Outliving:
 
 
 class _OutputLost(OSError):
-    """Ends Python with 120, its exit code where it cannot flush an output. Another way would skip what others clean up
-    at the end.
-    """
+    """Makes Python exit with 120, its code for an output that it cannot flush; other cleanup at exit still runs."""
 
 
 def _outlive_outputs() -> None:
-    """Of this process, which prints for all workers; not a terminal, which ends the run with itself."""
+    """Wrap this process's outputs, which it prints for all workers; not a terminal, which ends the run with itself."""
     for name in _OWN_OUTPUTS:
         stream = getattr(sys, name)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # there is none, or it has no descriptor
@@ -129,7 +124,7 @@ _OWN_OUTPUTS = {"stdout": "standard output", "stderr": "standard error"}
 
 
 def _tell_lost_outputs() -> None:
-    """At the end of the run, which else would count as done though nobody has its report."""
+    """At exit, report incomplete output; the run would count as successful otherwise."""
     for name, text in _OWN_OUTPUTS.items():
         stream = getattr(sys, name)
         if not isinstance(stream, _Outliving):
@@ -145,7 +140,7 @@ def _tell_lost_outputs() -> None:
 
 
 def _without_lost_outputs(problem: sys.UnraisableHookArgs) -> None:
-    """What Python prints of an error that it can raise nowhere."""
+    """Suppress Python's message about _OutputLost; show other unraisable errors."""
     if not isinstance(problem.exc_value, _OutputLost):
         sys.__unraisablehook__(problem)
 

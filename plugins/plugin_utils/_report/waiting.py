@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lines on the terminal while a host waits for guests: what for, for how long, and how long at most."""
+"""Lines on the terminal while a host waits for guests: reason, elapsed time and limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Guest = t.Mapping[str, t.Any]
 def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
     """What the host may wait for: `hyper1: waiting for web1 and web2 to shut down, at most 300 s`.
 
-    None where it waits for nothing.
+    None if it waits for nothing.
     """
     waited = [one for one in guests if isinstance(one, dict) and _verbs(one)]
     if not waited:
@@ -41,7 +41,7 @@ def waits(host: str, guests: t.Sequence[t.Any]) -> str | None:
 
 
 def _verbs(guest: Guest) -> list[str]:
-    """What it is waited for to do."""
+    """What the guest is expected to do while the host waits."""
     state = guest.get("state")
     verbs = [_WAITING[state]] if state in _WAITING and guest.get("wait") is not False else []
     return [
@@ -52,7 +52,7 @@ def _verbs(guest: Guest) -> list[str]:
 
 @contextlib.contextmanager
 def lines(text: str | None) -> t.Iterator[None]:
-    """Inside, the text every few seconds, with the seconds that have passed."""
+    """Inside, print the text every few seconds, with the elapsed seconds."""
     if text is None:
         yield
         return
@@ -72,7 +72,7 @@ def lines(text: str | None) -> t.Iterator[None]:
 
 
 def _seconds(guest: Guest) -> int:
-    """What it says of its time; what is no number, the module refuses."""
+    """The guest's wait timeout in seconds; the default if it is not a number, which the module refuses."""
     try:
         return int(guest.get("wait_timeout") or _TIMEOUT_S)
     except (TypeError, ValueError):

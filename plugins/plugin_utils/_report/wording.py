@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Words in a sentence."""
+"""Lists of words in a sentence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["either", "enumerated"]
 
 
 def enumerated(words: t.Sequence[str]) -> str:
-    """`h1`, `h1 and h2`, `h1, h2 and h3`."""
+    """Words joined as `h1`, `h1 and h2`, `h1, h2 and h3`."""
     return _joined(words, "and")
 
 
 def either(words: t.Sequence[str]) -> str:
-    """`h1`, `h1 or h2`, `h1, h2 or h3`."""
+    """Words joined as `h1`, `h1 or h2`, `h1, h2 or h3`."""
     return _joined(words, "or")
 
 

@@ -39,7 +39,7 @@ _SUFFIXES = (".qcow2", ".raw", ".img")
 
 @dataclasses.dataclass
 class Cloud:
-    """What guests of some hypervisors refer to: their profiles, and the images and pools that they need."""
+    """What guests of some hypervisors refer to: profiles, images and pools."""
 
     disk_profiles: dict[str, list[Device]] = dataclasses.field(default_factory=dict)
     nic_profiles: dict[str, list[Device]] = dataclasses.field(default_factory=dict)
@@ -49,18 +49,18 @@ class Cloud:
     pools: dict[str, str] = dataclasses.field(default_factory=dict)  # path by name
 
     def beside(self) -> Cloud:
-        """That of other hypervisors, which get the same images and pools."""
+        """An empty cloud for other hypervisors, which shares images and pools."""
         return Cloud(images=self.images, pools=self.pools)
 
     def bring(self, name: str, pool: str) -> None:
-        """An image that is known, into another pool."""
+        """Add a known image to another pool."""
         for (source, _pool), image in list(self.images.items()):
             if image["name"] == name and (source, pool) not in self.images:
                 self.images[source, pool] = {**image, "pool": pool}
 
 
 def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
-    """The pool in a directory, which is remembered; None for the default pool."""
+    """The name of the pool in a directory, which is recorded; None for the default pool."""
     if not path.startswith("/"):
         part.note(
             key,
@@ -76,7 +76,7 @@ def pool_of(part: SaltPart, key: str, path: str, cloud: Cloud) -> str | None:
 
 
 def disk(part: SaltPart, cloud: Cloud, profile: t.Sequence[Device] = ()) -> Device | None:
-    """A disk, where the profile has none of its name; None for one without a name, which Salt passes over, too."""
+    """A disk, whose pool may come from the `profile`; None for one without a name, which Salt ignores, too."""
     name = part.text("name")
     if not name:
         part.note("", "a disk without a name is left out, as Salt does")
@@ -102,13 +102,13 @@ def disk(part: SaltPart, cloud: Cloud, profile: t.Sequence[Device] = ()) -> Devi
 
 
 def pool(part: SaltPart, cloud: Cloud) -> str | None:
-    """The pool of a new disk; Salt also takes a directory."""
+    """The name of a new disk's pool; Salt also takes a directory."""
     name = part.text("pool") or cloud.images_path
     return pool_of(part, "pool", name, cloud) if name and "/" in name else name
 
 
 def _place(part: SaltPart, cloud: Cloud, found: Device) -> bool:
-    """Where an existing disk or medium is."""
+    """Set the place of an existing disk or medium; True if there is one."""
     source = part.text("source_file")
     if not source:
         return False
@@ -122,7 +122,7 @@ def _place(part: SaltPart, cloud: Cloud, found: Device) -> bool:
 
 
 def from_image(part: SaltPart, source: str, cloud: Cloud, found: Device, *, overlay: bool) -> None:
-    """The image of a disk, which every hypervisor then gets."""
+    """Set the image of a disk, and record that every hypervisor needs it."""
     if "://" not in source and not source.startswith("/"):
         source = f"salt://{source}"
     base = posixpath.basename(source.split("?", 1)[0])
@@ -154,7 +154,7 @@ def _image(part: SaltPart, source: str, name: str) -> Device:
 
 
 def _url(part: SaltPart, source: str, name: str) -> str:
-    """The address of an image; one with a login or a query, which may be a key, is not written."""
+    """The address of an image; a placeholder for one with a login or a query, which may be a secret."""
     if without_secrets(source) == source:
         return source
     variable = f"vault_url_{word(name)}"
@@ -163,12 +163,12 @@ def _url(part: SaltPart, source: str, name: str) -> str:
 
 
 def names_of(devices: t.Iterable[Device]) -> list[str]:
-    """Their names, in their order."""
+    """Names of the devices, in order."""
     return [one["name"] for one in devices]
 
 
 def interface(part: SaltPart, profile: t.Sequence[Device] = ()) -> Device | None:
-    """An interface. What it is plugged into is as in the profile, or br0, when Salt does not say it."""
+    """An interface. If Salt does not say what it connects to, that is the profile's, or br0."""
     name = part.text("name")
     if not name:
         part.note("", "an interface without a name is left out, as Salt does")
@@ -204,12 +204,12 @@ def _plug(part: SaltPart, kind: str, source: str | None) -> Device:
 
 
 def _pci(name: str) -> str | None:
-    """A PCI address, as lspci or as virsh nodedev-list prints it."""
+    """A PCI address, from the spelling of lspci or of virsh nodedev-list; None if it is none."""
     return name if re.fullmatch(r"[0-9a-f]{4}(:[0-9a-f]{2}){2}\.[0-7]", name) else pci_address(name)
 
 
 def graphics(part: SaltPart, name: str) -> Device | None:
-    """The display; Salt's listens everywhere without a password, and ours on the host alone."""
+    """The display. Salt's listens everywhere without a password, ours only on the host."""
     if (vnc := part.truth("enable_vnc")) and "graphics" not in part:
         return {"type": "vnc"}
     display = part.part("graphics")
@@ -277,7 +277,7 @@ def _serial(port: SaltPart, number: int) -> Device | None:
 
 
 def hostdevs(part: SaltPart) -> list[Device] | None:
-    """Devices of the host, which Salt calls as `virsh nodedev-list` does."""
+    """Host devices, which Salt names as `virsh nodedev-list` does."""
     found = []
     for name in part.texts("host_devices"):
         if address := pci_address(name):

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest as Salt describes one (`virt.running`, `virt.defined`, `virt.init`, a node of `salt:control`), as arguments
-of `virt_domain`. Pure.
-"""
+"""Guests of Salt (`virt.running`, `virt.defined`, `virt.init`, `salt:control`) as arguments of `virt_domain`. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _LOGIN = "no login of libvirt is written; where libvirt has another URI, set the
 
 
 def guest(part: SaltPart, name: str, cloud: Cloud) -> Guest:
-    """The arguments; what they leave out is reported."""
+    """The arguments of the guest; what they cannot express is reported."""
     found: Guest = {"name": name, **_processors(part), **present(memory=_memory(part))}
     found.update(_machine(part))
     found.update(_numa(part, found.pop("numa", {})))
@@ -113,7 +111,7 @@ def _cell(number: str, part: SaltPart) -> Guest:
 
 
 def _id(number: str) -> int | str:
-    """A key of Salt's that is a number; another is refused with the guest."""
+    """A key of Salt's as a number; other text stays, and is refused with the guest."""
     return int(number) if number.isdigit() else number
 
 
@@ -165,7 +163,7 @@ def _machine(part: SaltPart) -> Guest:
 
 
 def _rng(rng: SaltPart) -> Guest:
-    """Of salt:control: what it calls the model is the kind of backend."""
+    """The random number generator of salt:control, which calls the kind of backend the model."""
     found: Guest = {"model": "virtio", "backend": rng.text("model") or "random"}
     source = rng.text("backend") or "/dev/urandom"
     found.update(present(source=source if found["backend"] == "random" else None))
@@ -207,7 +205,7 @@ def _clock(clock: SaltPart) -> Guest:
 
 
 def _numa(part: SaltPart, found: Guest) -> Guest:
-    """Where the memory comes from, beside the cells of the guest."""
+    """NUMA: where the memory comes from, beside the cells of the guest."""
     if numatune := part.part("numatune"):
         if memory := numatune.part("memory"):
             found.update(memory.rows(texts="mode nodeset"))
@@ -223,7 +221,7 @@ def _numa(part: SaltPart, found: Guest) -> Guest:
 
 
 def _disks_and_interfaces(part: SaltPart, cloud: Cloud) -> Guest:
-    """Profiles and what is beside them; a guest of Salt's that names neither has neither."""
+    """Profiles, and devices beside them; a guest that names no profile has none."""
     disk_profile, known = _profile(part, ("disk_profile", "disk"), cloud.disk_profiles, _disk(part, cloud))
     nic_profile, cards = _profile(part, ("nic_profile", "nic"), cloud.nic_profiles, {"name": "eth0", "bridge": "br0"})
     disks = [found for one in part.parts("disks") or () if (found := salt_devices.disk(one, cloud, known))]
@@ -251,7 +249,7 @@ def _disk(part: SaltPart, cloud: Cloud) -> Guest:
 def _profile(
     part: SaltPart, keys: t.Sequence[str], profiles: t.Mapping[str, list[Guest]], default: Guest
 ) -> tuple[str | None, list[Guest]]:
-    """The profile that a guest names, and its devices; of one that is not there, those of Salt's default."""
+    """The profile that a guest names, and its devices; for an unknown profile, Salt's default device."""
     found: tuple[str | None, list[Guest]] = (None, [])
     for key in keys:
         name = part.text(key)
@@ -265,7 +263,7 @@ def _profile(
 
 
 def _by_name(below: t.Sequence[Guest], devices: list[Guest]) -> list[Guest]:
-    """Devices over those of a profile that is not named."""
+    """The profile's devices, overridden by the guest's own of the same names."""
     own = {one["name"]: one for one in devices}
     found = []
     for one in below:
@@ -278,7 +276,7 @@ def _by_name(below: t.Sequence[Guest], devices: list[Guest]) -> list[Guest]:
 def _in_directory(
     part: SaltPart, directory: str, cloud: Cloud, known: t.Sequence[Guest], disks: list[Guest]
 ) -> list[Guest]:
-    """All disks of the profile in another directory, where their images are brought, too."""
+    """All disks, moved to the pool of another directory, with their images."""
     where = salt_devices.pool_of(part, "img_dest", directory, cloud)
     if where is None:
         return disks
@@ -293,7 +291,7 @@ def _in_directory(
 
 
 def _from_one_image(part: SaltPart, cloud: Cloud, known: t.Sequence[Guest], disks: list[Guest]) -> None:
-    """`image` beside the disks is that of the first one which has none."""
+    """Apply `image` beside the disks to the first disk, unless that has an image of its own."""
     image, overlay = part.text("image"), bool(part.truth("enable_qcow"))
     if not image:
         if overlay:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Networks, pools, profiles and settings of hypervisors as Salt has them, as variables. Pure."""
+"""Networks, pools, profiles and settings of hypervisors in Salt's files, as variables. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def profiles(part: SaltPart, cloud: Cloud) -> Variables:
 
 
 def _items(place: SaltPart, items: t.Any) -> list[SaltPart]:
-    """Devices of a profile: a mapping by name, a list of such, or a list of mappings with `name`."""
+    """Devices of a profile: a mapping by name, a list of such mappings, or a list of mappings with `name`."""
     found: list[SaltPart] = []
     entries = [items] if isinstance(items, dict) else items
     for one in entries if isinstance(entries, list) else []:
@@ -91,7 +91,7 @@ def _named(place: SaltPart, name: str, values: t.Any) -> SaltPart:
 
 
 def settings(part: SaltPart, cloud: Cloud) -> Variables:
-    """`virt:` of a pillar or of a minion's configuration."""
+    """Variables from `virt:` of a pillar or of a minion's configuration."""
     images = part.text("images")
     if images and (name := salt_devices.pool_of(part, "images", images, cloud)) is not None:
         cloud.images_path = images
@@ -110,7 +110,7 @@ def settings(part: SaltPart, cloud: Cloud) -> Variables:
 
 
 def _uri(part: SaltPart, key: str, cloud: Cloud) -> Variables:
-    """Where libvirt is, on a host that has it elsewhere."""
+    """The variable `virt_uri`, if a host's libvirt has another URI."""
     uri = part.text(key)
     if uri in (None, "", SYSTEM):
         return {}
@@ -125,7 +125,7 @@ def _uri(part: SaltPart, key: str, cloud: Cloud) -> Variables:
 
 
 def network(part: SaltPart, name: str, *, active: bool) -> Variables:
-    """A virtual network."""
+    """A virtual network, as an entry of `virt_networks`."""
     found: Variables = {"name": name, "state": "active" if active else "present"}
     mode = part.text("forward")
     found["mode"] = mode or "isolated"
@@ -192,7 +192,7 @@ def _ip(part: SaltPart) -> Variables | None:
 
 
 def _reservations(part: SaltPart) -> list[SaltPart]:
-    """A list of them, or a mapping by address."""
+    """DHCP reservations, from a list or from a mapping by address."""
     hosts = part.raw("hosts")
     listed = (
         [{"ip": ip, **one} for ip, one in hosts.items() if isinstance(one, dict)] if isinstance(hosts, dict) else hosts
@@ -224,7 +224,7 @@ def _dns(dns: SaltPart) -> Variables:
 
 
 def _tags(part: SaltPart, found: Variables) -> None:
-    """VLANs and the switch port."""
+    """Set the VLANs and the virtual port of a network."""
     if part.is_mapping("tag"):
         if tag := part.part("tag"):
             tags = [one.number("id") for one in tag.parts("tags") or ()]
@@ -244,7 +244,7 @@ def _tags(part: SaltPart, found: Variables) -> None:
 
 
 def pool(part: SaltPart, name: str, *, active: bool) -> Variables | None:
-    """A storage pool; None for one that is no directory."""
+    """A storage pool; None for one that is no directory, or transient."""
     kind, path = part.text("ptype"), part.text("target")
     found: Variables = {"name": name, **present(path=path), "state": "active" if active else "inactive"}
     found.update(part.rows(truths="autostart"))
@@ -275,7 +275,7 @@ def other_pool(kind: str | None, path: str | None) -> str:
 
 
 def _mode(part: SaltPart, key: str) -> str | None:
-    """Digits of an octal mode; Salt takes 0770 for 770."""
+    """The octal digits of a mode; Salt takes 0770 for 770. None if it is not octal."""
     mode = part.text(key)
     if mode is None or re.fullmatch("0?o?[0-7]{3,4}", mode):
         return mode and mode.replace("o", "").rjust(4, "0")
@@ -284,14 +284,14 @@ def _mode(part: SaltPart, key: str) -> str | None:
 
 
 def keys(part: SaltPart) -> Variables:
-    """`virt.keys`: the role pki issues the certificates."""
+    """Variables from `virt.keys`: the role pki issues the certificates."""
     part.skip(_PKI, "basepath", "country", "state", "locality", "st", "organization")
     return present(pki_days=part.number("expiration_days"))
 
 
 @dataclasses.dataclass
 class Bridge:
-    """A bridge of a host, with the part that tells of it first."""
+    """A bridge of a host, with the first part of Salt's files that describes it."""
 
     name: str
     ports: list[str]
@@ -299,7 +299,7 @@ class Bridge:
 
 
 def bridge(part: SaltPart, name: str) -> Bridge | None:
-    """`network.managed`: a bridge, or an interface on one."""
+    """The bridge of `network.managed`, or of an interface in one; None for an interface without a bridge."""
     kind, on = part.text("type"), part.text("bridge")
     if kind != "bridge" and not on:
         part.note("", "configure an interface that is in no bridge with the system's own tools")
@@ -319,7 +319,7 @@ def bridge(part: SaltPart, name: str) -> Bridge | None:
 
 
 def the_bridge(bridges: t.Mapping[str, Bridge]) -> Variables:
-    """The one bridge that the role makes: the only one, or br0. All others are reported."""
+    """Variables of the one bridge that the role creates: the only one, or br0. All others are reported."""
     chosen = bridges.get("br0") or (next(iter(bridges.values())) if len(bridges) == 1 else None)
     found: Variables = {}
     for one in bridges.values():
@@ -336,7 +336,7 @@ def the_bridge(bridges: t.Mapping[str, Bridge]) -> Variables:
 
 
 def daemons(part: SaltPart) -> Variables:
-    """`libvirt:libvirtd`, `libvirt:qemu` and the like of the formulas: of the daemon and its QEMU driver."""
+    """Settings of the daemon and its QEMU driver, from `libvirt:libvirtd`, `libvirt:qemu` and the like of formulas."""
     found = _conf(part.part("libvirtd"), ("listen_", "tls_", "tcp_", "auth_t", "key_file", "cert_file", "ca_file"))
     if server := part.part("server"):
         found.update(_conf(server.part("config"), ("listen_", "tls_", "tcp_", "auth_t")))
@@ -364,5 +364,5 @@ def _conf(part: SaltPart | None, of_pki: tuple[str, ...]) -> Variables:
 
 
 def _setting(part: SaltPart, key: str) -> t.Any:
-    """A setting as libvirt reads it; permissions are a text of octal digits."""
+    """A setting as libvirt reads it; permissions as a text of octal digits."""
     return _mode(part, key) if key.endswith("_perms") else part.raw(key)

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Salt Virt has in states, pillars and minions' configuration, as an inventory. Pure."""
+"""Salt Virt's states, pillars and minion configuration as an inventory. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _DEFAULT_POOL = {"name": POOL, "path": "/var/lib/libvirt/images"}
 
 @dataclasses.dataclass(frozen=True)
 class SaltSource:
-    """One file, or what Salt has rendered for one minion."""
+    """One file, or Salt's rendered data for one minion."""
 
     file: str
     kind: str  # states, low (a list of calls), pillar or minion
@@ -60,7 +60,7 @@ class SaltSource:
 
 @dataclasses.dataclass
 class Converted:
-    """Texts by path in the inventory, and what is yet to be done."""
+    """Texts by path in the inventory, and notes on what remains to be done."""
 
     files: dict[str, str]
     notes: list[SaltNote]
@@ -69,7 +69,7 @@ class Converted:
 
 @dataclasses.dataclass
 class _Guest:
-    """A guest as all states together describe it, on the hypervisors of the first."""
+    """A guest as all states together describe it, on the hypervisors of the first state."""
 
     name: str
     hosts: Hosts
@@ -78,7 +78,7 @@ class _Guest:
     state: str | None = None  # that Salt leaves it in
 
     def described(self, part: SaltPart, values: t.Mapping[str, t.Any], state: str | None) -> None:
-        """By one more state, of which an argument that is not there changes nothing."""
+        """Add the description of one more state; missing arguments change nothing."""
         given = {key: value for key, value in values.items() if value is not None}
         self.values = overlaid(self.values, given, part.file, part.path, part.notes, _LATER)
         self.state = state or self.state
@@ -98,7 +98,7 @@ class _Variables:
         self._places: dict[tuple[int, str, str], SaltNote] = {}
 
     def cloud(self, hosts: Hosts) -> Cloud:
-        """What guests of these hypervisors refer to."""
+        """The profiles, images and pools that guests of these hypervisors refer to."""
         own = [self.clouds[host] for host in hosts or () if host in self.clouds]
         return own[0] if own else self.clouds[_ALL]
 
@@ -106,7 +106,7 @@ class _Variables:
         return [self.all] if hosts is EVERYWHERE else [self.hosts.setdefault(host, {}) for host in hosts or ()]
 
     def set(self, hosts: Hosts, values: t.Mapping[str, t.Any], part: SaltPart | None = None) -> None:
-        """A later value replaces an earlier one; dictionaries are merged."""
+        """Set variables. A later value replaces an earlier one; dictionaries are merged."""
         for place in self._targets(hosts):
             for key, value in values.items():
                 both = isinstance(value, dict) and isinstance(place.get(key), dict)
@@ -115,9 +115,7 @@ class _Variables:
                 place[key] = {**place[key], **value} if both else value
 
     def add(self, hosts: Hosts, key: str, item: dict[str, t.Any], part: SaltPart | None = None) -> None:
-        """An item of a list; one of the same name is replaced, as Salt redefines it. One for all is also for those
-        hypervisors that had another.
-        """
+        """Add an item to a list in place of one of the same name; one for all hosts replaces theirs, too."""
         for place in self.hosts.values() if hosts is EVERYWHERE else ():
             old = [one for one in place.get(key, []) if one["name"] == item["name"]]
             if old and part:
@@ -137,7 +135,7 @@ class _Variables:
         self._places[id(place), key, name] = SaltNote(part.file, part.path, "")
 
     def guest(self, part: SaltPart, name: str, hosts: Hosts) -> _Guest:
-        """The guest of that name, on the same hypervisors."""
+        """The guest of that name on the same hypervisors; a new one if there is none."""
         for one in self.described:
             if one.name == name and (not one.hosts or not hosts or set(one.hosts) & set(hosts)):
                 one.hosts = one.hosts or hosts
@@ -155,8 +153,8 @@ def convert(
 ) -> Converted:
     """The inventory of all sources, which are in Salt's order.
 
-    `notes` are those of files that nobody could read. `named` are the minions that a top file names. `image` finds the
-    file on the controller for the path of a `salt://` address.
+    `notes` are those of unreadable files. `named` are the minions that a top file names. `image` finds the file on the
+    controller for the path of a `salt://` address.
     """
     found = _Variables()
     found.notes += notes
@@ -185,7 +183,7 @@ def _hosts(host: str | None) -> Hosts:
 
 
 def _pillars(sources: t.Sequence[SaltSource], found: _Variables) -> None:
-    """Of all hypervisors, and of each that has pillars of its own."""
+    """Read the pillars of all hypervisors, and those of single ones."""
     common = {source.file for source in sources if source.hosts is EVERYWHERE}
     for host in (_ALL, *sorted({host for source in sources for host in source.hosts or ()})):
         if host is not _ALL:
@@ -228,7 +226,7 @@ def _state(call: Call, name: str, values: t.Mapping[str, t.Any], found: _Variabl
 
 
 def _domain(part: SaltPart, name: str, call: Call, found: _Variables) -> None:
-    """`virt.running`, `virt.defined`, `virt.stopped` and `virt.powered_off`."""
+    """Read `virt.running`, `virt.defined`, `virt.stopped` and `virt.powered_off`."""
     values = {key: part.raw(key) for key in part.untaken()}
     found.guest(part, name, call.hosts).described(part, values, _POWER[call.function])
 
@@ -267,7 +265,7 @@ def _bridge(part: SaltPart, name: str, call: Call, found: _Variables) -> None:
 
 
 def _module_run(part: SaltPart, name: str, call: Call, found: _Variables) -> None:
-    """`virt.init`, called by a state; of the older and of the newer form."""
+    """Read `virt.init`, called by a state in the older or the newer form."""
     init = next((key for key in ("virt.init", "virtng.init") if key in part), None)
     if init is not None:
         arguments = merged(part.raw(init))
@@ -319,7 +317,7 @@ _ALONE = {
 
 
 def _write(guest: _Guest, found: _Variables) -> None:
-    """A guest as arguments of virt_domain, if it is the same there."""
+    """Add a guest as arguments of virt_domain, or report why it would not be the same."""
     name, state = guest.name, guest.state or "present"
     if not guest.values:
         guest.part.note("", _ALONE[state].format(name))
@@ -347,7 +345,7 @@ def _write(guest: _Guest, found: _Variables) -> None:
 
 
 def _problems(given: t.Mapping[str, t.Any]) -> list[str]:
-    """What virt_domain would refuse."""
+    """Problems that virt_domain would report."""
     options = {**run_guest_options.GUEST_OPTIONS, "host": {"type": "str"}}
     result = ArgumentSpecValidator(options).validate(_with_secrets(untagged(dict(given))))
     if result.error_messages:
@@ -360,7 +358,7 @@ def _problems(given: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _with_secrets(value: t.Any) -> t.Any:
-    """With a secret where a placeholder is."""
+    """The value with a dummy secret in place of each placeholder."""
     if isinstance(value, dict):
         return {key: _with_secrets(one) for key, one in value.items()}
     return "secret" if isinstance(value, Placeholder) else value
@@ -382,7 +380,7 @@ def _network(part: SaltPart, network: dict[str, t.Any], hosts: Hosts, found: _Va
 
 
 def _images(found: _Variables, image: t.Callable[[str], str | None]) -> None:
-    """Where images of Salt's file server are on the controller; and those that no guest refers to are none."""
+    """Write the images that guests refer to, with their places on the controller, and the pools they need."""
     cloud = found.clouds[_ALL]
     for (source, _pool), entry in cloud.images.items():
         if source.startswith("salt://"):
@@ -402,7 +400,7 @@ def _images(found: _Variables, image: t.Callable[[str], str | None]) -> None:
 
 
 def _pools_of_guests(found: _Variables) -> None:
-    """Pools that guests name, and that nothing in Salt's files makes of a directory."""
+    """Report pools that guests name, but that nothing in Salt's files defines."""
     listed = [pool for values in (found.all, *found.hosts.values()) for pool in values.get("storage_pools", [])]
     known = {POOL, *(pool["name"] for pool in listed)}
     for name, options in found.guests.items():
@@ -412,7 +410,7 @@ def _pools_of_guests(found: _Variables) -> None:
 
 
 def _in_pools(value: t.Any, names: t.Mapping[str, str]) -> None:
-    """A directory is one pool, by the name that Salt gives it."""
+    """Rename pools in the value: one directory is one pool, under Salt's name."""
     if isinstance(value, list):
         for one in value:
             _in_pools(one, names)
@@ -451,7 +449,7 @@ def _inventory(found: _Variables, hypervisors: t.Sequence[str], named: t.Iterabl
 
 
 def _with_default_pool(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A list replaces the role's default, which is that pool."""
+    """The variables with the default pool in `storage_pools`, as a list replaces the role's default."""
     common = dict(values)
     pools = common.get("storage_pools")
     if pools and not any(
@@ -462,7 +460,7 @@ def _with_default_pool(values: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _with_values_of_group(own: t.Mapping[str, t.Any], common: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A host's variable replaces that of its group: with what the group has."""
+    """A host's variables merged with those of its group, which they would replace."""
     found = dict(own)
     for key, value in own.items():
         if isinstance(value, dict):
@@ -474,7 +472,7 @@ def _with_values_of_group(own: t.Mapping[str, t.Any], common: t.Mapping[str, t.A
 
 
 def _contents(found: _Variables, common: t.Mapping[str, t.Any], names: t.Sequence[str]) -> list[str]:
-    """What is written, by kind, and how many there are."""
+    """Lines with the number and names of what is written, by kind."""
     guests = [f"guests: {len(found.guests)} ({', '.join(found.guests)})"] if found.guests else []
     lines = []
     for where, values in (("", common), *((f"{host}: ", found.hosts.get(host, {})) for host in names)):
@@ -486,7 +484,7 @@ def _contents(found: _Variables, common: t.Mapping[str, t.Any], names: t.Sequenc
 
 
 def _counted(notes: t.Iterable[SaltNote]) -> list[SaltNote]:
-    """What is not about virtualization: how much of what kind each file has."""
+    """Notes with the number of entries that are not about virtualization, by file and kind."""
     kinds: dict[str, dict[str, int]] = {}
     for note in dict.fromkeys(notes):
         if not note.about:

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pillar says: settings of Salt Virt, and what the well-known formulas make of theirs. Pure."""
+"""Variables from a pillar: settings of Salt Virt, and those of well-known formulas. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UYUNI = ("hypervisor", "default_pool_enabled", "default_pool", "default_net_ena
 
 @dataclasses.dataclass
 class Pillar:
-    """Variables, and objects with the part that they are from."""
+    """Variables, and objects with the parts that they come from."""
 
     variables: Variables = dataclasses.field(default_factory=dict)
     pools: list[tuple[SaltPart, Variables]] = dataclasses.field(default_factory=list)
@@ -49,17 +49,17 @@ class Pillar:
 
 
 def is_read(path: str) -> bool:
-    """Whether this converter makes something of a value at this path."""
+    """True if the converter uses a value at this path."""
     return path.split(":", 1)[0] in ("virt", "libvirt", *_UYUNI) or path.startswith("salt:control:")
 
 
 def beside(below: Placed, data: t.Mapping[str, t.Any], file: str, notes: list[SaltNote]) -> Placed:
-    """A pillar after another one."""
+    """The pillar `below` with a later one merged over it."""
     return overlaid(below, _dotted(data), file, "", notes, _LATER)
 
 
 def under(below: Placed, data: t.Mapping[str, t.Any], file: str, notes: list[SaltNote]) -> Placed:
-    """Pillars below the configuration of a minion, of which a setting hides theirs as a whole."""
+    """The pillar with a minion's configuration over it, each of whose settings replaces the pillar's as a whole."""
     virt = _dotted(data).get("virt")
     others = [key for key in data if key != "virt" and not key.startswith("virt.")]
     notes += [SaltNote(file, key, "settings of Salt", about=False) for key in others]
@@ -87,7 +87,7 @@ def _environments(value: t.Any) -> list[list[t.Any]]:
 
 
 def _dotted(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """`virt:` with the older `virt.nic:`, `virt.disk:`, ..."""
+    """The data with the older `virt.nic:`, `virt.disk:`, ... merged into `virt:`."""
     older = {key[5:]: value for key, value in data.items() if key.startswith("virt.")}
     inner = merged(data.get("virt"))
     found = {key: value for key, value in data.items() if key != "virt" and not key.startswith("virt.")}
@@ -97,7 +97,7 @@ def _dotted(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def read(data: Placed, notes: list[SaltNote], cloud: Cloud) -> Pillar:
-    """What it says."""
+    """The variables and objects of a pillar."""
     found = Pillar()
     part = SaltPart(notes, "", "", data)
     if part.is_mapping("libvirt") and (formula := part.part("libvirt")):
@@ -115,14 +115,14 @@ def read(data: Placed, notes: list[SaltNote], cloud: Cloud) -> Pillar:
 
 
 def _other(part: SaltPart, key: str) -> None:
-    """Data of another formula, from which its states may make something of libvirt."""
+    """Report data of another formula if its states may concern libvirt, else count it."""
     if part.mentions(key):
         part.skip("what its states make of it is not known; render them", key)
     part.foreign(key)
 
 
 def _formula(part: SaltPart, found: Pillar, cloud: Cloud) -> None:
-    """`libvirt:` of the formulas: settings of the daemon, pools and networks; in one of them below `lookup`."""
+    """Read `libvirt:` of the formulas: settings of the daemon, pools and networks (in one formula below `lookup`)."""
     if (kind := part.text("hypervisor")) not in (None, "qemu", "kvm"):
         part.note("hypervisor", f"{kind}: only kvm and qemu are supported; its guests are not written")
         cloud.foreign = kind
@@ -182,7 +182,7 @@ def _parsed(part: SaltPart, xml: str) -> t.Any:
 
 
 def _network(part: SaltPart, name: str) -> Variables | None:
-    """A network, whose XML is described as virt_network_info describes one that exists."""
+    """A network from its XML, described as virt_network_info describes an existing one; None if it cannot be."""
     state, xml, autostart = _state(part), part.text("xml"), part.truth("autostart")
     if state == "absent":
         part.drop()
@@ -204,7 +204,7 @@ def _network(part: SaltPart, name: str) -> Variables | None:
 
 
 def _rest(root: t.Any, shown: t.Mapping[str, t.Any]) -> t.Any:
-    """What the options do not say of a network, in libvirt's own words."""
+    """The XML of a network that its options do not express; None if there is none."""
     for one in root.xpath("name|uuid"):
         root.remove(one)
     for one in root.xpath("ip[@netmask]"):  # the options have its prefix
@@ -217,7 +217,7 @@ def _rest(root: t.Any, shown: t.Mapping[str, t.Any]) -> t.Any:
 
 
 def _uyuni(part: SaltPart, found: Pillar, cloud: Cloud) -> None:
-    """The formula Virtualization Host of Uyuni."""
+    """Read the formula Virtualization Host of Uyuni."""
     if (kind := part.text("hypervisor")) not in (None, "KVM", "kvm"):
         part.note("hypervisor", f"{kind}: only kvm and qemu are supported; its guests are not written")
         cloud.foreign = kind
@@ -253,7 +253,7 @@ def _default_network(part: SaltPart) -> Variables:
 
 
 def _control(salt: SaltPart, found: Pillar) -> None:
-    """`salt:control` of the formula salt: guests by cluster, of sizes that have names."""
+    """Read `salt:control` of the formula salt: guests by cluster, with named sizes."""
     control = salt.part("control")
     for key in salt.untaken():
         _other(salt, key)
@@ -284,7 +284,7 @@ def _node(
     sizes: t.Mapping[str, t.Mapping[str, t.Any]],
     found: Pillar,
 ) -> None:
-    """One guest of a cluster; the size that it names says how large it is."""
+    """Add one guest of a cluster, with the vcpus, memory and profiles of its named size."""
     own = {key: node.raw(key) for key in node.untaken()}
     size = sizes.get(str(own.pop("size", None)), {})
     if not size:

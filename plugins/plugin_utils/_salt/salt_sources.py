@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The trees of states and pillars that a Salt master serves, read as data, with the minions that each file is for."""
+"""A Salt master's trees of states and pillars, read as data, with the minions that each file is for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Trees:
-    """What was read, and what could not be."""
+    """Reads the trees of states and pillars; `notes` are what could not be read."""
 
     def __init__(self, states: t.Sequence[str], pillar: t.Sequence[str], hypervisors: t.Sequence[str]) -> None:
         self.notes: list[SaltNote] = []
@@ -40,7 +40,7 @@ class Trees:
         return set(self._known)
 
     def read(self) -> list[SaltSource]:
-        """Every file that a top file gives to somebody, or every file where there is no top file, in Salt's order."""
+        """Every file that a top file assigns, or every file without a top file, in Salt's order."""
         trees = {kind: self._tree(kind, roots) for kind, roots in self._roots.items()}
         tops = {
             kind: Top(self._shown(kind, "top.sls"), files.pop("top.sls", None), self._known, self.notes)
@@ -66,7 +66,7 @@ class Trees:
         return sources
 
     def rendered(self, path: str) -> list[SaltSource]:
-        """What `state.show_highstate`, `state.show_sls` and `pillar.items` print, by minion."""
+        """The output of `state.show_highstate`, `state.show_sls` and `pillar.items`, by minion."""
         try:
             data = salt_yaml.load(salt_tree.content(path), rendered=True)
         except BadInput as error:
@@ -92,7 +92,7 @@ class Trees:
             raise BadInput(f"cannot read {path}: {'; '.join(error.problems)}") from error
 
     def image(self, path: str) -> str | None:
-        """Where a file of Salt's file server is; None where it is below no root."""
+        """The path of a file of Salt's file server; None if it is below no root."""
         for root in self._roots.get("states", ()):
             place = os.path.realpath(os.path.join(root, path.lstrip("/")))
             if place.startswith(os.path.realpath(root) + os.sep) and os.path.isfile(place):
@@ -100,7 +100,7 @@ class Trees:
         return None
 
     def _tree(self, kind: str, roots: t.Sequence[str]) -> dict[str, dict[str, t.Any]]:
-        """The files below all roots; of two with one path, that of the first root."""
+        """The files below all roots; of two with the same path, the first root's."""
         found = {}
         others: list[str] = []
         for root in roots:
@@ -130,7 +130,7 @@ class Trees:
         return self._places.get((kind, path)) or os.path.join(self._roots[kind][0], path)
 
     def _safe(self, hosts: Hosts, kind: str, path: str) -> Hosts:
-        """Without names that are none: they would be names of files."""
+        """The hosts without invalid names, which would become names of files."""
         if hosts is EVERYWHERE:
             return hosts
         wrong = [name for name in hosts or () if not _HOST.fullmatch(name)]
@@ -140,7 +140,7 @@ class Trees:
 
 
 def _rendered_kind(values: t.Any) -> str | None:
-    """What Salt has rendered for a minion; None for an error that it printed."""
+    """The kind of Salt's rendered data for a minion; None if it is an error."""
     if isinstance(values, list):
         return "low" if values and all(isinstance(one, dict) and "fun" in one for one in values) else None
     if not isinstance(values, dict):
@@ -159,7 +159,7 @@ def _in_order(files: t.Mapping[str, t.Mapping[str, t.Any]], top: Top) -> list[st
 
 
 def _reached(files: t.Mapping[str, t.Mapping[str, t.Any]], top: Top) -> dict[str, tuple[bool, Hosts]]:
-    """Whom each file is given to, also by files that include it."""
+    """The minions that each file is given to, also by files that include it."""
     found = {sls_name(path): top.hosts(sls_name(path)) for path in files}
     includes = {sls_name(path): list(_includes(path, data)) for path, data in files.items()}
     for _round in files:
@@ -182,7 +182,7 @@ def _both(first: tuple[bool, Hosts], second: tuple[bool, Hosts]) -> tuple[bool, 
 
 
 def _includes(path: str, data: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Names of other files; one that begins with a dot is beside this one."""
+    """Names of included files; one that begins with a dot is relative to this one's folder."""
     included = data.get("include")
     for one in included if isinstance(included, list) else []:
         name = next(iter(one), "") if isinstance(one, dict) else one

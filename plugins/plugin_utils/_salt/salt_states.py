@@ -1,8 +1,9 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The states of Salt's files in the order in which Salt applies them: which functions they call, for which objects, and
-what has no counterpart. Pure.
+"""The states of Salt's files, in Salt's order: the functions that they call, and notes on those without a counterpart.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _COMMANDS = {
 
 @dataclasses.dataclass
 class Call:
-    """A function that a state calls. `arguments` are those of the state, with what other files extend it by."""
+    """A function that a state calls. `arguments` include those that other files extend it by."""
 
     file: str
     hosts: Hosts
@@ -64,11 +65,11 @@ class Call:
 
     @property
     def path(self) -> str:
-        """Where it is in the file."""
+        """The call's path in the file."""
         return f"{self.identity}:{self.module}.{self.function}"
 
     def names(self) -> set[str]:
-        """How requisites call it."""
+        """Names by which requisites refer to the call."""
         own = [one.get("name") for one in self.arguments if isinstance(one, dict)]
         return {self.identity, *(one for one in own if isinstance(one, str))}
 
@@ -78,7 +79,7 @@ class Call:
 
 
 class States:
-    """Calls of all files, one after the other."""
+    """The calls of all files, in order of reading."""
 
     def __init__(self, notes: list[SaltNote]) -> None:
         self.notes = notes
@@ -87,7 +88,7 @@ class States:
         self._exclusions: list[tuple[str, str]] = []
 
     def read(self, file: str, hosts: Hosts, data: t.Mapping[str, t.Any]) -> None:
-        """The states of one file."""
+        """Add the states of one file."""
         for identity, body in data.items():
             if identity == "extend" and isinstance(body, dict):
                 self._extensions.append((file, body))
@@ -99,7 +100,7 @@ class States:
                 self._declared(file, hosts, identity, body)
 
     def low(self, file: str, hosts: Hosts, entries: t.Sequence[t.Any]) -> None:
-        """The calls that `state.show_lowstate` and `state.show_low_sls` print."""
+        """Add the calls that `state.show_lowstate` and `state.show_low_sls` print."""
         for one in entries:
             if isinstance(one, dict) and all(isinstance(one.get(key), str) for key in ("state", "fun", "__id__")):
                 own = {key: value for key, value in one.items() if not key.startswith("__")}
@@ -121,7 +122,7 @@ class States:
         self.calls.append(call)
 
     def in_order(self) -> list[Call]:
-        """The calls as Salt applies them: extended, without what is excluded, and after what they require."""
+        """The calls in Salt's order: extended, without excluded ones, and after what they require."""
         self._extend()
         self._exclude()
         calls = sorted(self.calls, key=lambda call: call.order)
@@ -167,7 +168,7 @@ def _excluded(entry: t.Any) -> str | None:
 
 
 def _order(value: t.Any, number: int) -> float:
-    """Salt's: `first`, `last`, a number, or after those that have one."""
+    """The sort key of Salt's `order`: `first`, `last`, a number, or the place in the files."""
     if value in ("first", "last"):
         return -1 if value == "first" else float("inf")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -176,7 +177,7 @@ def _order(value: t.Any, number: int) -> float:
 
 
 def _named(requisite: t.Any, known: t.Mapping[tuple[str, str], list[int]]) -> list[int]:
-    """The calls that a requisite names: `- virt: web1`, or `- web1`."""
+    """Numbers of the calls that a requisite names: `- virt: web1`, or `- web1`."""
     found: list[int] = []
     for one in requisite if isinstance(requisite, list) else []:
         pairs = one.items() if isinstance(one, dict) else [("", one)]
@@ -187,7 +188,7 @@ def _named(requisite: t.Any, known: t.Mapping[tuple[str, str], list[int]]) -> li
 
 
 def after(before: t.Sequence[t.Sequence[int]]) -> list[int]:
-    """All numbers in their order, but each after those before it. A circle is cut."""
+    """All numbers in order, but each after its predecessors `before` it. A cycle is cut."""
     found: list[int] = []
     entered: set[int] = set()
     for start in range(len(before)):
@@ -221,7 +222,7 @@ def _calls(body: t.Any) -> t.Iterator[tuple[str | None, str, list[t.Any]]]:
 
 
 def instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
-    """A state for each of `names`."""
+    """Name and arguments of each instance: one for each of `names`."""
     shared: dict[str, t.Any] = {}
     for one in arguments:
         if isinstance(one, dict):
@@ -240,7 +241,7 @@ def instances(identity: str, arguments: t.Sequence[t.Any]) -> t.Iterator[tuple[s
 
 
 def requisites(part: SaltPart) -> None:
-    """Order and conditions, which are left out with a note."""
+    """Drop order and conditions of a state, with a note."""
     part.raw("order")
     for key in part.untaken():
         if key in _REQUISITES:
@@ -249,7 +250,7 @@ def requisites(part: SaltPart) -> None:
 
 
 def elsewhere(call: Call, name: str, notes: list[SaltNote]) -> None:
-    """A state of which no variable tells; of those that are not about virtualization, only the number is shown."""
+    """Report a state without a counterpart; one that is not about virtualization is only counted."""
     if call.module == "virt" and (command := _COMMANDS.get(call.function)):
         notes.append(SaltNote(call.file, call.path, command.format(name=name)))
     elif call.module in ("virt", "virt_utils", "libvirt") or is_about(f"{call.identity} {call.arguments}"):

@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which minions Salt's top file gives a file to. Pure."""
+"""Which minions Salt's top file assigns a file to. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EVERYWHERE: Hosts = None  # all hypervisors
 
 
 def sls_name(path: str) -> str:
-    """How Salt calls a file: `kvm.guests` for `kvm/guests.sls` and for `kvm/guests/init.sls`."""
+    """Salt's name of a file: `kvm.guests` for `kvm/guests.sls` and for `kvm/guests/init.sls`."""
     return path.removesuffix(".sls").removesuffix("/init").replace("/", ".")
 
 
 class Top:
-    """What a top file says; without one, every file is for all hypervisors."""
+    """A top file; without one, every file is for all hypervisors."""
 
     def __init__(self, file: str, data: t.Mapping[str, t.Any] | None, known: t.Iterable[str], notes: list[SaltNote]):
         self.file, self.notes = file, notes
@@ -46,15 +46,15 @@ class Top:
             self._matches.append((kind, expression.removeprefix("L@"), files))
 
     def names(self) -> set[str]:
-        """Minions that it names."""
+        """Minions that the top file names, or that were known before."""
         return set(self._known)
 
     def patterns(self) -> list[str]:
-        """The files that it names, in its order."""
+        """The file patterns of the top file, in order."""
         return [pattern for _kind, _expression, files in self._matches for pattern in files]
 
     def hosts(self, name: str) -> tuple[bool, Hosts]:
-        """Whether a file is given to anybody, and to whom."""
+        """True if a file is assigned to anybody, and to whom."""
         if not self.present:
             return True, EVERYWHERE
         found: set[str] = set()
@@ -93,7 +93,7 @@ def _kind(expression: str) -> str:
 
 
 def _names(kind: str, expression: str) -> tuple[str, ...] | None:
-    """The minions that an expression names; None where it is a pattern."""
+    """The minions that an expression names; None if it is a pattern."""
     if kind == "list":
         return tuple(name for name in expression.split(",") if name)
     return (expression,) if kind == "glob" and not set("*?[") & set(expression) else None

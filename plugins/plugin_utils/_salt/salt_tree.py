@@ -1,7 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a tree of Salt's, and nothing outside of it."""
+"""The files of a Salt tree, and nothing outside of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Unread = tuple[str, str]  # a path, and why it is not read
 
 
 def content(path: str) -> bytes:
-    """What one file holds, up to more than any that is read; raises BadInput where it is no file."""
+    """The content of one file, cut above the size limit; raises BadInput if it is no regular file."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -31,7 +31,7 @@ def content(path: str) -> bytes:
 
 
 def files(root: str, endings: t.Sequence[str]) -> tuple[list[str], list[Unread]]:
-    """Paths of the files with one of these endings, below the root, in order; and what is passed over.
+    """Paths of the files with one of these endings, below the root, in order; and skipped ones, with the reason.
 
     A link is followed only to a file of the same tree.
     """

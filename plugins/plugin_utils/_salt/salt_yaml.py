@@ -1,10 +1,10 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The text of a file of Salt's as plain data, or why it is none. Nothing in it is executed. Pure.
+"""A Salt file's text as plain data, or why it cannot be read. Nothing in it is executed. Pure.
 
 Salt renders a file by Jinja, or by a program (`#!py`), before it reads YAML. Both may run anything, so such a file is
-not read; Salt itself prints what it gives.
+not read; Salt itself prints its result.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _BASE: t.Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fas
 
 
 class NotRendered(BadInput):
-    """Only Salt can make data of it."""
+    """The file must be rendered by Salt first."""
 
 
 class _Loader(_BASE):
-    """SafeLoader that refuses what Salt refuses, and what would grow without end."""
+    """SafeLoader that refuses duplicate keys, as Salt does, and unlimited merges."""
 
     def construct_mapping(self, node: t.Any, deep: bool = False) -> dict[t.Any, t.Any]:
         seen: set[tuple[str, str]] = set()
@@ -60,8 +60,9 @@ class _Loader(_BASE):
 
 
 def _whole(loader: t.Any, node: t.Any) -> int | str:
-    """A whole number as Salt reads one: `0770` is 770, so that a mode keeps its digits. What YAML takes for a number to
-    the base 60 is a text, such as an unquoted MAC address.
+    """A whole number as Salt reads one: `0770` is 770, so that a mode keeps its digits.
+
+    YAML's numbers to the base 60, such as an unquoted MAC address, stay texts.
     """
     value: str = loader.construct_scalar(node)
     if ":" in value:
@@ -75,9 +76,9 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 def load(data: bytes, *, rendered: bool = False) -> dict[str, t.Any]:
-    """The mapping that a file holds; raises BadInput with why it cannot be read.
+    """The mapping that a file holds; raises BadInput with the reason if it cannot be read.
 
-    What Salt has rendered may hold `{{`: it is text then.
+    In data that Salt has rendered, `{{` is plain text.
     """
     text = _text(data)
     first = text.split("\n", 1)[0].strip()
@@ -122,7 +123,7 @@ def _parsed(text: str) -> object:
 
 
 def _scan(text: str) -> None:
-    """Raises BadInput for what nobody writes by hand, before anything is made of it."""
+    """Raises BadInput for YAML that is too deep or too large, before it is constructed."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_BASE)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -133,7 +134,7 @@ def _scan(text: str) -> None:
 
 
 def _measure(value: object) -> None:
-    """Raises BadInput for what an alias makes endless, or larger than any file that somebody writes."""
+    """Raises BadInput for a value that aliases make endless or too large."""
     sizes: dict[int, int] = {}
 
     def size(one: object, depth: int) -> int:
@@ -151,7 +152,7 @@ def _measure(value: object) -> None:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """Mappings with texts for keys, lists, texts, numbers, truth and nothing."""
+    """The value with texts as keys and only plain types; raises BadInput for any other type."""
     if isinstance(value, dict):
         return {_key(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,9 +1,7 @@
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A mapping of a Salt file, from which keys are taken one by one: what nobody takes is reported, so that nothing is
-dropped silently. Pure.
-"""
+"""A mapping of a Salt file from which keys are taken one by one; what remains is reported, and never lost. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ NO_COUNTERPART = "it has no counterpart"
 
 @dataclasses.dataclass(frozen=True)
 class SaltNote:
-    """Something that the variables do not say, or that is yet to be done."""
+    """Something that the variables do not express, or that remains to be done."""
 
     file: str
     path: str  # in the file, keys joined by `:`
@@ -37,12 +35,12 @@ class SaltNote:
 
 
 def is_about(text: str) -> bool:
-    """Whether a text mentions virtualization."""
+    """True if a text mentions virtualization."""
     return _ABOUT.search(text) is not None
 
 
 class Placed(dict[str, t.Any]):
-    """A mapping of which each key may come from another place."""
+    """A mapping that records the place of each key."""
 
     def __init__(self, values: t.Mapping[str, t.Any], file: str, path: str) -> None:
         super().__init__(values)
@@ -53,8 +51,9 @@ class Placed(dict[str, t.Any]):
 def overlaid(
     below: Placed, values: t.Mapping[str, t.Any], file: str, path: str, notes: list[SaltNote], why: str
 ) -> Placed:
-    """`values` over `below`, as Salt merges: mappings by key, everything else as a whole. A value that another one
-    replaces is reported with `why`.
+    """`values` over `below`, merged as Salt does: mappings by key, all else as a whole.
+
+    A value that another one replaces is reported with `why`.
     """
     found = Placed(below, file, path)
     for key, value in values.items():
@@ -74,7 +73,7 @@ def _path(*keys: str) -> str:
 
 
 class SaltPart:
-    """One mapping, with the place it comes from. `refused` are reasons not to write what is made of it."""
+    """One mapping, with its place. `refused` are reasons not to write what is made of it."""
 
     def __init__(
         self,
@@ -93,21 +92,21 @@ class SaltPart:
         return self._left.get(key) is not None
 
     def note(self, key: str, why: str) -> None:
-        """Report a key of it; nothing for the mapping itself."""
+        """Report a key of this mapping; with an empty key, the mapping itself."""
         file, path = self._place(key)
         self.notes.append(SaltNote(file, _path(path, key), why))
 
     def refuse(self, key: str, why: str) -> None:
-        """What is made of it would not be the same: it is not written."""
+        """Record why the object made of this mapping would differ: it is then not written."""
         file, path = self._place(key)
         self.refused.append(SaltNote(file, _path(path, key), why))
 
     def mentions(self, key: str) -> bool:
-        """Whether a key that is not taken yet is about virtualization."""
+        """True if an untaken key is about virtualization."""
         return is_about(f"{key} {self._left.get(key)}")
 
     def put(self, key: str, part: SaltPart) -> None:
-        """Give back what is left of a mapping below it."""
+        """Put back the untaken keys of a nested mapping."""
         self._left[key] = {one: part.raw(one) for one in part.untaken()}
 
     def foreign(self, key: str) -> None:
@@ -117,21 +116,21 @@ class SaltPart:
             self.notes.append(SaltNote(file, _path(path, key), key, about=False))
 
     def is_mapping(self, key: str) -> bool:
-        """Whether there is more than one value below a key that is not taken yet."""
+        """True if an untaken key holds a mapping or a list."""
         return isinstance(self._left.get(key), (dict, list))
 
     def raw(self, key: str) -> t.Any:
-        """The value as it is; None where there is none."""
+        """Take a value as it is; None if there is none."""
         return self._left.pop(key, None)
 
     def skip(self, why: str, *keys: str) -> None:
-        """Report these keys where they are."""
+        """Take these keys, and report those that have a value."""
         for key in keys:
             if self.raw(key) is not None:
                 self.note(key, why)
 
     def text(self, key: str) -> str | None:
-        """A text, or a number as one."""
+        """Take a text, or a number as text."""
         value = self.raw(key)
         if value is None or isinstance(value, str):
             return value
@@ -141,7 +140,7 @@ class SaltPart:
         return None
 
     def number(self, key: str) -> int | None:
-        """A whole number."""
+        """Take a whole number."""
         value = self.raw(key)
         if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value.strip()):
             return int(value)
@@ -151,7 +150,7 @@ class SaltPart:
         return None
 
     def truth(self, key: str) -> bool | None:
-        """True or false."""
+        """Take a boolean."""
         value = self.raw(key)
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
             return value.lower() in ("true", "yes", "on")
@@ -161,7 +160,7 @@ class SaltPart:
         return None
 
     def mebibytes(self, key: str) -> str | None:
-        """A size, as Salt reads it: MiB unless it has a unit, and `2g`, `2GiB` or, by thousands, `2GB`."""
+        """Take a size as Salt reads it: MiB unless it has a unit, and `2g`, `2GiB` or, by thousands, `2GB`."""
         value = self.raw(key)
         if value is None:
             return None
@@ -172,14 +171,14 @@ class SaltPart:
         return size_text(-(-size // 1024))
 
     def rows(self, texts: str = "", numbers: str = "", truths: str = "") -> dict[str, t.Any]:
-        """Keys that both sides call the same, as far as they are there."""
+        """Take keys that have the same name on both sides, and return those with a value."""
         found: dict[str, t.Any] = {key: self.text(key) for key in texts.split()}
         found.update({key: self.number(key) for key in numbers.split()})
         found.update({key: self.truth(key) for key in truths.split()})
         return present(**found)
 
     def numbered(self, key: str) -> list[tuple[int, t.Any]]:
-        """Values by number."""
+        """Take a mapping of numbers to values, as pairs."""
         value = merged(self.raw(key))
         if isinstance(value, dict) and all(re.fullmatch("[0-9]{1,9}", one) for one in value):
             return [(int(one), inner) for one, inner in value.items()]
@@ -188,7 +187,7 @@ class SaltPart:
         return []
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts, or a text of words."""
+        """Take a list of texts, or a text as a list of words."""
         value = self.raw(key)
         found = value.split() if isinstance(value, str) else value
         if found is None or (isinstance(found, list) and all(isinstance(one, str) for one in found)):
@@ -197,7 +196,7 @@ class SaltPart:
         return []
 
     def part(self, key: str) -> SaltPart | None:
-        """A mapping below it, as Salt writes one: also a list of mappings."""
+        """Take a nested mapping, which Salt may write as a list of mappings."""
         value = merged(self.raw(key))
         if value is None:
             return None
@@ -207,7 +206,7 @@ class SaltPart:
         return None
 
     def parts(self, key: str) -> list[SaltPart] | None:
-        """Mappings of a list; None where there is no list."""
+        """Take a list of mappings; None if there is no list."""
         value = self.raw(key)
         if value is None:
             return None
@@ -220,7 +219,7 @@ class SaltPart:
         return found
 
     def named(self, key: str) -> list[tuple[str, SaltPart]]:
-        """Mappings by name: of a mapping, or of a list of mappings with one key each."""
+        """Take mappings by name: from a mapping, or from a list of mappings with one key each."""
         value = merged(self.raw(key))
         if value is None:
             return []
@@ -241,11 +240,11 @@ class SaltPart:
         return list(self._left)
 
     def drop(self) -> None:
-        """Take the rest, which was reported as a whole."""
+        """Take all remaining keys, which were reported as a whole."""
         self._left.clear()
 
     def left(self, why: str = NO_COUNTERPART) -> None:
-        """Report what nobody has taken."""
+        """Report all untaken keys."""
         for key in self.untaken():
             if self.raw(key) is not None:
                 self.note(key, why)
@@ -263,12 +262,12 @@ class SaltPart:
 
 
 def present(**values: t.Any) -> dict[str, t.Any]:
-    """What there is of it."""
+    """The values that are not None or an empty dictionary."""
     return {key: value for key, value in values.items() if value is not None and value != {}}
 
 
 def merged(value: t.Any) -> t.Any:
-    """Salt's list of mappings as one mapping: `[{a: 1}, {b: 2}]`, with what is not one left as it is."""
+    """Salt's list of mappings `[{a: 1}, {b: 2}]` as one mapping; any other value as it is."""
     if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
         found: dict[str, t.Any] = {}
         for one in value:
@@ -278,7 +277,7 @@ def merged(value: t.Any) -> t.Any:
 
 
 def _bytes(text: str) -> int:
-    """0 for a text that is no size."""
+    """The bytes of a size, in MiB without a unit; 0 for a text that is no size."""
     found = re.fullmatch(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(?:([kmgtpe])(ib|b)?)?\s*", text.lower())
     if not found:
         return 0
