@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_l
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
+    guest_problems,
     host_requirements,
     missing_arguments,
     preparation,
@@ -132,7 +133,9 @@ def _capacity(host: model_placement.Host, policy: model_placement.Policy) -> dic
 def _wrong(guests: t.Sequence[t.Mapping[str, t.Any]], profiles: t.Mapping[str, t.Any]) -> list[list[str]]:
     """Problems of each guest that its host would find only after importing images for it."""
     return [
-        preparation.problems({key: value for key, value in one.items() if key not in host_requirements.OWN}, profiles)
+        guest_problems.problems(
+            {key: value for key, value in one.items() if key not in host_requirements.OWN}, profiles
+        )
         for one in guests
     ]
 

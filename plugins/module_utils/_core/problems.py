@@ -33,7 +33,7 @@ class Problems:
             return None
 
     def read(self, what: str, make: t.Callable[[], T]) -> T | None:
-        """The result of `make`; if it raises ValueError, its text is added as a problem of `what` and None is returned."""
+        """The result of `make`; None if it raises ValueError, whose text becomes a problem of `what`."""
         try:
             return make()
         except ValueError as error:

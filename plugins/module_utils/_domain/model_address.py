@@ -111,7 +111,7 @@ class HostSubnet(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class HostLinks:
-    """A hypervisor's network: its own addresses by device, MAC addresses, routers, and neighbours by (device, address)."""
+    """A hypervisor's network: own addresses by device, MAC addresses, routers, neighbours by (device, address)."""
 
     addresses: t.Mapping[str, tuple[Interface, ...]] = dataclasses.field(default_factory=dict)
     macs: t.Mapping[str, str] = dataclasses.field(default_factory=dict)

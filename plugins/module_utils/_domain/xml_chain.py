@@ -49,7 +49,7 @@ def without_below(xml: str, path: str, located: Located) -> str | None:
 
 
 def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
-    """Every element of a disk with a source, each with its link: the disk, its backing files, and the target of a copy."""
+    """Elements of a disk with a source, each with its link: the disk, its backing files, the target of a copy."""
     alone = disk.get("device", "disk") == "disk" and disk.find("readonly") is None and disk.find("shareable") is None
     element, mirror = disk, disk.find("mirror")
     while element is not None:

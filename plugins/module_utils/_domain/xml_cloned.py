@@ -76,7 +76,7 @@ def document(xml: str, *, name: str, uuid: str) -> str:
 
 
 def own_files(xml: str) -> frozenset[str]:
-    """Files, sockets and ports that a guest's QEMU creates or writes, beside its disks: two guests cannot share them."""
+    """Files, sockets and ports, beside disks, that a guest's QEMU writes: two guests cannot share them."""
     root = parse(xml)
     return frozenset([*map(str, _matches(root, _FILES)), *(f"port {port}" for port in root.xpath(_PORTS))])
 

@@ -15,7 +15,7 @@ __all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", 
 
 
 def host(xml: str) -> dict[str, t.Any]:
-    """uuid, arch, CPU model and vendor, security drivers, and the domain types and machines of each guest architecture."""
+    """UUID, arch, CPU model and vendor, security drivers, and domain types and machines of each guest arch."""
     root = parse(xml)
     model = root.find("host/cpu/model")
     return {

@@ -59,7 +59,7 @@ def devices_of(fragment: str) -> list[str]:
 
 
 def _host_device(source: Element) -> t.Iterator[str]:
-    """The names of a device; a USB device has one by vendor and product, one by its place, or both in a running guest."""
+    """The names of a device; a USB device has one by vendor and product, one by place, or both while it runs."""
     address = source.find("address")
     yield from _makers_numbers(source)
     if address is None:

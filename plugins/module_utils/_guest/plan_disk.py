@@ -360,7 +360,7 @@ def _standing(path: str, known: Known, site: Site) -> str:
 
 
 def _given(item: Disk) -> bool:
-    """True if nothing is created or grown: the disk is absent, names its storage, or is a drive that needs no medium."""
+    """True if nothing is created or grown: the disk is absent, names its storage, or is an empty drive."""
     return item.state == "absent" or bool(item.places) or item.fields.get("device", "disk") != "disk"
 
 

@@ -110,7 +110,7 @@ class GuestHost(t.Protocol):
         """The host's defaults for displays."""
 
     def disks(self, questions: t.Mapping[str, Question]) -> t.Mapping[str, Answer]:
-        """What exists where disks are or would be; the images they are made from stay locked until the guest is done."""
+        """What exists where disks are or would be; their base images stay locked until the guest is done."""
 
     def seed(self, guest: str, question: SeedDisk | Customizing | None) -> SeedSite | None:
         """What exists where the guest's seed is or would be."""
@@ -122,7 +122,7 @@ class GuestHost(t.Protocol):
         """The paths of all volumes of active pools."""
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> t.Mapping[str, str]:
-        """What else than the guest `but` (its UUID) uses the files, by path: other guests, and volumes on top of them."""
+        """What but the guest `but` (a UUID) uses the files, by path: other guests, and volumes on top of them."""
 
     def own_chains(self, found: FoundGuest) -> t.Sequence[t.Sequence[str]]:
         """Files that only this guest writes, or wrote before a snapshot, each with its backing chain."""

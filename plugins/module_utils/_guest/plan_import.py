@@ -298,7 +298,7 @@ def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = F
 
 
 def _withheld(root: Element) -> tuple[Given, Given, list[dict[str, str]]]:
-    """Options that need a secret, options of a display that needs none, and notes on what is removed from the document."""
+    """Options that need a secret, options of a display without one, and notes on what the document loses."""
     display = fields_graphics.first(root)
     shown = _display(display) if display is not None else {}
     secret = display is not None and bool(display.get("passwd"))

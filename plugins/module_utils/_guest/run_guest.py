@@ -54,7 +54,7 @@ __all__ = ["Definition", "converge", "do_irreversible", "do_on_definition", "mak
 
 @dataclasses.dataclass
 class Definition:
-    """The stored definition of the guest with a UUID, as the plan or this run's last step left it; xml None: no guest."""
+    """The stored definition of a guest by UUID, as the plan or the last step left it; xml None: no guest."""
 
     connection: t.Any
     uuid: str

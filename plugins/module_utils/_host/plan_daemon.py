@@ -42,6 +42,7 @@ __all__ = [
     "passwords",
     "spec",
     "with_block",
+    "work",
 ]
 
 
@@ -77,8 +78,6 @@ class RestartDaemons(HostStep):
     def __str__(self) -> str:
         return f"restart {self.what}"
 
-
-__all__ += ["work"]
 
 _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _SETTING = re.compile(r"[a-z][a-z0-9_]*")

@@ -258,7 +258,7 @@ def paused_by_owner(domain: t.Any) -> bool | None:
 
 
 def abort(connection: Connection, uuid: str, cut: Cut) -> None:
-    """Abort the guest's migration; if that hangs, cut its connections: a disk copy to a silent host hangs for minutes."""
+    """Abort the guest's migration; if that hangs (a copy to a silent host), cut its connections."""
     domain, begun, over = libvirt_query.by_uuid(connection, uuid), time.monotonic(), threading.Event()
     _end(domain, cut, over)
     while _active(domain) and not _postcopy(domain) and time.monotonic() - begun < _END_S:

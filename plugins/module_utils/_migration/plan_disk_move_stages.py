@@ -204,7 +204,7 @@ def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
 
 
 def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
-    """Why a disk on shared storage is not the file that the destination has at its path; None as far as its pool tells."""
+    """Why a disk on shared storage is not the destination's file at its path; None as far as its pool tells."""
     answers = facts.answers
     if pool is None or _is_device(known.path):
         return None

@@ -164,7 +164,7 @@ class _Reader:
         return libvirt_storage.path_in(self.endpoints.dest, pool, name)
 
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
-        """A file on shared storage as the destination sees it; its pool is refreshed if libvirt does not know the file."""
+        """A file on shared storage as the destination sees it; its pool is refreshed if libvirt lacks the file."""
         with contextlib.suppress(Failed):  # it is listed, and gone
             found = _file(self.endpoints.dest, path)
             if found:

@@ -75,7 +75,7 @@ def begin(source: t.Any, move: Move) -> None:
 
 
 def disable_autostart(source: t.Any, uuid: str) -> None:
-    """Keep the source from starting the guest by itself, even after a power cut; the record keeps the former setting."""
+    """Keep the source from starting the guest by itself, even after a power cut; the setting is recorded."""
     definition.set_autostart(libvirt_query.by_uuid(source, uuid), on=False)
     for directory in _DEFINITIONS:
         with contextlib.suppress(OSError):  # another libvirt than the system's

@@ -57,7 +57,7 @@ def hold(path: str, stack: contextlib.ExitStack) -> str:
 
 
 def claim(contents: t.Iterable[str], stack: contextlib.ExitStack) -> set[str]:
-    """Keep others from holding these contents until the stack is closed; returns the contents that somebody holds now."""
+    """Keep others from holding these contents until the stack is closed; returns those held by others now."""
     taken = set()
     for content in contents:
         with contextlib.suppress(FileNotFoundError):

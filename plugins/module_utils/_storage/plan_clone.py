@@ -194,7 +194,7 @@ def _flattened(wanted: CloneSpec, found: FoundDisk, now: ClonePlan) -> ClonePlan
 
 
 def _absent(wanted: CloneSpec, found: FoundDisk) -> ClonePlan:
-    """The removal of a disk; refused unless remove_storage is set and nobody uses it, as its data cannot be restored."""
+    """The removal of a disk; refused unless remove_storage is set and nobody uses it."""
     verb = f"remove disk {wanted.name}"
     paths = [wanted.path] if found.kind == "file" else []
     paths += [found.left] if found.left else []

@@ -96,7 +96,7 @@ class Known:
         return counted(self.owned, self.owner)
 
     def entries(self, made: t.Iterable[str], *, without: t.Collection[str] = ()) -> tuple[OwnedVolume, ...]:
-        """The entries to record when the images `made` become the guest's, and those in `without` are not its own yet."""
+        """The entries to record when the images `made` become the guest's; those in `without` are not its own yet."""
         new = dict.fromkeys(path for path in made if path not in self.volumes or path in without)
         kept = [one for one in self.owned if one.path not in without and one.path not in new]
         return (*kept, *map(self.owner.made, new))

@@ -251,7 +251,8 @@ def _source(
 
 def _clocks_apart(copy: HostedGuest, to: str, hosts: Hosts) -> t.Iterator[str]:
     """The problem of two hosts whose clocks differ: certificates and the guest's clock are unreliable then."""
-    apart_s = abs(hosts.clocks.get(copy.host, 0.0) - hosts.clocks.get(to, 0.0))
+    clocks_s = [hosts.clocks[host] for host in (copy.host, to) if host in hosts.clocks]
+    apart_s = max(clocks_s, default=0.0) - min(clocks_s, default=0.0)
     if apart_s >= _CLOCKS_APART_S:
         yield (
             f"cannot migrate {copy.name}: the clocks of {copy.host} and {to} are {apart_s:.0f} seconds apart, so "

@@ -8,24 +8,12 @@ from __future__ import annotations
 import typing as t
 
 import yaml
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.common.parameters import remove_values
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
-from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import unkept, yaml_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import (
-    GUEST_OPTIONS,
-    spec_problems,
-    wanted,
-)
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import DOCUMENTS, is_cloud_config, sent
-from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config
 
-__all__ = ["PROFILES", "Told", "merged", "prepared", "problems", "with_profiles"]
+__all__ = ["PROFILES", "Told", "merged", "prepared", "with_profiles"]
 
 
 Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
@@ -182,28 +170,3 @@ def _place(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     return f"{getattr(error, 'problem', None) or type(error).__name__}{where}"
-
-
-# What a host would refuse of a guest's options, found on the controller. Pure.
-#
-# A file of its own: whoever only sends guests to a host does not wait until the tables of all options are compiled.
-
-_VALIDATOR = ArgumentSpecValidator(GUEST_OPTIONS)
-
-
-def problems(guest: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[str]:
-    """All problems that a host would find in the guest's options; `variables` hold the profiles."""
-    try:
-        cloud_config.check(guest, warn=lambda _sentence: None)  # the action warns
-        options = prepared(with_profiles(guest, variables))
-    except ValueError as error:
-        return [str(error)]
-    result = _VALIDATOR.validate(bounded(GUEST_OPTIONS, options))
-    found = list(spec_problems(result, GUEST_OPTIONS, str(options.get("name") or "a guest without a name")))
-    if len(found) == len(result.unsupported_parameters):  # the others are of their types
-        try:
-            wanted(result.validated_parameters)
-        except BadInput as error:
-            found += error.problems
-    hidden = {*result._no_log_values, *overlay.secrets(str(options.get("xml") or ""))}
-    return [without_secrets(remove_values(one, hidden)) for one in found]

@@ -73,4 +73,4 @@ def beyond(way: Way, uri: str) -> Way:
 
 
 def _is_port(value: object) -> bool:
-    return isinstance(value, int) and 0 < value < 2**16
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**16

@@ -182,9 +182,11 @@ def _both(first: tuple[bool, Hosts], second: tuple[bool, Hosts]) -> tuple[bool, 
 
 
 def _includes(path: str, data: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Names of included files; one that begins with a dot is relative to this one's folder."""
+    """Names of included files. One dot at the beginning is this file's folder, each further dot a folder above it."""
     included = data.get("include")
     for one in included if isinstance(included, list) else []:
         name = next(iter(one), "") if isinstance(one, dict) else one
         if isinstance(name, str):
-            yield os.path.dirname(path).replace("/", ".") + name if name.startswith(".") else name
+            bare = name.lstrip(".")
+            folder = os.path.dirname(path).split("/")[: 1 - (len(name) - len(bare)) or None]
+            yield ".".join([*filter(None, folder), bare]) if bare != name else name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config, preparation
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config, guest_problems
 
 SECRET = "geheim"
 REMEDY = "If the guest's image takes this, set cloud_init.schema to ignore"
@@ -109,7 +109,7 @@ def test_the_user_decides_what_follows() -> None:
 def test_a_refusal_is_among_the_problems_of_a_guest() -> None:
     """The same is known before any host is asked."""
     guest = {"name": "web1", "cloud_init": {"user_data": {"runcmd": "ls"}, "schema": "refuse"}}
-    [problem] = preparation.problems(guest, {})
+    [problem] = guest_problems.problems(guest, {})
     assert "runcmd (must be a list)" in problem
 
 

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import preparation
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import guest_problems
 
 PROFILES: dict[str, t.Any] = {
     "virt_nic_profiles": {"lan": [{"name": "eth0", "bridge": "br0"}]},
@@ -16,7 +16,7 @@ PROFILES: dict[str, t.Any] = {
 
 def problems(**options: t.Any) -> list[str]:
     """Of web1."""
-    return preparation.problems({"name": "web1", **options}, PROFILES)
+    return guest_problems.problems({"name": "web1", **options}, PROFILES)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,9 @@ def test_all_that_is_wrong_is_said_at_once(options: dict[str, t.Any], told: list
 
 
 def test_a_guest_without_a_name_is_told() -> None:
-    assert preparation.problems({"vcpus": 1}, PROFILES) == ["a guest without a name: missing required arguments: name"]
+    assert guest_problems.problems({"vcpus": 1}, PROFILES) == [
+        "a guest without a name: missing required arguments: name"
+    ]
 
 
 def test_a_type_that_does_not_fit_is_told_with_the_guest() -> None:

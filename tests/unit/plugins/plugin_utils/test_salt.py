@@ -413,7 +413,8 @@ def test_what_a_top_file_says_goes_to_the_host(trees: Trees) -> None:
         "base: {'*': [kvm], hyper1: [one], 'L@hyper1,hyper2': [both], 'G@x:y': [grain], 'hyper*': [glob]}",
     )
     trees.put("salt/kvm/init.sls", "k: virt.keys\n")
-    trees.put("salt/one.sls", "include: [more.pool]\na:\n  virt.running:" + SMALL)
+    trees.put("salt/one.sls", "include: [more.deep.low]\na:\n  virt.running:" + SMALL)
+    trees.put("salt/more/deep/low.sls", "include: [..pool]\n")  # one dot is its folder, two the one above
     trees.put("salt/more/pool.sls", "fast:\n  virt.pool_running: [{ptype: dir}, {target: /srv/fast}]\n")
     trees.put("salt/both.sls", "b:\n  virt.running:" + SMALL)
     trees.put("salt/grain.sls", "c:\n  virt.running:" + SMALL)

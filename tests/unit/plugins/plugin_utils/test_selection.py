@@ -240,6 +240,11 @@ def test_clocks_of_a_move_agree(clock: float, apart: bool) -> None:
         )
 
 
+def test_a_clock_that_nobody_knows_is_no_difference() -> None:
+    hosts = Hosts("hyper", ("h1", "h2"), clocks={"h1": 1000000000.0})
+    assert hit("migrate", hosts=hosts, guest="web1", to="h2") == ["web1@h1"]
+
+
 def test_all_problems_are_told_at_once() -> None:
     assert len(refused("start", guest=["a", "b", "x*"])) == 3
     assert len(refused("reset", tag="front")) == 2, "one is off, and nobody confirmed"
