@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import itertools
 import os
+import re
 import shutil
 import typing as t
 from pathlib import Path
@@ -499,7 +500,6 @@ def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
     ],
 )
 def test_what_would_not_be_used_is_refused(cloud: Cloud, said: dict[str, t.Any], problem: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match=re.escape(problem)):
         cloud.visit("h1", **said)
-    assert any(problem in one for one in caught.value.problems), caught.value.problems
     assert not (cloud.place / "ca").exists()
