@@ -70,7 +70,8 @@ def targets() -> list[str]:
     """The rooms that decide."""
     rules = [path for path in house.files("xml", "fields") if path.stem.removeprefix("xml_") in RULES]
     runs = [path for path in house.files("run") if path.stem in ("run_reconcile", "run_disk_moves")]
-    return [str(path.relative_to(ROOT)) for path in (*house.files("plan"), *rules, *runs)]
+    root = house.MODULE_UTILS.parents[1]
+    return [str(path.relative_to(root)) for path in (*house.files("plan"), *rules, *runs)]
 
 
 def git(*arguments: str) -> str:
