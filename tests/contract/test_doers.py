@@ -29,8 +29,10 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     libvirt_domain,
     plan_guest_steps,
+    run_definition,
     run_guest,
     run_guest_options,
+    run_guest_steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -63,11 +65,11 @@ def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
     for step in todo:
         if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
             there = libvirt_query.stored(connection, UUID)
-            run_guest.do_on_definition(run_guest.Definition(connection, UUID, there and there.xml), step)
+            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), step)
         elif isinstance(step, plan_guest_steps.CreateVolume):
             libvirt_domain.create_volume(connection, step)
         elif isinstance(step, plan_guest_steps.DeleteVolume):
-            run_guest.do_irreversible(connection, UUID, step)
+            run_guest_steps.do(connection, UUID, step)
         else:
             libvirt_domain.do(connection, UUID, step)
 
@@ -303,7 +305,7 @@ def test_every_step_has_a_verb() -> None:
         for kind in vars(plan_guest_steps).values()
         if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
     }
-    fronts = {*run_guest._DOERS, *run_guest._ON_DEFINITION, *run_guest._MAKERS}
+    fronts = {*run_guest_steps._DOERS, *run_definition._DOERS, *run_guest_steps._MAKERS}
     assert kinds - {plan_guest_steps.GuestStep, *fronts} == set({**libvirt_domain._ON_HOST, **libvirt_domain._ON_GUEST})
 
 

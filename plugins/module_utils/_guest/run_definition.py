@@ -1,0 +1,84 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""A guest's definition from the plan to the steps: replaced and removed only if it is the one that the plan saw."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_changes,
+    plan_guest_steps,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
+from ansible_collections.corral.virt.plugins.module_utils._system import identity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = ["Definition", "do"]
+
+
+@dataclasses.dataclass
+class Definition:
+    """The stored definition of a guest by UUID, as the plan or the last step left it; xml None: no guest."""
+
+    connection: t.Any
+    uuid: str
+    xml: str | None
+    made: dict[str, FileIdentity] = dataclasses.field(default_factory=dict)  # files that this run has made, by path
+
+    def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
+        """Raise Refused if somebody has changed the definition."""
+        plan_changes.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
+
+    def _sight(self) -> plan_changes.DefinitionSight:
+        seen = libvirt_query.stored(self.connection, self.uuid)
+        if seen is None or self.xml is None:
+            return plan_changes.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
+        same = fields_record.fingerprint(seen.xml) == fields_record.fingerprint(self.xml)
+        differs = () if same else fields_record.differing(self.xml, seen.xml) or ("the order of its elements",)
+        return plan_changes.DefinitionSight(True, True, seen.active, seen.persistent, differs)
+
+    def look(self, step: plan_guest_steps.GuestStep) -> None:
+        """Check the definition before it is replaced."""
+        self.check(step.verb, step.guest)
+
+    def look_off(self, step: plan_guest_steps.GuestStep) -> None:
+        """Check the definition and that the guest is off, before it is removed."""
+        self.check(step.verb, step.guest, must_be_off=True)
+
+    def define(self, step: plan_guest_steps.Define) -> None:
+        """Replace the definition, and read it back as libvirt has it."""
+        definition.define(self.connection, step.guest, fields_record.identified(step.xml, self.made))
+        self.follow()
+
+    def stamp(self, path: str) -> None:
+        """Mark a file made for the guest, and keep its identity for the record."""
+        found = identity.stamped(path) if is_here(self.connection.getURI()) else None
+        if found and found.is_known:
+            self.made[path] = found
+
+    def undefine(self, step: plan_guest_steps.Undefine) -> None:
+        """Remove the definition."""
+        definition.undefine_by(self.connection, self.uuid, step.guest, step.managed_state)
+
+    def follow(self) -> None:
+        """Read the definition again after a step of this run has changed it."""
+        seen = libvirt_query.stored(self.connection, self.uuid)
+        self.xml = seen.xml if seen else None
+
+
+_DOERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
+    plan_guest_steps.Define: Looked(Definition.look, Definition.define),
+    plan_guest_steps.Undefine: Looked(Definition.look_off, Definition.undefine),
+}
+
+
+def do(found: Definition, step: plan_guest_steps.GuestStep) -> object:
+    """Do one step on it."""
+    return _DOERS[type(step)](found, step)
