@@ -16,7 +16,12 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host, run_guest, run_guest_options
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    run_definition,
+    run_describe_host,
+    run_guest,
+    run_guest_options,
+)
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_removal_notes,
@@ -341,7 +346,7 @@ def test_a_guest_that_somebody_changed_is_not_switched_off(connection: t.Any, di
         changed(connection, "a title", disk)()
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(run_guest, "do_on_definition", lambda *_arguments: pytest.fail("it is not removed"))
+        patched.setattr(run_definition, "do", lambda *_arguments: pytest.fail("it is not removed"))
         patched.setattr(libvirt_wait, "obeyed", lambda *_arguments, **_more: deaf())
         with pytest.raises(Refused, match=r"cannot shut down box1: somebody has changed its definition \(title\)"):
             converge(connection, **GONE, force=True, wait_timeout=1)
