@@ -266,6 +266,18 @@ def test_files_that_the_next_start_would_not_find_are_told(
     assert change(disks=[{**drive, "source": str(tmp_path / "c.iso")}]) == []
 
 
+def test_the_next_start_of_a_saved_guest_is_that_of_its_image(host: t.Callable[[str], t.Any]) -> None:
+    """It goes on with the definition in its managed save image, whatever is stored."""
+    connection = host(DISK.format(file="/nope/a.img"))
+    domain = connection.lookupByName("web1")
+    domain.create()
+    domain.managedSave(0)
+    drive = {"name": "cd", "device": "cdrom", "source": "/nope/a.iso"}
+    wanted = options({"name": "web1", "apply": "next_boot", "disks": [drive]})
+    told = run_guest.converge(connection, wanted, Gate(check_mode=True))["notes"]
+    assert not [note for note in told if "the next start" in note]
+
+
 def test_a_start_without_its_medium_names_eject(host: t.Callable[[str], t.Any]) -> None:
     drive = "<disk type='{type}' device='cdrom'><source {source}/><target dev='{to}' bus='sata'/></disk>"
     connection = host(
