@@ -1,0 +1,25 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Which object is meant."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["Ref"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ref:
+    """One object of libvirt: where it is, its name there, and the UUID behind the name."""
+
+    kind: str  # domain, pool, network, volume, secret, ...
+    name: str
+    within: str | None = None  # the pool of a volume; None for kinds that lie in nothing
+    uuid: str | None = None  # None: the kind has none, or the object does not exist yet
+    host: str = ""  # as the inventory names it; empty: the host that is asked
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (f" in pool {self.within}" if self.within else "")
