@@ -15,10 +15,12 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_network
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
@@ -27,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import (
     run_noun,
     run_noun_options,
 )
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Define,
     NounStep,
@@ -224,7 +227,7 @@ def test_a_guest_on_another_bridge_is_not_on_the_network(alone: t.Any) -> None:
 def test_a_network_is_described_by_arguments_that_change_nothing(host: t.Any) -> None:
     run(host, **{**EVERYTHING, "state": "active"})
     for name in ("default", "lab"):
-        found = libvirt_type.find(host, API.of, name)
+        found = libvirt_type.find(host, API.of, NETWORK_KIND.ref(name))
         assert found is not None
         output = arguments(NETWORK.schema, name, found)
         assert output["ips"] and output["bridge"]
@@ -242,12 +245,16 @@ def test_modules() -> None:
 
 
 @pytest.mark.parametrize(
-    "step",
-    [Stop("network", "default"), SetAutostart("network", "default", on=True), Undefine("network", "default")],
-    ids=lambda step: type(step).__name__,
+    "make",
+    [Stop, lambda ref: SetAutostart(ref, on=True), Undefine],
+    ids=["stop", "autostart", "undefine"],
 )
-def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, step: NounStep) -> None:
-    do = libvirt_api.doer(host, API, libvirt_type.find(host, API.of, "default"))
+def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(
+    host: t.Any, make: t.Callable[[Ref], NounStep]
+) -> None:
+    do = libvirt_api.doer(host, API, Spec("default", "active"))
+    found = libvirt_type.find(host, API.of, NETWORK_KIND.ref("default"))
+    step = make(NETWORK_KIND.ref("default", uuid=found.uuid if found else None))
     host.networkLookupByName("default").destroy()
     host.networkLookupByName("default").undefine()
     host.networkDefineXML("<network><name>default</name><ip address='192.0.2.1' prefix='24'/></network>").create()
@@ -258,13 +265,13 @@ def test_a_network_that_has_taken_the_name_meanwhile_is_left_alone(host: t.Any, 
 
 
 def test_steps_act_on_what_they_defined(host: t.Any) -> None:
-    do = libvirt_api.doer(host, API, None)
-    do(Define("network", "new", "<network><name>new</name></network>"))
+    do = libvirt_api.doer(host, API, Spec("new", "active"))
+    do(Define(NETWORK_KIND.ref("new"), "<network><name>new</name></network>"))
     uuid = host.networkLookupByName("new").UUIDString()
     host.networkLookupByName("new").undefine()
     host.networkDefineXML("<network><name>new</name></network>")
     with pytest.raises(NotFound, match=uuid):
-        do(Start("network", "new"))
+        do(Start(NETWORK_KIND.ref("new")))
     assert not host.networkLookupByName("new").isActive()
 
 
@@ -277,7 +284,7 @@ def test_ports_of_bridges_are_those_of_the_same_machine(
     monkeypatch.setattr(libvirt_query, "links", lambda _connection: ({"br0"}, set()))
     monkeypatch.setattr(libvirt_query, "ports", lambda _bridges: ports)
     there = types.SimpleNamespace(getURI=lambda: uri, listAllNetworks=list, getLibVersion=lambda: 9000000)
-    assert API.host(there, "lan").ports == (ports if asked else {})
+    assert API.host(there, Spec("lan", "active")).ports == (ports if asked else {})
 
 
 @pytest.mark.parametrize(

@@ -673,7 +673,7 @@ BUDGETS_KIB = {
 BUDGETS_KIB |= {
     "virt_pool": 74,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
-    "virt_network_info": 47,
+    "virt_network_info": 48,
     "virt_image_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It

@@ -17,9 +17,9 @@ class Ref:
 
     kind: str  # domain, pool, network, volume, secret, ...
     name: str
-    within: str | None = None  # the pool of a volume; None for kinds that lie in nothing
+    within: Ref | None = None  # the pool of a volume; None for kinds that lie in nothing
     uuid: str | None = None  # None: the kind has none, or the object does not exist yet
     host: str = ""  # as the inventory names it; empty: the host that is asked
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" + (f" in pool {self.within}" if self.within else "")
+        return f"{self.kind} {self.name}" + (f" of {self.within}" if self.within else "")

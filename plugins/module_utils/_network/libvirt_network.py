@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import NETWORK_TYPE
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Update
 
 __all__ = ["API"]
@@ -29,14 +30,14 @@ def _update(network: t.Any, step: NounStep) -> None:
     network.update(command, section, update.parent, update.xml, live)
 
 
-def _host(connection: Connection, name: str) -> RawNetworkHost:
+def _host(connection: Connection, spec: Spec) -> RawNetworkHost:
     """The host's bridges, other networks, and guests."""
     bridges, _networks = libvirt_query.links(connection)
     with explained("list the networks of", connection.getURI()):
         networks = [
             (item.name(), bool(item.isActive()), item.XMLDesc(0))
             for item in connection.listAllNetworks()
-            if item.name() != name
+            if item.name() != spec.name
         ]
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),

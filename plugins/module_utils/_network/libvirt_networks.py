@@ -9,11 +9,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 
 __all__ = ["NETWORK_TYPE", "leases", "networks"]
 
 NETWORK_TYPE = ObjectType(
+    NETWORK_KIND,
     what="network",
     lookup="networkLookup",
     missing="VIR_ERR_NO_NETWORK",

@@ -10,9 +10,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
-__all__ = ["DIRECT", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
+__all__ = ["DIRECT", "NETWORK_KIND", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
 
+NETWORK_KIND = ObjectKind("network", persistence=True, activity=True, autostart=True)
 OWN = ("nat", "route", "open", "isolated")  # libvirt makes the bridge
 DIRECT = ("bridge", "private", "vepa", "passthrough")  # guests are on devices of the host
 

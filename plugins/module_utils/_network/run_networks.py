@@ -12,13 +12,14 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, libvirt_network
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._system import ruleset
 
 __all__ = ["API"]
 
 
-def _host(connection: t.Any, name: str) -> RawNetworkHost:
-    raw: RawNetworkHost = libvirt_network.API.host(connection, name)
+def _host(connection: t.Any, spec: Spec) -> RawNetworkHost:
+    raw: RawNetworkHost = libvirt_network.API.host(connection, spec)
     if not has_files_here(connection.getURI()):
         return raw
     return dataclasses.replace(raw, subnets=files_neighbours.subnets, ruleset=ruleset.if_any)

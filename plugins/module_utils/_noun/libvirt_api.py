@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 
 __all__ = ["ObjectApi", "doer"]
 
 Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
+Definer = t.Callable[[Connection, t.Any], t.Any]  # the step; returns libvirt's object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +26,11 @@ class ObjectApi:
     """libvirt's functions for a type of object, and the doers of this type only."""
 
     of: ObjectType
-    define: str  # method of a connection
+    define: str | Definer  # method of a connection
     own: t.Mapping[type[plan_noun.NounStep], Doer] = dataclasses.field(default_factory=dict)
-    host: t.Callable[[Connection, str], t.Any] = lambda _connection, _name: None  # facts
+    host: t.Callable[[Connection, Spec], t.Any] = lambda _connection, _spec: None  # facts
+    # Doers that need the options: what no step may hold, such as the value of a secret.
+    told: t.Callable[[Connection, Spec], t.Mapping[type[plan_noun.NounStep], Doer]] = lambda _connection, _spec: {}
 
 
 _DO: dict[type[plan_noun.NounStep], Doer] = {
@@ -36,23 +40,30 @@ _DO: dict[type[plan_noun.NounStep], Doer] = {
 }
 
 
-def doer(connection: Connection, api: ObjectApi, before: Found | None) -> t.Callable[[plan_noun.NounStep], None]:
+def doer(connection: Connection, api: ObjectApi, spec: Spec) -> t.Callable[[plan_noun.NounStep], None]:
     """A function that carries out steps on one object, by its UUID, never on another that has its name by then."""
-    uuid = before.uuid if before else None
+    own = {**_DO, **api.own, **api.told(connection, spec)}
+    made_uuid: str | None = None
 
     def do(step: plan_noun.NounStep) -> None:
-        nonlocal uuid
-        with explained(_verb(step, api.of.what), step.name):
+        nonlocal made_uuid
+        with explained(_verb(step, api.of.what), _place(step.ref)):
             if isinstance(step, plan_noun.Define):  # libvirt refuses the name of another UUID
-                uuid = getattr(connection, api.define)(step.xml).UUIDString()
+                define = api.define
+                made = getattr(connection, define)(step.xml) if isinstance(define, str) else define(connection, step)
+                made_uuid = made.UUIDString() if api.of.kind.uuid else None
             else:
-                thing = getattr(connection, f"{api.of.lookup}ByUUIDString")(uuid)
-                if isinstance(step, plan_noun.Undefine):  # the front has looked at it
+                thing = api.of.identified(connection, dataclasses.replace(step.ref, uuid=step.ref.uuid or made_uuid))
+                if type(step) is plan_noun.Undefine:  # the front has looked at it
                     thing.undefine()
                 else:
-                    {**_DO, **api.own}[type(step)](thing, step)
+                    own[type(step)](thing, step)
 
     return do
+
+
+def _place(ref: Ref) -> str:
+    return ref.name + (f" in {ref.within}" if ref.within else "")
 
 
 def _verb(step: plan_noun.NounStep, what: str) -> str:

@@ -10,8 +10,27 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 
-__all__ = ["Edited", "Entry", "Facts", "Found", "Spec"]
+__all__ = ["Edited", "Entry", "Facts", "Found", "ObjectKind", "Spec"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectKind:
+    """A kind of libvirt's objects: what one has, beside a name and a document, and what can be done with it."""
+
+    name: str  # in steps and messages
+    within: str | None = None  # the kind of what it lies in, which is also the option that says in which: pool
+    uuid: bool = True
+    persistence: bool = False  # it may run without a stored definition
+    activity: bool = False  # it is started and stopped
+    autostart: bool = False
+    redefine: bool = True  # its definition can be replaced; else it is created once
+    volatile: tuple[str, ...] = ()  # elements of its document that change by themselves
+
+    def ref(self, name: str, within: str | None = None, uuid: str | None = None) -> Ref:
+        """One of this kind, by name."""
+        return Ref(self.name, name, Ref(self.within, within) if self.within and within else None, uuid)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +45,20 @@ class Spec:
     xml: str | None = dataclasses.field(default=None, repr=False)
     allow_restart: bool = False
     force: bool = False
+    within: str | None = None  # the name of what it lies in
+    own: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict, repr=False)  # options of this noun only
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
     """An object as libvirt has it. `xml` is the definition, `live_xml` the running one."""
 
-    uuid: str
-    persistent: bool
-    autostart: bool
-    xml: str = dataclasses.field(repr=False)
+    uuid: str | None
+    persistent: bool = True
+    autostart: bool = False
+    xml: str = dataclasses.field(default="", repr=False)
     live_xml: str | None = dataclasses.field(default=None, repr=False)
+    digest: str = ""  # of the definition, without what changes by itself
 
     @property
     def active(self) -> bool:

@@ -14,10 +14,19 @@ from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import (
+    Edited,
+    Entry,
+    Facts,
+    Found,
+    ObjectKind,
+    Spec,
+)
 
 __all__ = [
     "Case",
+    "Create",
     "Define",
     "Live",
     "NounPlan",
@@ -41,11 +50,10 @@ __all__ = [
 class NounStep(step.Step):
     """One change of one object of a noun."""
 
-    kind: str
-    name: str
+    ref: Ref
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.kind} {self.name}"
+        return f"{self.verb} {self.ref}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +68,15 @@ class Define(NounStep):
 
     xml: str = dataclasses.field(repr=False)
     detail: str = ""
+    seen: str = dataclasses.field(default="", repr=False)  # digest of the definition that it replaces
 
     def __str__(self) -> str:
-        return f"define {self.kind} {self.name}{self.detail and ' '}{self.detail}"
+        return f"{self.verb} {self.ref}{self.detail and ' '}{self.detail}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Create(Define):
+    """Create an object of a kind that libvirt cannot define anew."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +96,7 @@ class SetAutostart(NounStep):
     on: bool
 
     def __str__(self) -> str:
-        return f"set autostart of {self.kind} {self.name} {'on' if self.on else 'off'}"
+        return f"set autostart of {self.ref} {'on' if self.on else 'off'}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +108,8 @@ class Undefine(NounStep):
         holds="",
         leaves="the object as others have changed it",
     )
+
+    seen: str = dataclasses.field(default="", repr=False)  # digest of the definition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +123,7 @@ class Update(NounStep):
     xml: str = dataclasses.field(repr=False)
 
     def __str__(self) -> str:
-        return f"{self.command} {self.what} of running {self.kind} {self.name}"
+        return f"{self.command} {self.what} of running {self.ref}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +131,7 @@ class NounPlan(step.Plan[NounStep]):
     """What is done to one object."""
 
     after: t.Mapping[str, t.Any] | None = None  # its fields afterwards; None if it does not exist then
+    row: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)  # what the result tells beside them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +148,10 @@ class Case:
     def found(self) -> Found | None:
         """The object as libvirt has it."""
         return self.facts.found
+
+    def ref(self, kind: ObjectKind) -> Ref:
+        """Which object it is."""
+        return kind.ref(self.spec.name, self.spec.within, self.found.uuid if self.found else self.spec.uuid)
 
     def changed(self, *fields: str) -> bool:
         """True if the definition changes at or within one of these fields."""
@@ -156,7 +177,7 @@ Policy = t.Mapping[str, Live]  # `ips[].dhcp.hosts[]`; what is not in it waits f
 
 def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
     """Raise Refused if somebody has changed the object since the plan has seen it."""
-    what = f"cannot {made.verb} {made.kind} {made.name}"
+    what = f"cannot {made.verb} {made.ref}"
     if not exists:
         raise Refused(f"{what}: it was removed in the meantime; run again")
     if not same:
@@ -168,68 +189,74 @@ def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...
     back: list[NounStep] = []
     for one in done:
         if isinstance(one, Define) and (found is None or not found.persistent):
-            back.append(Undefine(one.kind, one.name))
+            back.append(Undefine(one.ref))
         elif isinstance(one, Define) and found:
-            back.append(Define(one.kind, one.name, found.xml, "(as it was)"))
+            back.append(Define(one.ref, found.xml, "(as it was)"))
         elif isinstance(one, SetAutostart) and found and found.persistent:
-            back.append(SetAutostart(one.kind, one.name, not one.on))
-    return (*back, *(Start(one.kind, one.name) for one in done if isinstance(one, Stop)))
+            back.append(SetAutostart(one.ref, not one.on))
+    return (*back, *(Start(one.ref) for one in done if isinstance(one, Stop)))
 
 
 def not_started(start: NounStep, error: object, undone: t.Sequence[NounStep], failure: object) -> Failed:
     """The failure of a start, with what was undone."""
     if failure:
-        return Failed(f"{error}; bringing back what was there before failed as well: {failure}; inspect {start.name}")
+        return Failed(
+            f"{error}; bringing back what was there before failed as well: {failure}; inspect {start.ref.name}"
+        )
     return Failed(f"{error}; it is as before ({'; '.join(map(str, undone))}): mend the reason, and run again")
 
 
-def absent(kind: str, case: Case, shown: t.Collection[str]) -> NounPlan:
+def absent(kind: ObjectKind, case: Case, shown: t.Collection[str], remove: t.Callable[[Case], NounStep]) -> NounPlan:
     """The plan that stops an object and removes its definition."""
-    found, name = case.found, case.spec.name
+    found = case.found
     if found is None:
         return NounPlan()
-    stop = (Stop(kind, name),) if found.active else ()
-    forget = (Undefine(kind, name),) if found.persistent else ()
-    before = {**{field: case.stored.before.get(field) for field in shown}, **_states(found)}
+    stop = (Stop(case.ref(kind)),) if found.active else ()
+    forget = (remove(case),) if found.persistent else ()
+    before = {**{field: case.stored.before.get(field) for field in shown}, **_states(kind, found)}
     return NounPlan((*stop, *forget), tuple(Change(where, value, None) for where, value in before.items()))
 
 
-def present(kind: str, case: Case, policy: Policy, made: str) -> NounPlan:
-    """The plan that defines an object, updates the running one, and starts or stops it; `made` describes a new one."""
-    spec, found, stored = case.spec, case.found, case.stored
-    live, pending = _live_updates(kind, case, policy) if case.running else ([], [])
+def present(kind: ObjectKind, case: Case, policy: Policy, made: str, own: t.Sequence[NounStep] = ()) -> NounPlan:
+    """The plan that defines an object, updates the running one, and starts or stops it; `made` describes a new one.
+
+    `own` are steps of this noun only; the definition is there, and the object does not run for them.
+    """
+    spec, found, stored, ref = case.spec, case.found, case.stored, case.ref(kind)
+    live, pending = _live_updates(ref, case, policy) if case.running else ([], [])
     restart = bool(pending) and spec.allow_restart
     steps: list[NounStep] = [] if restart else [*live]
-    if found is None or not found.persistent or stored.changes:
+    if found is None or not found.persistent or (stored.changes and kind.redefine):
         detail = made if found is None else _summary(stored.changes)
-        steps.append(Define(kind, spec.name, stored.xml, detail))
-    before, after = _states(found), _wanted_states(spec, found)
-    if after["autostart"] != bool(before["autostart"]):
-        steps.append(SetAutostart(kind, spec.name, after["autostart"]))
+        steps.append((Define if kind.redefine else Create)(ref, stored.xml, detail, found.digest if found else ""))
+    steps += own
+    before, after = _states(kind, found), _wanted_states(kind, spec, found)
+    if kind.autostart and after["autostart"] != bool(before["autostart"]):
+        steps.append(SetAutostart(ref, after["autostart"]))
     if restart:
-        steps += [Stop(kind, spec.name), Start(kind, spec.name)]
-    elif after["active"] != bool(before["active"]):
-        steps.append((Start if after["active"] else Stop)(kind, spec.name))
+        steps += [Stop(ref), Start(ref)]
+    elif kind.activity and after["active"] != bool(before["active"]):
+        steps.append((Start if after["active"] else Stop)(ref))
     waits = () if restart else tuple(pending)
     states = (Change(where, before[where], value) for where, value in after.items() if before[where] != value)
     return NounPlan(tuple(steps), (*_changes(case, waits), *states), waits, after=stored.after)
 
 
-def _states(found: Found | None) -> dict[str, bool | None]:
-    if found is None:
-        return {"active": None, "autostart": None}
-    return {"active": found.active, "autostart": found.autostart}
+def _states(kind: ObjectKind, found: Found | None) -> dict[str, bool | None]:
+    states = {state: getattr(found, state) if found else None for state in _CAPABILITY}
+    return {state: value for state, value in states.items() if getattr(kind, _CAPABILITY[state])}
 
 
-def _wanted_states(spec: Spec, found: Found | None) -> dict[str, bool]:
+_CAPABILITY = {"active": "activity", "autostart": "autostart"}
+
+
+def _wanted_states(kind: ObjectKind, spec: Spec, found: Found | None) -> dict[str, bool]:
     """Whether the object runs, and starts with the host. By default, a new one that runs also starts with the host."""
     was = found is not None and found.active
     active = was if spec.state == "present" else spec.state == "active"
     autostart = found.autostart if found else spec.state == "active"
-    return {
-        "active": active,
-        "autostart": autostart if spec.autostart is None else spec.autostart,
-    }
+    states = {"active": active, "autostart": autostart if spec.autostart is None else spec.autostart}
+    return {state: value for state, value in states.items() if getattr(kind, _CAPABILITY[state])}
 
 
 def _changes(case: Case, pending: t.Collection[str]) -> list[Change]:
@@ -251,7 +278,7 @@ def _summary(changes: t.Sequence[Change]) -> str:
     return f"({some_of(sorted(change.option for change in changes), 4)})"
 
 
-def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Update], list[str]]:
+def _live_updates(ref: Ref, case: Case, policy: Policy) -> tuple[list[Update], list[str]]:
     """Steps that update the running object, and the changes that wait for a restart.
 
     Deletions in a list come first: an entry can get what another one had, such as the client of a DHCP reservation.
@@ -267,7 +294,7 @@ def _live_updates(kind: str, case: Case, policy: Policy) -> tuple[list[Update], 
         if live is None or not live.when(case, changes):
             pending += map(str, changes)
         else:
-            steps += _updates(kind, case.spec.name, place, live, running.entries[place])
+            steps += _updates(ref, place, live, running.entries[place])
     sections = list(dict.fromkeys(step.section for step in steps))
     return sorted(steps, key=lambda step: (sections.index(step.section), step.command != "delete")), pending
 
@@ -282,9 +309,9 @@ def _entry_of(where: str, policy: Policy) -> str:
     return next((where[:end] for end in reversed(ends) if _pattern(where[:end]) in policy), where)
 
 
-def _updates(kind: str, name: str, place: str, live: Live, entry: Entry) -> list[Update]:
+def _updates(ref: Ref, place: str, live: Live, entry: Entry) -> list[Update]:
     def update(command: str, xml: str) -> Update:
-        return Update(kind, name, command, live.section, place, entry.parent, xml)
+        return Update(ref, command, live.section, place, entry.parent, xml)
 
     if entry.xml is None:
         return [update("delete", entry.identity_xml)]

@@ -18,16 +18,19 @@ __all__ = ["imported"]
 Given = t.Mapping[str, t.Any]
 
 
-def imported(schema: Schema, name: str, found: Found, accepts: t.Callable[[Given], bool]) -> dict[str, t.Any]:
+def imported(
+    schema: Schema, name: str, found: Found, accepts: t.Callable[[Given], bool], within: str | None = None
+) -> dict[str, t.Any]:
     """The options that describe the definition: applied to it, they change nothing.
 
     An option that the module does not accept with this value is left out, and so left alone.
     """
-    given: dict[str, t.Any] = {
-        "name": name,
-        "state": "active" if found.active else "inactive",
-        "autostart": found.autostart,
-    }
+    kind = schema.kind
+    given: dict[str, t.Any] = {"name": name, **({kind.within: within} if kind.within else {})}
+    if kind.activity:
+        given["state"] = "active" if found.active else "inactive"
+    if kind.autostart:
+        given["autostart"] = found.autostart
     stated = as_options(schema.options, values(found.xml, schema.table))
     if accepts({**given, **stated}):
         return {**given, **stated}

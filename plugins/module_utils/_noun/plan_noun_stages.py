@@ -10,10 +10,17 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Case, NounPlan, Policy, Rule
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, ObjectKind, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
+    Case,
+    NounPlan,
+    NounStep,
+    Policy,
+    Rule,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
@@ -33,23 +40,31 @@ class Noun:
     shown: tuple[str, ...]  # fields that stand for it in the diff of its removal
 
     # facts, of what the host told and what libvirt has under that name
-    host: t.Callable[[t.Any, str, Found | None], t.Any]
+    host: t.Callable[[t.Any, str, Found | None], t.Any] = lambda raw, _name, _found: raw
     live: Policy = dataclasses.field(default_factory=dict)
     finish: t.Callable[[Element], None] = lambda _root: None  # after an edit
+    own: t.Callable[[Case], t.Sequence[NounStep]] = lambda _case: ()  # steps of this noun only
+    amends: frozenset[str] = frozenset()  # fields that its own steps change, where libvirt defines nothing anew
+    remove: t.Callable[[Case], NounStep] | None = None  # the step that removes one; None: undefine
+    row: t.Callable[[Case, NounPlan], t.Mapping[str, t.Any]] = lambda _case, _plan: {}  # more about it, in the result
 
 
 def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """The plan for one object; raises all refusals at once."""
-    case = _edited_case(noun, spec, facts)
+    case, kind = _edited_case(noun, spec, facts), noun.schema.kind
     if spec.state == "absent":
-        result = plan_noun.absent(noun.schema.kind, case, noun.shown)
+        result = plan_noun.absent(kind, case, noun.shown, noun.remove or (lambda case: _undefine(kind, case)))
     else:
-        result = plan_noun.present(noun.schema.kind, case, noun.live, noun.made(case.stored.after))
+        result = plan_noun.present(kind, case, noun.live, noun.made(case.stored.after), noun.own(case))
     findings = [one for rule in noun.rules for one in rule(case, result)]
-    _refuse(
-        [*_identity(noun, case), *_violations(noun, case), *(one for one in findings if isinstance(one, VirtError))]
-    )
-    return dataclasses.replace(result, notes=(*result.notes, *(one for one in findings if isinstance(one, str))))
+    refusals = [one for one in findings if isinstance(one, VirtError)]
+    _refuse([*_identity(noun, case), *_fixed(noun, case), *_violations(noun, case), *refusals])
+    notes = (*result.notes, *(one for one in findings if isinstance(one, str)))
+    return dataclasses.replace(result, notes=notes, row={**noun.row(case, result)})
+
+
+def _undefine(kind: ObjectKind, case: Case) -> NounStep:
+    return plan_noun.Undefine(case.ref(kind), case.found.digest if case.found else "")
 
 
 def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
@@ -81,14 +96,24 @@ def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     spec, found, kind = case.spec, case.found, noun.schema.kind
     if found and spec.uuid and spec.uuid != found.uuid:
         yield Refused(
-            f"cannot change uuid of {kind} {spec.name} from {found.uuid} to {spec.uuid}: another {kind} has this name; "
-            "choose another name"
+            f"cannot change uuid of {case.ref(kind)} from {found.uuid} to {spec.uuid}: another {kind.name} has this "
+            "name; choose another name"
+        )
+
+
+def _fixed(noun: Noun, case: Case) -> t.Iterator[VirtError]:
+    """Refuse changes of what libvirt creates only once."""
+    fixed = [one for one in case.stored.changes if one.where not in noun.amends]
+    if case.found and fixed and not noun.schema.kind.redefine:
+        yield Refused(
+            f"cannot change {case.ref(noun.schema.kind)} ({some_of(list(map(str, fixed)), 4)}): it keeps what it was "
+            "created with; omit these options, choose another name, or remove it first"
         )
 
 
 def _violations(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     for place, reason in case.stored.violations:
-        yield BadInput(f"{place} of {noun.schema.kind} {case.spec.name}: {reason}")
+        yield BadInput(f"{place} of {case.ref(noun.schema.kind)}: {reason}")
 
 
 def _refuse(problems: t.Sequence[VirtError]) -> None:

@@ -13,11 +13,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core import changes, 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._noun import libvirt_type, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, doer
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
+    Create,
     Define,
     NounStep,
     Start,
@@ -28,9 +30,9 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     undo,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
+from ansible_collections.corral.virt.plugins.module_utils._noun.xml_document import digest
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import canonical, parse
 
 __all__ = ["converge", "spec"]
 
@@ -41,11 +43,20 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     fields = run_noun_options.fields(noun.schema, params, problems)
     more = _extras(noun, params, problems)
     problems.refuse()
-    return Spec(params["name"], params["state"], fields, params["autostart"], **more)
+    kind = noun.schema.kind
+    return Spec(
+        params["name"],
+        params["state"],
+        fields,
+        params.get("autostart"),
+        within=params[kind.within] if kind.within else None,
+        own={option: params[option] for option in noun.schema.own if params.get(option) is not None},
+        **more,
+    )
 
 
 def _extras(noun: Noun, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:
-    what = f"{noun.schema.kind} {params['name']}"
+    what = f"{noun.schema.kind.name} {params['name']}"
     more = {key: params[key] for key in noun.schema.extras if params.get(key) is not None}
     if "uuid" in more:
         more["uuid"] = problems.tried(lambda: units.uuid_of(more["uuid"], what=f"uuid of {what}"))
@@ -62,17 +73,19 @@ def converge(
     gate: Gate,
 ) -> dict[str, t.Any]:
     """Bring one object to the wanted state, and return the result."""
-    wanted = spec(noun, params)
-    found = libvirt_type.find(connection, api.of, wanted.name)
-    host = noun.host(api.host(connection, wanted.name), wanted.name, found)
+    wanted, kind = spec(noun, params), noun.schema.kind
+    found = _found(connection, api, kind.ref(wanted.name, wanted.within))
+    host = noun.host(api.host(connection, wanted), wanted.name, found)
     done = plan(noun, wanted, Facts(found, host))
-    _run(gate, done.steps, _Object(connection, api, found))
+    _run(gate, done.steps, _Object(connection, api, wanted, found))
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
+        **({kind.within: wanted.within} if kind.within else {}),
         **as_options(noun.schema.options, done.after or {}),
-        "active": states.get("active", found.active if found else False),
-        "autostart": states.get("autostart", found.autostart if found else False),
+        **({"active": states.get("active", found.active if found else False)} if kind.activity else {}),
+        **({"autostart": states.get("autostart", found.autostart if found else False)} if kind.autostart else {}),
+        **done.row,
     }
     return {
         "changed": bool(done.steps),
@@ -80,7 +93,7 @@ def converge(
         "steps": [str(step) for step in done.steps],
         "pending": list(done.pending),
         "notes": list(done.notes),
-        noun.schema.kind: None if done.after is None else row,
+        kind.name: None if done.after is None else row,
     }
 
 
@@ -101,21 +114,19 @@ def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
         raise not_started(start, error.__cause__, back, failure) from error
 
 
-def _stored(xml: str) -> bytes:
-    """A definition in the form to compare, without a pool's sizes, which change by themselves."""
-    root = parse(xml)
-    for part in [part for tag in ("capacity", "allocation", "available") for part in root.findall(tag)]:
-        root.remove(part)
-    return canonical(root)
+def _found(connection: Connection, api: ObjectApi, ref: Ref) -> Found | None:
+    found = libvirt_type.find(connection, api.of, ref)
+    return found and dataclasses.replace(found, digest=digest(found.xml, api.of.kind))
 
 
 class _Object:
     """One object during the steps: it is replaced or removed only if it is as the plan has seen it."""
 
-    def __init__(self, connection: Connection, api: ObjectApi, found: Found | None) -> None:
-        self._connection, self._api, self._found = connection, api, found
-        self.act = doer(connection, api, found)
+    def __init__(self, connection: Connection, api: ObjectApi, spec: Spec, found: Found | None) -> None:
+        self._connection, self._api = connection, api
+        self.act = doer(connection, api, spec)
         self.found = found  # before the first step
+        self._ours: str | None = None  # digest of the definition after the steps that changed it
         self.done: list[NounStep] = []
         self.failed: NounStep | None = None
 
@@ -128,24 +139,27 @@ class _Object:
         return result
 
     def _do(self, step: NounStep) -> object:
-        if step.look:
+        if type(step) in _DOERS:
             return _DOERS[type(step)](self, step)
         done = self.act(step)
-        if isinstance(step, Update) and self._found:  # libvirt's test driver has one document for both
-            xml = libvirt_type.definition(self._connection, self._api.of, self._found.uuid)
-            self._found = dataclasses.replace(self._found, xml=xml or "")
+        if isinstance(step, Update) and self.found:  # libvirt's test driver has one document for both
+            self._ours = self._digest(step)
         return done
 
-    def look(self, step: NounStep) -> None:
-        """Check the definition before the first step of this run that changes it."""
-        found, self._found = self._found, None
-        if found is None:
+    def _digest(self, step: NounStep) -> str | None:
+        now = libvirt_type.definition(self._connection, self._api.of, step.ref)
+        return None if now is None else digest(now, self._api.of.kind)
+
+    def look(self, step: t.Any) -> None:
+        """Check that the definition is the one that the plan has seen, or that this run has made of it since."""
+        if not step.seen:
             return
-        now = libvirt_type.definition(self._connection, self._api.of, found.uuid)
-        check_unchanged(step, exists=now is not None, same=now is not None and _stored(now) == _stored(found.xml))
+        now = self._digest(step)
+        check_unchanged(step, exists=now is not None, same=now == (self._ours or step.seen))
 
 
 _DOERS: dict[type[NounStep], Looked] = {
     Define: Looked(_Object.look, lambda noun, step: noun.act(step)),
+    Create: Looked(_Object.look, lambda noun, step: noun.act(step)),
     Undefine: Looked(_Object.look, lambda noun, step: noun.act(step)),
 }

@@ -22,21 +22,23 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 __all__ = ["arguments", "describe"]
 
 
-def describe(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
+def describe(schema: Schema, name: str, found: Found, within: str | None = None) -> dict[str, t.Any]:
     """One object as data, with the names of its options: as it runs, or as defined."""
+    kind = schema.kind
     return {
         "name": name,
-        "uuid": found.uuid,
-        "persistent": found.persistent,
+        **({kind.within: within} if kind.within else {}),
+        **({"uuid": found.uuid} if kind.uuid else {}),
+        **({"persistent": found.persistent} if kind.persistence else {}),
         **as_options(schema.table, values(found.live_xml or found.xml, schema.table)),
-        "active": found.active,
-        "autostart": found.autostart,
+        **({"active": found.active} if kind.activity else {}),
+        **({"autostart": found.autostart} if kind.autostart else {}),
     }
 
 
-def arguments(schema: Schema, name: str, found: Found) -> dict[str, t.Any]:
+def arguments(schema: Schema, name: str, found: Found, within: str | None = None) -> dict[str, t.Any]:
     """The options that describe the definition: applied to it, they change nothing."""
-    return plan_noun_import.imported(schema, name, found, functools.partial(_accepts, schema))
+    return plan_noun_import.imported(schema, name, found, functools.partial(_accepts, schema), within)
 
 
 def _accepts(schema: Schema, given: t.Mapping[str, t.Any]) -> bool:

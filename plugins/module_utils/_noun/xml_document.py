@@ -6,20 +6,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, ObjectKind
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, canonical, parse, text
 
-__all__ = ["edit"]
+__all__ = ["digest", "edit"]
 
 _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change
+
+
+def digest(xml: str, kind: ObjectKind) -> str:
+    """The SHA-256 of a definition, without what changes by itself."""
+    root = parse(xml)
+    for part in [part for path in kind.volatile for part in root.findall(path)]:
+        part.getparent().remove(part)
+    return hashlib.sha256(canonical(root)).hexdigest()
 
 
 def edit(

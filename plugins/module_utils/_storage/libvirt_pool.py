@@ -12,10 +12,11 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import POOL_KIND, RawPoolHost
 
-__all__ = ["API"]
+__all__ = ["API", "POOL_TYPE"]
 
 
 def _start(pool: t.Any, _step: NounStep) -> None:
@@ -23,9 +24,9 @@ def _start(pool: t.Any, _step: NounStep) -> None:
     pool.create()
 
 
-def _host(connection: Connection, name: str) -> RawPoolHost:
+def _host(connection: Connection, spec: Spec) -> RawPoolHost:
     """Questions about the other pools, and about guests' disks."""
-    return RawPoolHost(lambda: _others(connection, name), lambda: libvirt_query.of_all(connection, _guest))
+    return RawPoolHost(lambda: _others(connection, spec.name), lambda: libvirt_query.of_all(connection, _guest))
 
 
 def _others(connection: Connection, name: str) -> list[tuple[str, str]]:
@@ -39,10 +40,11 @@ def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
     return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
-_POOL_TYPE = ObjectType(
+POOL_TYPE = ObjectType(
+    POOL_KIND,
     what="storage pool",
     lookup="storagePoolLookup",
     missing="VIR_ERR_NO_STORAGE_POOL",
     flag="VIR_STORAGE_XML_INACTIVE",
 )
-API = ObjectApi(_POOL_TYPE, define="storagePoolDefineXML", own={Start: _start}, host=_host)
+API = ObjectApi(POOL_TYPE, define="storagePoolDefineXML", own={Start: _start}, host=_host)

@@ -10,7 +10,13 @@ import dataclasses
 import posixpath
 import typing as t
 
-__all__ = ["DirectoryId", "PoolHost", "PoolUser", "RawPoolHost", "normalised"]
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
+
+__all__ = ["POOL_KIND", "DirectoryId", "PoolHost", "PoolUser", "RawPoolHost", "normalised"]
+
+POOL_KIND = ObjectKind(
+    "pool", persistence=True, activity=True, autostart=True, volatile=("capacity", "allocation", "available")
+)
 
 Obstacle = t.Callable[[str], t.Optional[str]]  # path -> what of it is there and no directory
 

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
 from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL as TABLE
 from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import SHAPE, host, skeleton
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import POOL_KIND, PoolHost
 
 __all__ = ["POOL", "RULES"]
 
@@ -126,7 +126,7 @@ RULES: tuple[Rule, ...] = (
 # A storage pool that is a directory.
 
 POOL = Noun(
-    schema=Schema(kind="pool", table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
+    schema=Schema(kind=POOL_KIND, table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
     shape=SHAPE,
     skeleton=skeleton,
     rules=RULES,

@@ -11,6 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import closed, directory_id, obstacle
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
@@ -19,8 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory
 __all__ = ["API"]
 
 
-def _host(connection: t.Any, name: str) -> RawPoolHost:
-    raw: RawPoolHost = libvirt_pool.API.host(connection, name)
+def _host(connection: t.Any, spec: Spec) -> RawPoolHost:
+    raw: RawPoolHost = libvirt_pool.API.host(connection, spec)
     if not has_files_here(connection.getURI()):
         return raw
 

@@ -11,6 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, plan_network, xml_network
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import (
+    NETWORK_KIND,
     Neighbour,
     NetworkHost,
     RawNetworkHost,
@@ -52,9 +53,11 @@ def told(
 ) -> list[str]:
     """What the rules say of a new network; or of one that is there, after those places `changed`."""
     kinds: dict[str, t.Any] = {"start": Start, "stop": Stop}
-    made: list[NounStep] = [kinds[step]("network", "lab") for step in steps if step in kinds]
-    made += [Define("network", "lab", "") for step in steps if step == "define"]
-    made += [Update("network", "lab", "add", "", place[len("add ") :], 0, "") for place in steps if "add " in place]
+    made: list[NounStep] = [kinds[step](NETWORK_KIND.ref("lab")) for step in steps if step in kinds]
+    made += [Define(NETWORK_KIND.ref("lab"), "") for step in steps if step == "define"]
+    made += [
+        Update(NETWORK_KIND.ref("lab"), "add", "", place[len("add ") :], 0, "") for place in steps if "add " in place
+    ]
     changes = tuple(Change(where, "a", "b") for where in changed)
     stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after, recent=recent)
     runs = None if running is None else Edited("", changes, running, after)

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
@@ -20,13 +21,14 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
 OFF = Found("u", persistent=True, autostart=False, xml="<network/>")
 ACTIVE = dataclasses.replace(OFF, live_xml="<network/>")
 PASSING = dataclasses.replace(ACTIVE, persistent=False)
+LAB = NETWORK_KIND.ref("lab")
 HOST = Change("hosts[a]", "1", "2")
 
 
 def planned(found: Found | None, *stored: Change, state: str = "present", running: Edited | None = None) -> NounPlan:
     """The plan for it; entries of `hosts` reach what runs."""
     case = Case(Spec("lab", state), Facts(found), Edited("<new/>", tuple(stored)), running)
-    return present("network", case, {"hosts[]": Live("host")}, "as nat")
+    return present(NETWORK_KIND, case, {"hosts[]": Live("host")}, "as nat")
 
 
 def texts(plan: NounPlan) -> list[str]:
@@ -74,7 +76,7 @@ def test_what_waits_for_a_restart_is_no_change() -> None:
 
 
 def test_a_step_says_what_it_does_without_its_document() -> None:
-    defined, updated = Define("network", "lab", "<a/>"), Update("network", "lab", "add", "S", "hosts[a]", 0, "<a/>")
+    defined, updated = Define(LAB, "<a/>"), Update(LAB, "add", "S", "hosts[a]", 0, "<a/>")
     assert str(defined) == "define network lab" and "<a/>" not in f"{defined!r} {updated!r}"
 
 
