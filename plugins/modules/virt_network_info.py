@@ -85,7 +85,7 @@ networks:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import (
@@ -93,14 +93,9 @@ from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_netwo
     leases,
     networks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import found
-from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments, describe
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 
-OPTIONS = {
-    **URI_OPTION,
-    "name": {"type": "str"},
-    "arguments": {"type": "bool", "default": False},
-}
+OPTIONS = run_noun_info.options(NETWORK_SCHEMA)
 
 
 def main() -> None:
@@ -109,12 +104,13 @@ def main() -> None:
     rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            for network in networks(connection, module.params["name"]):
-                name, there = network.name(), found(network, NETWORK_TYPE)
-                row = {**describe(NETWORK_SCHEMA, name, there), "leases": leases(network)}
-                if module.params["arguments"]:
-                    row["arguments"] = arguments(NETWORK_SCHEMA, name, there)
-                rows.append(row)
+            rows = run_noun_info.rows(
+                NETWORK_SCHEMA,
+                NETWORK_TYPE,
+                networks(connection),
+                module.params,
+                lambda network: {"leases": leases(network)},
+            )
     module.exit_json(changed=False, networks=rows)
 
 

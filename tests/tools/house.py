@@ -19,6 +19,7 @@ FLOORS = (
     "_domain",
     "_tls",
     "_noun",
+    "_secret",
     "_power",
     "_storage",
     "_image",

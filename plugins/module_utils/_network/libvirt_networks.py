@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
@@ -23,12 +24,10 @@ NETWORK_TYPE = ObjectType(
 )
 
 
-def networks(connection: Connection, name: str | None) -> list[t.Any]:
-    """libvirt's network objects, sorted by name: all, or the one of that name."""
+def networks(connection: Connection) -> list[tuple[Ref, t.Any]]:
+    """libvirt's network objects."""
     with explained("list the networks of", connection.getURI()):
-        found = connection.listAllNetworks()
-    named = [network for network in found if name is None or network.name() == name]
-    return sorted(named, key=lambda network: str(network.name()))
+        return [(NETWORK_KIND.ref(network.name()), network) for network in connection.listAllNetworks()]
 
 
 def leases(network: t.Any) -> list[dict[str, t.Any]]:

@@ -46,6 +46,7 @@ class Noun:
     own: t.Callable[[Case], t.Sequence[NounStep]] = lambda _case: ()  # steps of this noun only
     amends: frozenset[str] = frozenset()  # fields that its own steps change, where libvirt defines nothing anew
     remove: t.Callable[[Case], NounStep] | None = None  # the step that removes one; None: undefine
+    problems: t.Callable[[Spec], t.Iterable[str]] = lambda _spec: ()  # with its own options
     row: t.Callable[[Case, NounPlan], t.Mapping[str, t.Any]] = lambda _case, _plan: {}  # more about it, in the result
 
 

@@ -42,9 +42,8 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
     problems = Problems()
     fields = run_noun_options.fields(noun.schema, params, problems)
     more = _extras(noun, params, problems)
-    problems.refuse()
     kind = noun.schema.kind
-    return Spec(
+    made = Spec(
         params["name"],
         params["state"],
         fields,
@@ -53,6 +52,9 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
         own={option: params[option] for option in noun.schema.own if params.get(option) is not None},
         **more,
     )
+    problems.found += noun.problems(made)
+    problems.refuse()
+    return made
 
 
 def _extras(noun: Noun, params: t.Mapping[str, t.Any], problems: Problems) -> dict[str, t.Any]:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    POOL_KIND,
     DirectoryId,
     PoolHost,
     PoolUser,
@@ -21,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row, tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row
 
-__all__ = ["POOL", "SHAPE", "host", "skeleton"]
+__all__ = ["POOL", "POOL_SCHEMA", "SHAPE", "host", "skeleton"]
 
 SHAPE = Shape("pool")
 
@@ -35,6 +37,8 @@ POOL: row.Table = {
     "type": Row("./@type"),
     "path": Row("target/path", k.PATH, same=_same_path),
 }
+
+POOL_SCHEMA = Schema(kind=POOL_KIND, table=POOL, states=("active", "inactive", "absent"), without_option=("type",))
 
 
 def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:

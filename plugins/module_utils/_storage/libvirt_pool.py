@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import POOL_KIND, RawPoolHost
 
-__all__ = ["API", "POOL_TYPE"]
+__all__ = ["API", "POOL_TYPE", "pools", "sizes"]
 
 
 def _start(pool: t.Any, _step: NounStep) -> None:
@@ -27,6 +28,20 @@ def _start(pool: t.Any, _step: NounStep) -> None:
 def _host(connection: Connection, spec: Spec) -> RawPoolHost:
     """Questions about the other pools, and about guests' disks."""
     return RawPoolHost(lambda: _others(connection, spec.name), lambda: libvirt_query.of_all(connection, _guest))
+
+
+def pools(connection: Connection) -> list[tuple[Ref, t.Any]]:
+    """libvirt's pool objects."""
+    with explained("list the storage pools of", connection.getURI()):
+        return [(POOL_KIND.ref(pool.name()), pool) for pool in connection.listAllStoragePools()]
+
+
+def sizes(pool: t.Any) -> dict[str, int | None]:
+    """Bytes that a pool holds, and how many are taken and free; None of one that is not active: nobody knows."""
+    with explained("read storage pool", pool.name()):
+        state, *known = pool.info()
+    told = known if state == libvirt.VIR_STORAGE_POOL_RUNNING else (None, None, None)
+    return dict(zip(("capacity_bytes", "allocation_bytes", "available_bytes"), told))
 
 
 def _others(connection: Connection, name: str) -> list[tuple[str, str]]:

@@ -11,7 +11,6 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
@@ -22,9 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Undefine,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
-from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL as TABLE
-from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import SHAPE, host, skeleton
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import POOL_KIND, PoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL_SCHEMA, SHAPE, host, skeleton
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost
 
 __all__ = ["POOL", "RULES"]
 
@@ -126,7 +124,7 @@ RULES: tuple[Rule, ...] = (
 # A storage pool that is a directory.
 
 POOL = Noun(
-    schema=Schema(kind=POOL_KIND, table=TABLE, states=("active", "inactive", "absent"), without_option=("type",)),
+    schema=POOL_SCHEMA,
     shape=SHAPE,
     skeleton=skeleton,
     rules=RULES,

@@ -1,0 +1,130 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Rules of secrets, and when a value is set. No step holds one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import units
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Case, NounPlan, NounStep
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
+from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import (
+    SECRET_SCHEMA,
+    SHAPE,
+    USAGES,
+    skeleton,
+)
+
+__all__ = ["SECRET", "SecretHost", "SetValue", "ValueState", "value_of"]
+
+Findings = t.Iterator[t.Union[VirtError, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SetValue(NounStep):
+    """Set the value of a secret; what it was before is lost. The value itself is in no step."""
+
+    def __str__(self) -> str:
+        return f"set the value of {self.ref}"
+
+
+ValueState = t.Literal["same", "other", "none", "private"]
+
+
+class SecretHost(t.Protocol):
+    """The host of a secret."""
+
+    def value(self, given: bytes) -> ValueState:
+        """How the secret's value compares with the given one; `private`: libvirt tells nobody."""
+
+    def users(self, uuid: str, usage: str, name: str) -> t.Sequence[str]:
+        """The guests, pools and volumes that name the secret, in words."""
+
+
+def value_of(spec: Spec) -> bytes | None:
+    """The value that the options give; None: they give none. Raises BadInput."""
+    value = spec.own.get("value")
+    if value is None:
+        return None
+    if spec.own.get("value_encoding") != "base64":
+        return str(value).encode()
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput(f"value of secret {spec.name}: it is not Base64; or set value_encoding: text") from None
+
+
+def _problems(spec: Spec) -> t.Iterator[str]:
+    try:
+        if value_of(spec) == b"":
+            yield f"value of secret {spec.name}: it must not be empty; omit it to leave the value alone"
+        if spec.within == "none":
+            units.uuid_of(spec.name, what="name")
+    except BadInput as error:
+        yield from error.problems
+    if spec.within not in USAGES:
+        yield f"usage of secret {spec.name}: must be one of {', '.join(sorted(USAGES))}, not {spec.within}"
+    if spec.within == "volume" and not spec.name.startswith("/"):
+        yield f"name of secret {spec.name}: with usage volume it is the absolute path of the volume"
+
+
+def _own(case: Case) -> list[NounStep]:
+    given, update = value_of(case.spec), case.spec.own.get("update_value")
+    if given is None or (case.found and update == "on_create"):
+        return []
+    state = case.facts.host.value(given) if case.found else "none"
+    due = state in ("none", "other") or (state == "private" and update == "always")
+    return [SetValue(case.ref(SECRET_SCHEMA.kind))] if due else []
+
+
+def _stays_private(case: Case, _plan: NounPlan) -> Findings:
+    if case.found and case.changed("private") and not case.stored.after.get("private"):
+        yield Refused(
+            f"cannot make {case.ref(SECRET_SCHEMA.kind)} readable: libvirt keeps a private secret private; omit "
+            "private, or remove the secret and create it again with its value"
+        )
+
+
+def _tells_what_nobody_knows(case: Case, plan: NounPlan) -> Findings:
+    """Note a value that may or may not be the given one, and a secret that comes without any."""
+    given, ref = value_of(case.spec), case.ref(SECRET_SCHEMA.kind)
+    sets = any(isinstance(step, SetValue) for step in plan.steps)
+    if case.spec.state == "absent" or sets:
+        return
+    if case.found is None:
+        yield f"{ref} has no value yet: what needs it cannot start; set value"
+    elif given is not None and case.spec.own.get("update_value") == "on_change" and case.stored.before.get("private"):
+        yield f"nobody can tell whether {ref} has the given value, as it is private; to set it: update_value: always"
+
+
+def _keeps_its_users(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse to remove a secret that something names: it could not start, and its data would be unreadable."""
+    if case.spec.state != "absent" or case.found is None or case.spec.force:
+        return
+    users = case.facts.host.users(str(case.found.uuid), str(case.spec.within), case.spec.name)
+    if users:
+        yield Refused(
+            f"cannot remove {case.ref(SECRET_SCHEMA.kind)}: {some_of(sorted(users), 4)} need it; remove these first, "
+            "or set force: true if its value is kept elsewhere"
+        )
+
+
+SECRET = Noun(
+    schema=SECRET_SCHEMA,
+    shape=SHAPE,
+    skeleton=skeleton,
+    rules=(_stays_private, _tells_what_nobody_knows, _keeps_its_users),
+    made=lambda values: "(private)" if values.get("private") else "",
+    shown=("description", "private"),
+    own=_own,
+    problems=_problems,
+)

@@ -1,0 +1,93 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read storage pools."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_pool_info
+short_description: Read storage pools
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the definition, state and sizes of the storage pools of a host, of every type, as options of
+    M(corral.virt.virt_pool).
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+options:
+  name:
+    description: Return only this pool. The list is empty if the host has no such pool.
+    type: str
+  arguments:
+    description:
+      - Also return the arguments of M(corral.virt.virt_pool) that describe each pool, however it was created.
+      - Applying these arguments to a directory pool changes nothing.
+    type: bool
+    default: false
+seealso:
+  - module: corral.virt.virt_pool
+  - module: corral.virt.virt_volume_info
+"""
+
+EXAMPLES = r"""
+- name: Read all pools of the host
+  corral.virt.virt_pool_info:
+  register: found
+
+- name: Stop if a pool is nearly full
+  ansible.builtin.assert:
+    that: item.available_bytes > 50 * 1024 ** 3
+    fail_msg: "{{ item.name }} has less than 50 GiB left"
+  loop: "{{ found.pools | selectattr('active') }}"
+  loop_control:
+    label: "{{ item.name }}"
+"""
+
+RETURN = r"""
+pools:
+  description: The pools, by name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always}
+    uuid: {description: UUID., type: str, returned: always}
+    persistent: {description: Whether a definition is stored., type: bool, returned: always}
+    active: {description: Whether it runs., type: bool, returned: always}
+    autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
+    type: {description: "Type, as libvirt names it: dir, fs, netfs, logical and others.", type: str, returned: always}
+    path: {description: Directory or device directory of its volumes., type: str, returned: if it has one}
+    capacity_bytes: {description: Size. Null if it is not active., type: int, returned: always}
+    allocation_bytes: {description: Bytes in use. Null if it is not active., type: int, returned: always}
+    available_bytes: {description: Bytes left. Null if it is not active., type: int, returned: always}
+    arguments:
+      description: Arguments of M(corral.virt.virt_pool) that describe the pool.
+      type: dict
+      returned: with O(arguments)
+"""
+
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
+from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_pool import POOL_TYPE, pools, sizes
+
+OPTIONS = run_noun_info.options(POOL_SCHEMA)
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    rows = []
+    with failures(module):
+        with opened(module.params["uri"], readonly=True) as connection:
+            rows = run_noun_info.rows(POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, sizes)
+    module.exit_json(changed=False, pools=rows)
+
+
+if __name__ == "__main__":
+    main()
