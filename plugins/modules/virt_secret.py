@@ -28,12 +28,15 @@ options:
     required: true
   usage:
     description:
-      - The kind of use, one of V(ceph), V(iscsi), V(tls), V(volume), V(vtpm), or V(none) for a secret that is only
-        known by its UUID.
+      - The kind of use. V(none) is for a secret that is known by its UUID only.
     type: str
     required: true
+    choices: [ceph, iscsi, none, tls, volume, vtpm]
   uuid:
-    description: UUID for a new secret. An existing secret keeps its UUID; another one is refused.
+    description:
+      - UUID for a new secret. By default it is derived from O(usage) and O(name), and so the same on every host,
+        because definitions of guests name their secrets by UUID.
+      - An existing secret keeps its UUID; another one is refused.
     type: str
   state:
     description:
@@ -54,8 +57,8 @@ options:
     default: text
   update_value:
     description:
-      - V(on_change) - set the value if the secret has none, or another one. libvirt does not tell the value of a private
-        secret; it is not set again, and a note says so.
+      - V(on_change) - set the value if the secret has none, or another one. libvirt does not tell the value of a
+        private secret; it is not set again, and a note says so.
       - V(always) - the same, but a private secret is set in each run, and reported as changed.
       - V(on_create) - set the value of a new secret only.
     type: str
@@ -110,7 +113,7 @@ secret:
   contains:
     name: {description: What it is used for., type: str, returned: always}
     usage: {description: Kind of use., type: str, returned: always}
-    uuid: {description: UUID., type: str, returned: if it exists already}
+    uuid: {description: UUID., type: str, returned: always}
     description: {description: Text for people., type: str, returned: if it has one}
     ephemeral: {description: Whether it is kept in memory only., type: bool, returned: always}
     private: {description: Whether nobody can read its value., type: bool, returned: always}
@@ -119,7 +122,7 @@ steps:
   returned: success
   type: list
   elements: str
-  sample: [define secret client.libvirt secret of usage ceph, set the value of secret client.libvirt secret of usage ceph]
+  sample: [define secret /srv/a.luks of usage volume, set the value of secret /srv/a.luks of usage volume]
 pending: {description: Always empty., returned: success, type: list, elements: str}
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """

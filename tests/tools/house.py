@@ -22,6 +22,7 @@ FLOORS = (
     "_secret",
     "_power",
     "_storage",
+    "_volume",
     "_image",
     "_network",
     "_address",

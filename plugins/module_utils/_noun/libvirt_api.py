@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 __all__ = ["ObjectApi", "doer"]
 
 Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
-Definer = t.Callable[[Connection, t.Any], t.Any]  # the step; returns libvirt's object
+Definer = t.Callable[[Connection, Spec, t.Any], t.Any]  # the options and the step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,9 @@ def doer(connection: Connection, api: ObjectApi, spec: Spec) -> t.Callable[[plan
         with explained(_verb(step, api.of.what), _place(step.ref)):
             if isinstance(step, plan_noun.Define):  # libvirt refuses the name of another UUID
                 define = api.define
-                made = getattr(connection, define)(step.xml) if isinstance(define, str) else define(connection, step)
+                made = (
+                    getattr(connection, define)(step.xml) if isinstance(define, str) else define(connection, spec, step)
+                )
                 made_uuid = made.UUIDString() if api.of.kind.uuid else None
             else:
                 thing = api.of.identified(connection, dataclasses.replace(step.ref, uuid=step.ref.uuid or made_uuid))

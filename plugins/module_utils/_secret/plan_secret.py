@@ -20,8 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages
 from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import (
     SECRET_SCHEMA,
     SHAPE,
-    USAGES,
     skeleton,
+    uuid_of,
 )
 
 __all__ = ["SECRET", "SecretHost", "SetValue", "ValueState", "value_of"]
@@ -71,8 +71,6 @@ def _problems(spec: Spec) -> t.Iterator[str]:
             units.uuid_of(spec.name, what="name")
     except BadInput as error:
         yield from error.problems
-    if spec.within not in USAGES:
-        yield f"usage of secret {spec.name}: must be one of {', '.join(sorted(USAGES))}, not {spec.within}"
     if spec.within == "volume" and not spec.name.startswith("/"):
         yield f"name of secret {spec.name}: with usage volume it is the absolute path of the volume"
 
@@ -127,4 +125,5 @@ SECRET = Noun(
     shown=("description", "private"),
     own=_own,
     problems=_problems,
+    row=lambda case, _plan: {"uuid": case.found.uuid if case.found else uuid_of(case.spec)},
 )

@@ -21,10 +21,11 @@ from ansible_collections.corral.virt.plugins.module_utils._system.durable import
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = [
-    "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new", "publish",
-    "reflink", "renamed",
+    "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new",
+    "overwrite", "publish", "reflink", "renamed",
 ]  # fmt: skip
 
+_PIECE = 1024**2
 _FICLONE = 0x40049409
 _LOCKS_START, _LOCKS_LENGTH = 100, 200  # the bytes of an image that QEMU's processes lock to know of each other
 # QEMU, block/file-posix.c: who writes locks the one byte, who lets nobody write or resize the others; each lock is a
@@ -35,6 +36,23 @@ _NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HERE, _RENAME_NOREPLACE = -100, 1  # AT_FDCWD and a flag of renameat2(2)
 _NO_RENAME = (errno.EINVAL, errno.ENOSYS)  # of a filesystem, or kernel, without that flag
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def overwrite(path: str) -> None:
+    """Overwrite the data of a regular file with zeros, in place; its holes stay holes."""
+    with open(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:
+        at, end = 0, os.fstat(file.fileno()).st_size
+        while at < end:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # nothing but a hole follows
+                    raise
+                break
+            hole = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            while at < hole:
+                at += os.pwrite(file.fileno(), bytes(min(_PIECE, hole - at)), at)
+        os.fsync(file.fileno())
 
 
 def kind(path: str) -> str:

@@ -22,7 +22,7 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "all_volumes", "create", "delete", "names", "path_in",
+    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "names", "path_in",
     "pool_at", "pool_xml", "read", "read_part",
     "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
 ]  # fmt: skip
@@ -30,12 +30,12 @@ __all__ = [
 
 def pool_xml(connection: Connection, name: str) -> str:
     """The pool's XML; raises NotFound, or Failed if the pool is not active."""
-    pool = _active(connection, name)
+    pool = active(connection, name)
     with explained("find storage pool", name):
         return t.cast(str, pool.XMLDesc())
 
 
-def _active(connection: Connection, name: str) -> t.Any:
+def active(connection: Connection, name: str) -> t.Any:
     """The pool with this name; raises NotFound, or Failed if it is not active and so cannot be listed."""
     with explained("find storage pool", name, "create it, or choose another with `pool`"):
         pool = connection.storagePoolLookupByName(name)
@@ -58,7 +58,7 @@ def pool_at(connection: Connection, path: str) -> str:
 
 def refresh(connection: Connection, pool: str) -> None:
     """Refresh a pool: files may have come or gone behind libvirt's back."""
-    found = _active(connection, pool)
+    found = active(connection, pool)
     with explained("refresh storage pool", pool):
         _refresh(found)
 
@@ -83,7 +83,7 @@ def _refresh(pool: t.Any) -> None:
 
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The XML of a volume in a pool; None if there is none."""
-    found = _active(connection, pool)
+    found = active(connection, pool)
     try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
     except libvirt.libvirtError as error:
@@ -128,7 +128,7 @@ def names(connection: Connection, pool: str) -> list[str]:
     """Names of the volumes of a pool, after a refresh; directories are volumes too."""
     refresh(connection, pool)
     with explained("list the volumes of pool", pool):
-        return list(_active(connection, pool).listVolumes())
+        return list(active(connection, pool).listVolumes())
 
 
 def all_volumes(connection: Connection) -> list[str]:
@@ -162,9 +162,9 @@ def create(
     """
     if replace:
         with explained("create volume", f"{name} in pool {pool}"):
-            _delete_if_there(_active(connection, pool), name)
+            _delete_if_there(active(connection, pool), name)
     try:
-        target = _active(connection, pool)
+        target = active(connection, pool)
         with explained("create volume", f"{name} in pool {pool}"):
             made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
     except VirtError as error:  # libvirt removes what it has made of it
@@ -225,7 +225,7 @@ def receive(
     """
     with explained("read volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
-        volume = _active(connection, pool).storageVolLookupByName(name)
+        volume = active(connection, pool).storageVolLookupByName(name)
         volume.download(stream, offset, length, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
         try:
             while True:
@@ -246,7 +246,7 @@ def write(connection: Connection, pool: str, name: str, data: bytes) -> None:
     """Write the whole content of a volume."""
     with explained("write volume", f"{name} in pool {pool}"):
         stream = connection.newStream()
-        _active(connection, pool).storageVolLookupByName(name).upload(stream, 0, len(data))
+        active(connection, pool).storageVolLookupByName(name).upload(stream, 0, len(data))
         for start in range(0, len(data), CHUNK):
             send(stream, data[start : start + CHUNK])
         stream.finish()

@@ -1,0 +1,109 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The table and the XML of a volume (https://libvirt.org/formatstorage.html)."""
+
+from __future__ import annotations
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind, Spec
+from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
+from ansible_collections.corral.virt.plugins.module_utils._xml import tree
+from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, Table
+
+__all__ = ["SHAPE", "UNFINISHED", "VOLUME_SCHEMA", "finish", "sized", "skeleton"]
+
+SHAPE = Shape("volume")
+UNFINISHED = ".corral-unfinished"  # ends the name of the small volume beside one whose content is not complete
+_NAME_BYTES = 255 - len(UNFINISHED)
+
+VOLUME: Table = {
+    "capacity_kib": Row("capacity", k.KIB, unit="KiB"),
+    "format": Row("target/format/@type", k.choice("raw", "qcow2", "qed", "vdi", "vmdk", "vpc", "iso")),
+    "encryption": Row("target/encryption/@format", k.choice("luks")),
+    "backing.path": Row("backingStore/path", k.PATH),
+    "backing.format": Row(
+        "backingStore/format/@type",
+        k.choice("raw", "qcow2", "qed", "vdi", "vmdk", "vpc"),
+    ),
+}
+
+
+def _check_name(name: object, *, what: str) -> str:
+    fits = isinstance(name, str) and 0 < len(name.encode("utf-8", "surrogateescape")) <= _NAME_BYTES
+    if not fits or str(name) in (".", "..") or "/" in str(name) or not str(name).isprintable():
+        raise BadInput(f"{what}: must be a file name of 1 to {_NAME_BYTES} bytes, without '/' and control characters")
+    if str(name).endswith(UNFINISHED) or str(name).startswith(".corral"):
+        raise BadInput(f"{what}: names that begin with '.corral' or end in '{UNFINISHED}' are the collection's own")
+    return str(name)
+
+
+_PATH = {"type": "path"}
+VOLUME_SCHEMA = Schema(
+    kind=ObjectKind(
+        "volume",
+        within="pool",
+        uuid=False,
+        redefine=False,
+        volatile=("allocation", "physical", "target/timestamps", "target/permissions"),
+    ),
+    table={**VOLUME, "path": Row("target/path", k.PATH)},
+    states=("present", "absent"),
+    extras=(),
+    without_option=("path",),
+    own={
+        "clone_of": {"type": "str"},
+        "clone_pool": {"type": "str"},
+        "source": _PATH,
+        "dest": _PATH,
+        "secret": {"type": "str", "no_log": False},
+        "preallocate": {"type": "bool", "default": False},
+        "shrink": {"type": "bool", "default": False},
+        "wipe": {"type": "bool", "default": False},
+        "mode": {"type": "str"},
+        "owner": {"type": "int"},
+        "group": {"type": "int"},
+        "label": {"type": "str"},
+        "progress": _PATH,
+    },
+    check_name=_check_name,
+)
+
+
+def skeleton(spec: Spec) -> str:
+    """The XML of a new volume, before its fields."""
+    volume, own = tree.parse("<volume/>"), spec.own
+    tree.make(volume, "name").text = spec.name
+    tree.make(volume, "capacity", unit="bytes").text = "0"
+    tree.make(volume, "allocation", unit="KiB").text = str(spec.fields["capacity_kib"] if own.get("preallocate") else 0)
+    target = tree.make(volume, "target")
+    tree.make(target, "format", type="raw" if spec.fields.get("encryption") or own.get("source") else "qcow2")
+    permissions = {option: own[option] for option in ("mode", "owner", "group", "label") if option in own}
+    if permissions:
+        element = tree.make(target, "permissions")
+        for option, value in permissions.items():
+            tree.make(element, option).text = str(value)
+    if "secret" in own and spec.fields.get("encryption"):
+        encryption = tree.make(target, "encryption", format=spec.fields["encryption"])
+        tree.make(encryption, "secret", type="passphrase", uuid=own["secret"])
+    return tree.text(volume)
+
+
+def sized(xml: str, size_bytes: int) -> str:
+    """The XML of a new volume with another size."""
+    volume = tree.parse(xml)
+    capacity = tree.child(volume, "capacity")
+    capacity.text = str(size_bytes)
+    capacity.set("unit", "bytes")
+    return tree.text(volume)
+
+
+def finish(volume: tree.Element) -> None:
+    """Give a new qcow2 the format of today; libvirt's default is that of 2010."""
+    target = volume.find("target")
+    form = volume.find("target/format")
+    if target is not None and form is not None and form.get("type") == "qcow2" and target.find("compat") is None:
+        tree.make(target, "compat").text = "1.1"

@@ -1,0 +1,179 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Look up volumes, and carry their content to and from files of this machine; what is there already stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import CHUNK
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import UNFINISHED, VOLUME_SCHEMA
+
+__all__ = ["VOLUME_TYPE", "download", "is_same", "mark", "sizes", "unfinished", "unmark", "upload", "volumes"]
+
+Tell = t.Callable[[int, int], None]  # bytes done, of how many
+
+
+def _by_name(connection: Connection, ref: Ref) -> t.Any:
+    pool = libvirt_storage.active(connection, _pool(ref))
+    try:
+        volume = pool.storageVolLookupByName(ref.name)
+        volume.info()
+    except libvirt.libvirtError:
+        libvirt_storage.refresh(connection, _pool(ref))  # a file has come or gone behind libvirt's back
+        return pool.storageVolLookupByName(ref.name)
+    return volume
+
+
+VOLUME_TYPE = ObjectType(VOLUME_SCHEMA.kind, "volume", "VIR_ERR_NO_STORAGE_VOL", by_name=_by_name)
+
+
+def _pool(ref: Ref) -> str:
+    return ref.within.name if ref.within else ""
+
+
+def volumes(connection: Connection, pool: str | None) -> list[tuple[Ref, t.Any]]:
+    """libvirt's volume objects, of one pool or of all active ones, after a refresh."""
+    with explained("list the storage pools of", connection.getURI()):
+        active = [one.name() for one in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)]
+    found = []
+    for name in active if pool is None else [pool]:
+        libvirt_storage.refresh(connection, name)
+        with explained("list the volumes of pool", name):
+            listed = libvirt_storage.active(connection, name).listAllVolumes()
+        found += [(VOLUME_SCHEMA.kind.ref(one.name(), name), one) for one in listed if _is_shown(one.name())]
+    return found
+
+
+def _is_shown(name: str) -> bool:
+    return not name.endswith(UNFINISHED) and name != ".corral"
+
+
+def sizes(volume: t.Any) -> dict[str, int]:
+    """Bytes that a guest sees of a volume, and that it takes."""
+    with explained("read volume", volume.name()):
+        _type, capacity, allocation = volume.info()
+    return {"capacity_bytes": capacity, "allocation_bytes": allocation}
+
+
+def mark(connection: Connection, ref: Ref, content: str) -> None:
+    """Record, beside a volume, what it is being filled with: until `unmark` its content is not complete."""
+    name, data = ref.name + UNFINISHED, content.encode()
+    xml = xml_host.new_volume(Volume(_pool(ref), name, "", len(data), "raw"))
+    libvirt_storage.create(connection, _pool(ref), xml, name=name, replace=True)
+    libvirt_storage.write(connection, _pool(ref), name, data)
+
+
+def unmark(connection: Connection, ref: Ref) -> None:
+    """Record that the content of a volume is complete."""
+    with contextlib.suppress(libvirt.libvirtError):  # there is none, or its owner removes it meanwhile
+        libvirt_storage.active(connection, _pool(ref)).storageVolLookupByName(ref.name + UNFINISHED).delete()
+
+
+def unfinished(connection: Connection, ref: Ref) -> str | None:
+    """What a volume is being filled with; None if its content is complete."""
+    data = libvirt_storage.read(connection, _pool(ref), ref.name + UNFINISHED)
+    return None if data is None else data.decode(errors="replace")
+
+
+class _DiffersError(Exception):
+    """Raised where a volume and a file differ."""
+
+
+def _common(connection: Connection, ref: Ref, file: t.BinaryIO, length: int) -> int:
+    """How many bytes a volume and a file have in common, from their start on."""
+    same = 0
+
+    def compare(piece: bytes) -> None:
+        nonlocal same
+        if file.read(len(piece)) != piece:
+            raise _DiffersError
+        same += len(piece)
+
+    def hole(size: int) -> None:
+        for start in range(0, size, CHUNK):
+            compare(bytes(min(CHUNK, size - start)))
+
+    file.seek(0)
+    with contextlib.suppress(_DiffersError):
+        if length:
+            libvirt_storage.receive(connection, _pool(ref), ref.name, 0, compare, hole, length=length)
+    return same
+
+
+def is_same(connection: Connection, ref: Ref, path: str, size_bytes: int) -> bool:
+    """True if a file has the content of a volume."""
+    with contextlib.suppress(OSError):
+        if os.path.getsize(path) == size_bytes:
+            with open(path, "rb") as file:
+                return _common(connection, ref, file, size_bytes) == size_bytes
+    return False
+
+
+def upload(connection: Connection, ref: Ref, path: str, tell: Tell) -> None:
+    """Write a file into a volume of its size, from the first byte on that differs, holes as holes."""
+    with open(path, "rb") as file, explained("upload into volume", f"{ref.name} of pool {_pool(ref)}"):
+        total = os.fstat(file.fileno()).st_size
+        done = _common(connection, ref, file, total)
+        stream = connection.newStream()
+        volume = libvirt_storage.active(connection, _pool(ref)).storageVolLookupByName(ref.name)
+        volume.upload(stream, done, total - done, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+        try:
+            for start, end, is_hole in _pieces(file.fileno(), done, total):
+                if is_hole:
+                    stream.sendHole(end - start)
+                else:
+                    libvirt_storage.send(stream, os.pread(file.fileno(), end - start, start))
+                tell(end, total)
+        except BaseException:
+            stream.abort()
+            raise
+        stream.finish()
+
+
+def _pieces(descriptor: int, at: int, total: int) -> t.Iterator[tuple[int, int, bool]]:
+    """The ranges of a file in order: start, end, and whether it is a hole."""
+    while at < total:
+        try:
+            data = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # nothing but a hole follows
+            data = total
+        if data > at:
+            yield at, data, True
+        at = data
+        end = os.lseek(descriptor, at, os.SEEK_HOLE) if at < total else at
+        while at < end:
+            following = min(at + CHUNK, end)
+            yield at, following, False
+            at = following
+
+
+def download(connection: Connection, ref: Ref, path: str, size_bytes: int, tell: Tell) -> None:
+    """Write a volume's content into a new file, which goes on from the part that an interrupted run has left."""
+    part = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.corral-part")
+    with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+        done = _common(connection, ref, file, min(size_bytes, os.fstat(file.fileno()).st_size))
+        file.seek(done)
+        file.truncate()
+
+        def write(piece: bytes) -> None:
+            file.write(piece)
+            tell(file.tell(), size_bytes)
+
+        if done < size_bytes:
+            skip: t.Callable[[int], object] = lambda size: file.seek(size, os.SEEK_CUR)  # noqa: E731
+            libvirt_storage.receive(connection, _pool(ref), ref.name, done, write, t.cast("t.Any", skip))
+        file.truncate(size_bytes)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)

@@ -1,0 +1,371 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Rules of volumes, and the steps that only they have."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, uuid_of
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Case, Create, NounPlan, NounStep
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import (
+    SHAPE,
+    VOLUME_SCHEMA,
+    finish,
+    skeleton,
+)
+
+__all__ = [
+    "VOLUME",
+    "Delete",
+    "Fill",
+    "PoolSight",
+    "Resize",
+    "Save",
+    "SourceFile",
+    "VolumeHost",
+    "check_unused",
+    "taker",
+]
+
+Findings = t.Iterator[t.Union[VirtError, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fill(NounStep):
+    """Upload a file into a volume; what the volume holds of it already is kept."""
+
+    source: str
+
+    def __str__(self) -> str:
+        return f"upload {self.source} into {self.ref}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Save(NounStep):
+    """Download a volume's content into a file."""
+
+    dest: str
+
+    def __str__(self) -> str:
+        return f"download {self.ref} to {self.dest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize(NounStep):
+    """Change the size that a guest sees; shrinking loses what is behind the new end."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="who uses the file: guests, volumes on top of it, loop devices",
+        holds="the lock of disks: no run of this collection takes an existing disk into use",
+        leaves="the volume as it is; its user",
+    )
+
+    capacity_kib: int
+    path: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"resize {self.ref} to {size_text(self.capacity_kib)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Delete(NounStep):
+    """Delete a volume, and on request overwrite its content before."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="inode and birth of the file, libvirt's key of a volume on another machine, and its users: guests, stored, "
+        "running, saved, with snapshots and backup jobs; volumes on top of it; loop devices; open descriptors",
+        holds="the disk is moved aside before the look, and given back where the look finds a user",
+        leaves="the volume; its user",
+    )
+
+    path: str = dataclasses.field(repr=False)
+    key: str | None = dataclasses.field(default=None, repr=False)
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)
+    wipe: bool = False
+
+    def __str__(self) -> str:
+        return f"{'wipe and delete' if self.wipe else 'delete'} {self.ref}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFile:
+    """A file to upload."""
+
+    size_bytes: int
+    allocated_bytes: int
+    format: str
+    capacity_kib: int  # what a guest sees of it
+    names: str | None = None  # other files that it names
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolSight:
+    """The pool of a volume."""
+
+    type: str
+    available_bytes: int
+
+
+class VolumeHost(t.Protocol):
+    """The host of a volume; each question takes round trips."""
+
+    def pool(self) -> PoolSight:
+        """The pool; raises NotFound, or Failed if it is not active."""
+
+    def source(self, path: str) -> SourceFile:
+        """The file to upload; raises Failed or NotFound."""
+
+    def original(self, pool: str, name: str) -> str | None:
+        """The path of the volume to clone; None if there is none."""
+
+    def user(self, path: str) -> str | None:
+        """Who has the volume as a disk, or stands on it, in words."""
+
+    def writer(self, path: str) -> str | None:
+        """The running guest that has the volume as a disk."""
+
+    def identity(self, path: str) -> tuple[str | None, FileIdentity | None]:
+        """libvirt's key of the volume, and which file it is."""
+
+    def unfinished(self) -> str | None:
+        """What the volume is being filled with, as `content` names it; None: its content is complete."""
+
+    def content(self, spec: Spec) -> str:
+        """A name of the content that the options give: the file with its size and time, or the original."""
+
+    def is_saved(self, path: str) -> bool:
+        """True if the file holds the volume's content already."""
+
+
+def _ref(case: Case) -> t.Any:
+    return case.ref(VOLUME_SCHEMA.kind)
+
+
+def _problems(spec: Spec) -> t.Iterator[str]:
+    own, what = spec.own, f"of volume {spec.name}"
+    given = [option for option in ("source", "clone_of", "backing") if option in own or f"{option}.path" in spec.fields]
+    if len(given) > 1:
+        yield f"{given[0]} {what}: it and {given[1]} are mutually exclusive"
+    if "clone_pool" in own and "clone_of" not in own:
+        yield f"clone_pool {what}: it requires clone_of"
+    if spec.fields.get("encryption") and given:
+        yield f"encryption {what}: it and {given[0]} are mutually exclusive; create it empty"
+    if own.get("preallocate") and (given or not spec.fields.get("capacity_kib")):
+        yield f"preallocate {what}: it requires capacity, and no {given[0] if given else 'other content'}"
+    if spec.fields.get("backing.path") and not spec.fields.get("backing.format"):
+        yield f"backing.format {what}: it is required beside backing.path; guessing would let a guest choose it"
+    if own.get("wipe") and spec.state != "absent":
+        yield f"wipe {what}: it requires state: absent"
+    if "secret" in own:
+        try:
+            uuid_of(own["secret"], what="secret")
+        except BadInput as error:
+            yield from error.problems
+
+
+def _content(spec: Spec) -> str | None:
+    return spec.own.get("source") or spec.own.get("clone_of")
+
+
+def _own(case: Case) -> list[NounStep]:
+    spec, ref, host = case.spec, _ref(case), case.facts.host
+    steps: list[NounStep] = []
+    source = spec.own.get("source")
+    is_half = case.found is not None and host.unfinished() is not None
+    if source and (case.found is None or is_half):
+        steps.append(Fill(ref, source))
+    wanted = spec.fields.get("capacity_kib")
+    has = _capacity_kib(case, has_content=bool(source) and (case.found is None or is_half))
+    if wanted is not None and has is not None and wanted != has:
+        steps.append(Resize(ref, wanted, _path(case)))
+    if "dest" in spec.own and case.found and not is_half and not host.is_saved(spec.own["dest"]):
+        steps.append(Save(ref, spec.own["dest"]))
+    return steps
+
+
+def _capacity_kib(case: Case, *, has_content: bool) -> int | None:
+    """The size before a resize; None where it is created with the one that is asked for."""
+    if has_content:
+        return t.cast(int, case.facts.host.source(case.spec.own["source"]).capacity_kib)
+    return t.cast("int | None", case.stored.before.get("capacity_kib")) if case.found else None
+
+
+def _path(case: Case) -> str:
+    return str(case.stored.before.get("path") or "")
+
+
+def _remove(case: Case) -> NounStep:
+    key, identity = case.facts.host.identity(_path(case))
+    return Delete(_ref(case), _path(case), key, identity, bool(case.spec.own.get("wipe")))
+
+
+def check_unused(ref: object, verb: str, user: str | None) -> None:
+    """Raise Refused if somebody uses a volume that is to be changed."""
+    if user:
+        raise Refused(f"cannot {verb} {ref}: {user} uses it; {_REMEDIES[verb]}")
+
+
+_REMEDIES = {
+    "resize": "a guest's disk grows with virt_domain (disks[].size); shut the guest down to do it here, and do not "
+    "resize what others stand on",
+    "delete": "remove or detach that first",
+    "clone": "shut that guest down, or clone the guest (virt_domain: clone_of)",
+    "download": "shut that guest down first, as it writes while it is read",
+    "back": "a guest that writes it destroys what stands on it; clone it instead (clone_of)",
+}
+
+
+def _tried(*checks: t.Callable[[], None]) -> Findings:
+    for check in checks:
+        try:
+            check()
+        except VirtError as error:
+            yield error
+
+
+def _lies_in_a_directory(case: Case, _plan: NounPlan) -> Findings:
+    kind = case.facts.host.pool().type
+    if kind not in DIRECTORY_POOLS:
+        yield Refused(
+            f"cannot manage {_ref(case)}: the pool is of type {kind}; this module knows pools that are directories: "
+            f"{', '.join(DIRECTORY_POOLS)}"
+        )
+
+
+def _has_a_size(case: Case, _plan: NounPlan) -> Findings:
+    spec = case.spec
+    has = spec.fields.get("capacity_kib") or spec.fields.get("backing.path") or _content(spec)
+    if spec.state == "present" and case.found is None and not has:
+        yield BadInput(f"capacity of {_ref(case)}: a new volume requires it, or source, clone_of or backing")
+    if spec.state == "present" and case.found is None and spec.fields.get("encryption") and "secret" not in spec.own:
+        yield BadInput(f"secret of {_ref(case)}: encryption requires it; virt_secret creates one")
+
+
+def _shrinks_only_when_told(case: Case, plan: NounPlan) -> Findings:
+    host = case.facts.host
+    for step in plan.steps:
+        if isinstance(step, Resize):
+            before = _capacity_kib(case, has_content=any(isinstance(one, Fill) for one in plan.steps)) or 0
+            if step.capacity_kib < before and not case.spec.own.get("shrink"):
+                yield Refused(
+                    f"cannot resize {step.ref} from {size_text(before)} to {size_text(step.capacity_kib)}: what is "
+                    "behind its new end is lost; shrink the file systems in it first, and set shrink: true"
+                )
+            if case.found:
+                yield from _tried(lambda: check_unused(_ref(case), "resize", _taker(case, host)))
+
+
+def taker(writer: str | None, user: str | None) -> str | None:
+    """Who must not notice a new size: a running guest, or whoever stands on it; a guest that is off may."""
+    return writer or (None if user and user.startswith("guest ") else user)
+
+
+def _taker(case: Case, host: VolumeHost) -> str | None:
+    return taker(host.writer(_path(case)), host.user(_path(case)))
+
+
+def _keeps_its_users(case: Case, plan: NounPlan) -> Findings:
+    if any(isinstance(step, Delete) for step in plan.steps):
+        yield from _tried(lambda: check_unused(_ref(case), "delete", case.facts.host.user(_path(case))))
+
+
+def _comes_from_what_is_there(case: Case, plan: NounPlan) -> Findings:
+    """Refuse content that is missing, that somebody writes, that does not fit, or that names other files."""
+    spec, host, creates = case.spec, case.facts.host, any(isinstance(step, Create) for step in plan.steps)
+    if creates and "clone_of" in spec.own:
+        pool, name = spec.own.get("clone_pool") or str(spec.within), spec.own["clone_of"]
+        original = host.original(pool, name)
+        if original is None:
+            yield NotFound(f"cannot clone volume {name} of pool {pool}: there is none; virt_volume_info lists them")
+        else:
+            yield from _tried(lambda: check_unused(f"volume {name} of pool {pool}", "clone", host.writer(original)))
+    if creates and spec.fields.get("backing.path"):
+        base = spec.fields["backing.path"]
+        yield from _tried(lambda: check_unused(f"{_ref(case)} with {base}", "back", host.writer(base)))
+    if any(isinstance(step, Fill) for step in plan.steps):
+        yield from _of_source(case, host.source(spec.own["source"]), host.pool().available_bytes)
+
+
+def _of_source(case: Case, source: SourceFile, available_bytes: int) -> Findings:
+    path, wanted = case.spec.own["source"], case.spec.fields.get("format")
+    if wanted and wanted != source.format and case.found is None:
+        yield Refused(
+            f"cannot upload {path} into {_ref(case)}: it is {source.format}, not {wanted}; set format to that"
+        )
+    if source.names:
+        yield Refused(
+            f"cannot upload {path} into {_ref(case)}: it names {source.names}, which would be missing there, or be "
+            f"somebody else's; flatten it first (`qemu-img convert -O qcow2`)"
+        )
+    if case.found is None and source.allocated_bytes > available_bytes:
+        yield Refused(
+            f"cannot upload {path} into {_ref(case)}: it takes {bytes_text(source.allocated_bytes)}, and the pool has "
+            f"{bytes_text(available_bytes)} left; make room there, or choose another pool"
+        )
+
+
+def _is_complete(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse to use what an interrupted run has left, except to finish or delete it."""
+    if case.found is None or case.spec.state == "absent":
+        return
+    left = case.facts.host.unfinished()
+    if left is not None and left != (case.facts.host.content(case.spec) if _content(case.spec) else None):
+        yield Refused(
+            f"cannot use {_ref(case)}: an interrupted run was filling it with {left}; run that again to finish it, or "
+            "remove the volume first (state: absent)"
+        )
+
+
+def _is_read_alone(case: Case, plan: NounPlan) -> Findings:
+    if any(isinstance(step, Save) for step in plan.steps):
+        yield from _tried(lambda: check_unused(_ref(case), "download", case.facts.host.writer(_path(case))))
+    if "dest" in case.spec.own and case.spec.state == "present" and case.found is None:
+        yield f"{_ref(case)} is new: it is downloaded by the next run"
+
+
+def _created(case: Case, step: Create) -> Create:
+    """The step that creates the volume: a copy says of what."""
+    original = case.spec.own.get("clone_of")
+    pool = case.spec.own.get("clone_pool") or case.spec.within
+    detail = f"{step.detail} as a copy of volume {original} of pool {pool}"
+    return dataclasses.replace(step, detail=detail) if original else step
+
+
+def _made(values: t.Mapping[str, t.Any]) -> str:
+    size = values.get("capacity_kib")
+    return f"({', '.join(filter(None, (values.get('format'), values.get('encryption'), size and size_text(size))))})"
+
+
+VOLUME = Noun(
+    schema=VOLUME_SCHEMA,
+    shape=SHAPE,
+    skeleton=skeleton,
+    rules=(
+        _lies_in_a_directory,
+        _has_a_size,
+        _is_complete,
+        _shrinks_only_when_told,
+        _keeps_its_users,
+        _comes_from_what_is_there,
+        _is_read_alone,
+    ),
+    made=_made,
+    create=_created,
+    shown=("capacity_kib", "format", "path"),
+    finish=finish,
+    own=_own,
+    amends=frozenset({"capacity_kib"}),
+    remove=_remove,
+    problems=_problems,
+)

@@ -1,0 +1,246 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry out what only volumes have, and answer their plan."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_header,
+    files_qemu_img,
+    libvirt_storage,
+    run_disposal,
+    run_file_users,
+    run_owned_disks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks
+from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
+from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sized
+from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE
+from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
+    Delete,
+    Fill,
+    PoolSight,
+    Resize,
+    Save,
+    SourceFile,
+    check_unused,
+    taker,
+)
+
+__all__ = ["API"]
+
+
+class _Host:
+    """The `VolumeHost` behind a connection."""
+
+    def __init__(self, connection: Connection, spec: Spec) -> None:
+        self._connection, self._ref = connection, VOLUME_SCHEMA.kind.ref(spec.name, spec.within)
+        self._pool = str(spec.within)
+
+    @asked
+    def pool(self) -> PoolSight:
+        xml = libvirt_storage.pool_xml(self._connection, self._pool)
+        return PoolSight(
+            str(xml_host.pool(xml)["type"]), libvirt_storage.active(self._connection, self._pool).info()[3]
+        )
+
+    @asked
+    def source(self, path: str) -> SourceFile:
+        header = files_header.read(path)
+        status = os.stat(path)
+        capacity = (
+            files_qemu_img.info(path, header.format)["virtual-size"] if header.format != "raw" else status.st_size
+        )
+        names = header.backing or header.data_file
+        return SourceFile(status.st_size, free_space.allocated(path), header.format, -(-capacity // 1024), names)
+
+    @asked
+    def original(self, pool: str, name: str) -> str | None:
+        found = libvirt_storage.volume_in(self._connection, pool, name)
+        return str(xml_host.volume(found)["path"]) if found else None
+
+    @asked
+    def user(self, path: str) -> str | None:
+        return run_file_users.users(self._connection).of(path)
+
+    @asked
+    def writer(self, path: str) -> str | None:
+        return _writer(self._connection, path)
+
+    @asked
+    def identity(self, path: str) -> tuple[str | None, FileIdentity | None]:
+        found = run_owned_disks.identities(self._connection, [path])
+        return libvirt_storage.volume_key(self._connection, path), found.get(path)
+
+    @asked
+    def unfinished(self) -> str | None:
+        return libvirt_volume.unfinished(self._connection, self._ref)
+
+    def content(self, spec: Spec) -> str:
+        return _content(spec)
+
+    @asked
+    def is_saved(self, path: str) -> bool:
+        return libvirt_volume.is_same(self._connection, self._ref, path, _size_bytes(self._connection, self._ref))
+
+
+def _content(spec: Spec) -> str:
+    """A name of the content that the options give; another file of the same name has another."""
+    if "source" not in spec.own:
+        return f"a copy of volume {spec.own['clone_of']} of pool {spec.own.get('clone_pool') or spec.within}"
+    path = spec.own["source"]
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+    return f"{path} ({found.st_size} bytes, changed at {found.st_mtime_ns} ns)"
+
+
+def _size_bytes(connection: Connection, ref: Ref) -> int:
+    """The bytes of a volume's file."""
+    with explained("read volume", str(ref)):
+        return int(xml_host.volume(VOLUME_TYPE.named(connection, ref).XMLDesc())["physical_bytes"])
+
+
+def _writer(connection: Connection, path: str) -> str | None:
+    """The running guest that has the volume as a disk."""
+
+    def located(pool: str, volume: str) -> str:
+        return libvirt_storage.path_in(connection, pool, volume) or volume
+
+    def guest(domain: t.Any) -> tuple[str, str | None]:
+        found = libvirt_query.found(domain)
+        return found.name, found.live_xml
+
+    real = os.path.realpath if is_here(connection.getURI()) else os.path.normpath
+    for name, xml in libvirt_query.of_all(connection, guest):
+        if xml and real(path) in map(real, sources(xml, located)):
+            return f"guest {name} (running)"
+    return None
+
+
+def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
+    """Create the volume; one that gets content has a mark until that is complete."""
+    own, ref, copy_of, xml = spec.own, step.ref, None, step.xml
+    if "clone_of" in own:
+        original = libvirt_storage.volume_in(connection, own.get("clone_pool") or str(spec.within), own["clone_of"])
+        if original is None:
+            raise NotFound(f"cannot clone volume {own['clone_of']}: somebody has removed it meanwhile; run again")
+        copy_of = str(xml_host.volume(original)["path"])
+    elif "source" in own:
+        xml = sized(xml, os.stat(own["source"]).st_size)
+    libvirt_volume.unmark(connection, ref)
+    if copy_of or "source" in own:
+        libvirt_volume.mark(connection, ref, _content(spec))
+    capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
+    libvirt_storage.create(connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity)
+    if copy_of:
+        libvirt_volume.unmark(connection, ref)
+
+
+@contextlib.contextmanager
+def _unused(volume: t.Any, step: Resize) -> t.Iterator[None]:
+    """Check that nobody would notice the new size, while no run takes an existing disk into use."""
+    connection = volume.connect()
+    with contextlib.ExitStack() as stack:
+        if is_system(connection.getURI()):
+            stack.enter_context(locks.flocked(DISKS, fcntl.LOCK_EX))
+        user = run_file_users.users(connection).of(step.path)
+        check_unused(step.ref, "resize", taker(_writer(connection, step.path), user))
+        yield
+
+
+def _resize(volume: t.Any, step: Resize) -> None:
+    wanted = step.capacity_kib * 1024
+    volume.resize(wanted, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if wanted < volume.info()[1] else 0)
+
+
+class _Deletion(run_disposal.Disposal):
+    """The removal of a volume, which may be overwritten before."""
+
+    wipe = False
+
+    def act(self) -> None:
+        """Overwrite the volume if that is asked for, and delete it."""
+        if self.wipe and self.quarantine:
+            files_disk.overwrite(self.quarantine.path)
+        elif self.wipe:
+            self.connection.storageVolLookupByPath(self.path).wipe()
+        super().act()
+
+
+def _delete(volume: t.Any, step: Delete) -> None:
+    pool = step.ref.within.name if step.ref.within else ""
+    gone = _Deletion(volume.connect(), step.path, f"pool {pool}", "", expected=step.identity, key=step.key, pooled=True)
+    gone.wipe = step.wipe
+    Looked(_Deletion.look, _Deletion.act)(gone)
+    libvirt_volume.unmark(volume.connect(), step.ref)
+
+
+def _told(connection: Connection, spec: Spec) -> dict[type[NounStep], t.Callable[[t.Any, t.Any], object]]:
+    def fill(_volume: t.Any, step: Fill) -> None:
+        with _progress(spec) as tell:
+            libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
+        if is_here(connection.getURI()):
+            durable.fsync(VOLUME_TYPE.named(connection, step.ref).path())
+        libvirt_volume.unmark(connection, step.ref)
+        libvirt_storage.refresh(connection, str(spec.within))  # libvirt looks at what it holds now
+
+    def save(_volume: t.Any, step: Save) -> None:
+        size = _size_bytes(connection, step.ref)
+        with _progress(spec) as tell, _explained_os(step.dest):
+            libvirt_volume.download(
+                connection, step.ref, step.dest, size, lambda done, total: tell("download", done, total)
+            )
+            durable.fsync(os.path.dirname(step.dest))
+
+    return {Fill: fill, Save: save}
+
+
+@contextlib.contextmanager
+def _progress(spec: Spec) -> t.Iterator[Tell]:
+    if "progress" not in spec.own:
+        yield lambda _phase, _done, _total: None
+        return
+    with Progress(spec.own["progress"]) as tell:
+        yield tell
+
+
+@contextlib.contextmanager
+def _explained_os(path: str) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
+
+
+API = ObjectApi(
+    VOLUME_TYPE,
+    define=_create,
+    own={Resize: Looked(_unused, _resize), Delete: _delete},
+    host=_Host,
+    told=_told,
+)

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read volumes of storage pools."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_volume_info
+short_description: Read volumes of storage pools
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the volumes of the active storage pools of a host, with their sizes, as options of
+    M(corral.virt.virt_volume).
+  - The pools are refreshed before, so that files that others have put there are seen.
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+options:
+  name:
+    description: Return only volumes with this name. The list is empty if the host has none.
+    type: str
+  pool:
+    description: Return only the volumes of this pool.
+    type: str
+  arguments:
+    description:
+      - Also return the arguments of M(corral.virt.virt_volume) that describe each volume.
+      - Applying these arguments changes nothing.
+    type: bool
+    default: false
+seealso:
+  - module: corral.virt.virt_volume
+  - module: corral.virt.virt_pool_info
+"""
+
+EXAMPLES = r"""
+- name: Read all volumes of the host
+  corral.virt.virt_volume_info:
+  register: found
+
+- name: Show those that take most
+  ansible.builtin.debug:
+    msg: "{{ item.pool }}/{{ item.name }}: {{ item.allocation_bytes | ansible.builtin.human_readable }}"
+  loop: "{{ (found.volumes | sort(attribute='allocation_bytes', reverse=true))[:5] }}"
+  loop_control:
+    label: "{{ item.name }}"
+"""
+
+RETURN = r"""
+volumes:
+  description: The volumes, by pool and name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Name., type: str, returned: always}
+    pool: {description: Name of the pool., type: str, returned: always}
+    path: {description: Path of the file or device., type: str, returned: always}
+    capacity: {description: Size that a guest sees., type: str, returned: always}
+    format: {description: Format of the file., type: str, returned: if it has one}
+    encryption: {description: How it is encrypted., type: str, returned: if it is}
+    backing: {description: File on which it stands with its format., type: dict, returned: if it has one}
+    capacity_bytes: {description: Size that a guest sees., type: int, returned: always}
+    allocation_bytes: {description: Bytes that it takes., type: int, returned: always}
+    arguments:
+      description: Arguments of M(corral.virt.virt_volume) that describe the volume.
+      type: dict
+      returned: with O(arguments)
+"""
+
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE, sizes, volumes
+
+OPTIONS = run_noun_info.options(VOLUME_SCHEMA)
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    rows = []
+    with failures(module):
+        with opened(module.params["uri"]) as connection:  # a refresh is no question
+            found = volumes(connection, module.params["pool"])
+            rows = run_noun_info.rows(VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, sizes)
+    module.exit_json(changed=False, volumes=rows)
+
+
+if __name__ == "__main__":
+    main()
