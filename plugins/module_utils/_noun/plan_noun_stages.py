@@ -46,6 +46,8 @@ class Noun:
     own: t.Callable[[Case], t.Sequence[NounStep]] = lambda _case: ()  # steps of this noun only
     amends: frozenset[str] = frozenset()  # fields that its own steps change, where libvirt defines nothing anew
     remove: t.Callable[[Case], NounStep] | None = None  # the step that removes one; None: undefine
+    # the step that creates one, where there is more to say than in its document
+    create: t.Callable[[Case, plan_noun.Define], plan_noun.Define] = lambda _case, step: step
     problems: t.Callable[[Spec], t.Iterable[str]] = lambda _spec: ()  # with its own options
     row: t.Callable[[Case, NounPlan], t.Mapping[str, t.Any]] = lambda _case, _plan: {}  # more about it, in the result
 
@@ -57,6 +59,8 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
         result = plan_noun.absent(kind, case, noun.shown, noun.remove or (lambda case: _undefine(kind, case)))
     else:
         result = plan_noun.present(kind, case, noun.live, noun.made(case.stored.after), noun.own(case))
+        made = (noun.create(case, one) if isinstance(one, plan_noun.Define) else one for one in result.steps)
+        result = dataclasses.replace(result, steps=tuple(made))
     findings = [one for rule in noun.rules for one in rule(case, result)]
     refusals = [one for one in findings if isinstance(one, VirtError)]
     _refuse([*_identity(noun, case), *_fixed(noun, case), *_violations(noun, case), *refusals])

@@ -14,7 +14,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, uuid_of
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Case, Create, NounPlan, NounStep
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
+    Case,
+    Create,
+    Define,
+    NounPlan,
+    NounStep,
+)
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
@@ -334,7 +340,7 @@ def _is_read_alone(case: Case, plan: NounPlan) -> Findings:
         yield f"{_ref(case)} is new: it is downloaded by the next run"
 
 
-def _created(case: Case, step: Create) -> Create:
+def _created(case: Case, step: Define) -> Define:
     """The step that creates the volume: a copy says of what."""
     original = case.spec.own.get("clone_of")
     pool = case.spec.own.get("clone_pool") or case.spec.within
