@@ -85,7 +85,7 @@ networks:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import (
@@ -95,7 +95,7 @@ from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_netwo
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 
-OPTIONS = run_noun_info.options(NETWORK_SCHEMA)
+OPTIONS = {**URI_OPTION, **run_noun_info.options(NETWORK_SCHEMA)}
 
 
 def main() -> None:

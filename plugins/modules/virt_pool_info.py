@@ -70,13 +70,13 @@ pools:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_pool import POOL_TYPE, pools, sizes
 
-OPTIONS = run_noun_info.options(POOL_SCHEMA)
+OPTIONS = {**URI_OPTION, **run_noun_info.options(POOL_SCHEMA)}
 
 
 def main() -> None:

@@ -63,13 +63,13 @@ secrets:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import SECRET_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._secret.libvirt_secret import SECRET_TYPE, secrets
 
-OPTIONS = run_noun_info.options(SECRET_SCHEMA)
+OPTIONS = {**URI_OPTION, **run_noun_info.options(SECRET_SCHEMA)}
 
 
 def main() -> None:

@@ -72,13 +72,13 @@ volumes:
       returned: with O(arguments)
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE, sizes, volumes
 
-OPTIONS = run_noun_info.options(VOLUME_SCHEMA)
+OPTIONS = {**URI_OPTION, **run_noun_info.options(VOLUME_SCHEMA)}
 
 
 def main() -> None:

@@ -462,6 +462,7 @@ WITH_ANSIBLE = {
     "run_guest_arguments": "an import is checked as Ansible checks the module's arguments",
     "run_guest_options": "Ansible checks the dictionaries that may also be a number",
     "run_guest_module": "an AnsibleModule",
+    "run_noun_info": "arguments are checked as Ansible checks the module's",
     "run_migrations": "the options of each guest are checked as Ansible checks those of one",
     "run_module": "an AnsibleModule",
     "run_noun_arguments": "an import is checked as Ansible checks the module's arguments",
@@ -673,7 +674,12 @@ BUDGETS_KIB = {
 BUDGETS_KIB |= {
     "virt_pool": 74,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
-    "virt_network_info": 48,
+    "virt_network_info": 49,
+    "virt_pool_info": 64,
+    "virt_secret": 72,
+    "virt_secret_info": 70,
+    "virt_volume": 140,
+    "virt_volume_info": 58,
     "virt_image_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It

@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType, found
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments, describe
@@ -22,9 +21,9 @@ More = t.Callable[[t.Any], t.Mapping[str, t.Any]]
 
 
 def options(schema: Schema) -> dict[str, t.Any]:
-    """The options of the info module of a noun."""
+    """The options of the info module of a noun, beside the connection."""
     within = {schema.kind.within: {"type": "str"}} if schema.kind.within else {}
-    return {**URI_OPTION, "name": {"type": "str"}, **within, "arguments": {"type": "bool", "default": False}}
+    return {"name": {"type": "str"}, **within, "arguments": {"type": "bool", "default": False}}
 
 
 def rows(

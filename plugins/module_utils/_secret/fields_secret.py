@@ -11,13 +11,14 @@ import uuid
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import SECRET_KIND
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, Table
 
-__all__ = ["SECRET_SCHEMA", "SHAPE", "USAGES", "skeleton", "uuid_of"]
+__all__ = ["SECRET_SCHEMA", "SHAPE", "USAGES", "is_named", "skeleton", "uuid_of"]
 
 SHAPE = Shape("secret")
 # What a secret is for, and the element of its XML that names it (https://libvirt.org/formatsecret.html).
@@ -39,7 +40,7 @@ def _check_name(name: object, *, what: str) -> str:
 
 
 SECRET_SCHEMA = Schema(
-    kind=ObjectKind("secret", within="usage"),
+    kind=SECRET_KIND,
     table=SECRET,
     states=("present", "absent"),
     extras=("uuid", "force"),
@@ -73,3 +74,11 @@ def skeleton(spec: Spec) -> str:
     if element := USAGES[usage]:
         tree.make(tree.make(secret, "usage", type=usage), element).text = spec.name
     return tree.text(secret)
+
+
+def is_named(document: str, uuid: str, usage: str, name: str) -> bool:
+    """True if a document of a guest or a pool names the secret, by its UUID or by its usage."""
+    root = tree.parse(document)
+    by_uuid = {one.get("uuid") for one in root.iter("secret")} | {one.get("secret") for one in root.iter("encryption")}
+    by_usage = {(one.get("type"), one.get("usage")) for one in root.iter("secret")}
+    return uuid in by_uuid or any(used == name and kind in (usage, "passphrase") for kind, used in by_usage)

@@ -16,25 +16,23 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
 from ansible_collections.corral.virt.plugins.module_utils._secret import plan_secret
-from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import SECRET_SCHEMA
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
+from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import NUMBERS, SECRET_KIND
 
 __all__ = ["API", "SECRET_TYPE", "secrets"]
-
-_NUMBERS = {"none": 0, "volume": 1, "ceph": 2, "iscsi": 3, "tls": 4, "vtpm": 5}  # virSecretUsageType
 
 
 def _by_usage(connection: Connection, ref: Ref) -> t.Any:
     usage = ref.within.name if ref.within else "none"
     if usage == "none":
         return connection.secretLookupByUUIDString(ref.name)
-    return connection.secretLookupByUsage(_NUMBERS[usage], ref.name)
+    return connection.secretLookupByUsage(NUMBERS[usage], ref.name)
 
 
 def secrets(connection: Connection) -> list[tuple[Ref, t.Any]]:
     """libvirt's secret objects; none where the driver has no secrets."""
-    words = {number: usage for usage, number in _NUMBERS.items()}
+    words = {number: usage for usage, number in NUMBERS.items()}
     with explained("list the secrets of", connection.getURI()):
         try:
             found = connection.listAllSecrets()
@@ -43,7 +41,7 @@ def secrets(connection: Connection) -> list[tuple[Ref, t.Any]]:
                 raise
             found = []
         listed = [(one, words.get(one.usageType(), "none"), one.usageID(), one.UUIDString()) for one in found]
-    kind = SECRET_SCHEMA.kind
+    kind = SECRET_KIND
     return [(kind.ref(name if usage != "none" else uuid, usage, uuid), one) for one, usage, name, uuid in listed]
 
 
@@ -66,40 +64,38 @@ class _Host:
                 raise
         return "same" if hmac.compare_digest(value, given) else "other"
 
-    def users(self, uuid: str, usage: str, name: str) -> list[str]:
-        named = [
-            *((f"guest {guest}", xml) for guest, xml in libvirt_query.of_all(self.connection, _guest)),
-            *((f"pool {pool}", xml) for pool, xml in self._storage()),
-        ]
-        return list(dict.fromkeys(user for user, xml in named if _names(parse(xml), uuid, usage, name)))
-
-    def _storage(self) -> t.Iterator[tuple[str, str]]:
+    def documents(self) -> t.Iterator[tuple[str, str]]:
+        for name, xmls in libvirt_query.of_all(self.connection, _guest):
+            yield from ((f"guest {name}", xml) for xml in xmls)
         with explained("list the storage pools of", self.connection.getURI()):
             for pool in self.connection.listAllStoragePools():
-                yield pool.name(), pool.XMLDesc(0)
+                yield f"pool {pool.name()}", pool.XMLDesc(0)
 
 
-def _guest(domain: t.Any) -> tuple[str, str]:
-    """The name of a guest, and all its documents in one."""
+def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
+    """The name of a guest, and all its documents."""
     found = libvirt_query.found(domain)
-    return found.name, f"<all>{found.xml}{found.live_xml or ''}</all>"
+    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
-def _names(root: Element, uuid: str, usage: str, name: str) -> bool:
-    """True if a document names the secret, by its UUID or by its usage."""
-    by_uuid = {one.get("uuid") for one in root.iter("secret")} | {one.get("secret") for one in root.iter("encryption")}
-    by_usage = {(one.get("type"), one.get("usage")) for one in root.iter("secret")}
-    return uuid in by_uuid or any(used == name and kind in (usage, "passphrase") for kind, used in by_usage)
+def _set_value(spec: Spec, secret: t.Any) -> None:
+    secret.setValue(plan_secret.value_of(spec))
 
 
-def _told(_connection: Connection, spec: Spec) -> dict[type[t.Any], t.Callable[[t.Any, t.Any], object]]:
-    return {plan_secret.SetValue: lambda secret, _step: secret.setValue(plan_secret.value_of(spec))}
+_DOERS: dict[type[NounStep], t.Callable[[Spec, t.Any], object]] = {plan_secret.SetValue: _set_value}
 
 
-SECRET_TYPE = ObjectType(SECRET_SCHEMA.kind, "secret", "VIR_ERR_NO_SECRET", lookup="secretLookup", by_name=_by_usage)
+def _told(_connection: Connection, spec: Spec) -> dict[type[NounStep], t.Callable[[t.Any, t.Any], object]]:
+    def told(do: t.Callable[[Spec, t.Any], object]) -> t.Callable[[t.Any, t.Any], object]:
+        return lambda secret, _step: do(spec, secret)
+
+    return {kind: told(do) for kind, do in _DOERS.items()}
+
+
+SECRET_TYPE = ObjectType(SECRET_KIND, "secret", "VIR_ERR_NO_SECRET", lookup="secretLookup", by_name=_by_usage)
 API = ObjectApi(
     SECRET_TYPE,
     define="secretDefineXML",
-    host=lambda connection, spec: _Host(connection, SECRET_SCHEMA.kind.ref(spec.name, spec.within)),
+    host=lambda connection, spec: _Host(connection, SECRET_KIND.ref(spec.name, spec.within)),
     told=_told,
 )

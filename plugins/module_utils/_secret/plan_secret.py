@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages
 from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import (
     SECRET_SCHEMA,
     SHAPE,
+    is_named,
     skeleton,
     uuid_of,
 )
@@ -46,8 +47,8 @@ class SecretHost(t.Protocol):
     def value(self, given: bytes) -> ValueState:
         """How the secret's value compares with the given one; `private`: libvirt tells nobody."""
 
-    def users(self, uuid: str, usage: str, name: str) -> t.Sequence[str]:
-        """The guests, pools and volumes that name the secret, in words."""
+    def documents(self) -> t.Iterable[tuple[str, str]]:
+        """The documents of guests, stored and running, and of pools, each with its owner in words."""
 
 
 def value_of(spec: Spec) -> bytes | None:
@@ -108,7 +109,8 @@ def _keeps_its_users(case: Case, _plan: NounPlan) -> Findings:
     """Refuse to remove a secret that something names: it could not start, and its data would be unreadable."""
     if case.spec.state != "absent" or case.found is None or case.spec.force:
         return
-    users = case.facts.host.users(str(case.found.uuid), str(case.spec.within), case.spec.name)
+    known = str(case.found.uuid), str(case.spec.within), case.spec.name
+    users = {user for user, document in case.facts.host.documents() if is_named(document, *known)}
     if users:
         yield Refused(
             f"cannot remove {case.ref(SECRET_SCHEMA.kind)}: {some_of(sorted(users), 4)} need it; remove these first, "

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, Table
 
-__all__ = ["SHAPE", "UNFINISHED", "VOLUME_SCHEMA", "finish", "sized", "skeleton"]
+__all__ = ["SHAPE", "VOLUME_SCHEMA", "finish", "sized", "skeleton"]
 
 SHAPE = Shape("volume")
-UNFINISHED = ".corral-unfinished"  # ends the name of the small volume beside one whose content is not complete
 _NAME_BYTES = 255 - len(UNFINISHED)
 
 VOLUME: Table = {
@@ -43,13 +43,7 @@ def _check_name(name: object, *, what: str) -> str:
 
 _PATH = {"type": "path"}
 VOLUME_SCHEMA = Schema(
-    kind=ObjectKind(
-        "volume",
-        within="pool",
-        uuid=False,
-        redefine=False,
-        volatile=("allocation", "physical", "target/timestamps", "target/permissions"),
-    ),
+    kind=VOLUME_KIND,
     table={**VOLUME, "path": Row("target/path", k.PATH)},
     states=("present", "absent"),
     extras=(),

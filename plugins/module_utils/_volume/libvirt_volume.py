@@ -10,14 +10,14 @@ import contextlib
 import os
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import CHUNK
-from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import UNFINISHED, VOLUME_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._system import private
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 
 __all__ = ["VOLUME_TYPE", "download", "is_same", "mark", "sizes", "unfinished", "unmark", "upload", "volumes"]
 
@@ -35,7 +35,7 @@ def _by_name(connection: Connection, ref: Ref) -> t.Any:
     return volume
 
 
-VOLUME_TYPE = ObjectType(VOLUME_SCHEMA.kind, "volume", "VIR_ERR_NO_STORAGE_VOL", by_name=_by_name)
+VOLUME_TYPE = ObjectType(VOLUME_KIND, "volume", "VIR_ERR_NO_STORAGE_VOL", by_name=_by_name)
 
 
 def _pool(ref: Ref) -> str:
@@ -51,7 +51,7 @@ def volumes(connection: Connection, pool: str | None) -> list[tuple[Ref, t.Any]]
         libvirt_storage.refresh(connection, name)
         with explained("list the volumes of pool", name):
             listed = libvirt_storage.active(connection, name).listAllVolumes()
-        found += [(VOLUME_SCHEMA.kind.ref(one.name(), name), one) for one in listed if _is_shown(one.name())]
+        found += [(VOLUME_KIND.ref(one.name(), name), one) for one in listed if _is_shown(one.name())]
     return found
 
 
@@ -66,11 +66,13 @@ def sizes(volume: t.Any) -> dict[str, int]:
     return {"capacity_bytes": capacity, "allocation_bytes": allocation}
 
 
-def mark(connection: Connection, ref: Ref, content: str) -> None:
-    """Record, beside a volume, what it is being filled with: until `unmark` its content is not complete."""
+def mark(connection: Connection, ref: Ref, content: str, xml_of: t.Callable[[str, int], str]) -> None:
+    """Record, beside a volume, what it is being filled with: until `unmark` its content is not complete.
+
+    `xml_of` makes the document of a raw volume from its name and size in bytes.
+    """
     name, data = ref.name + UNFINISHED, content.encode()
-    xml = xml_host.new_volume(Volume(_pool(ref), name, "", len(data), "raw"))
-    libvirt_storage.create(connection, _pool(ref), xml, name=name, replace=True)
+    libvirt_storage.create(connection, _pool(ref), xml_of(name, len(data)), name=name, replace=True)
     libvirt_storage.write(connection, _pool(ref), name, data)
 
 
@@ -161,7 +163,10 @@ def _pieces(descriptor: int, at: int, total: int) -> t.Iterator[tuple[int, int, 
 def download(connection: Connection, ref: Ref, path: str, size_bytes: int, tell: Tell) -> None:
     """Write a volume's content into a new file, which goes on from the part that an interrupted run has left."""
     part = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.corral-part")
-    with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+    with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise Failed(f"cannot download to {part}: other users can read it; find out who made it, and remove it")
         done = _common(connection, ref, file, min(size_bytes, os.fstat(file.fileno()).st_size))
         file.seek(done)
         file.truncate()

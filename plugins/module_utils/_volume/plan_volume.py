@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
     finish,
     skeleton,
 )
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import PoolSight, SourceFile
 
 __all__ = [
     "VOLUME",
@@ -40,6 +41,7 @@ __all__ = [
     "Save",
     "SourceFile",
     "VolumeHost",
+    "check_original",
     "check_unused",
     "taker",
 ]
@@ -102,25 +104,6 @@ class Delete(NounStep):
 
     def __str__(self) -> str:
         return f"{'wipe and delete' if self.wipe else 'delete'} {self.ref}"
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceFile:
-    """A file to upload."""
-
-    size_bytes: int
-    allocated_bytes: int
-    format: str
-    capacity_kib: int  # what a guest sees of it
-    names: str | None = None  # other files that it names
-
-
-@dataclasses.dataclass(frozen=True)
-class PoolSight:
-    """The pool of a volume."""
-
-    type: str
-    available_bytes: int
 
 
 class VolumeHost(t.Protocol):
@@ -232,6 +215,13 @@ _REMEDIES = {
 }
 
 
+def check_original(pool: str, name: str, found: str | None) -> str:
+    """The document of the volume to clone; raises NotFound."""
+    if found is None:
+        raise NotFound(f"cannot clone volume {name} of pool {pool}: there is none; virt_volume_info lists them")
+    return found
+
+
 def _tried(*checks: t.Callable[[], None]) -> Findings:
     for check in checks:
         try:
@@ -292,9 +282,8 @@ def _comes_from_what_is_there(case: Case, plan: NounPlan) -> Findings:
     if creates and "clone_of" in spec.own:
         pool, name = spec.own.get("clone_pool") or str(spec.within), spec.own["clone_of"]
         original = host.original(pool, name)
-        if original is None:
-            yield NotFound(f"cannot clone volume {name} of pool {pool}: there is none; virt_volume_info lists them")
-        else:
+        yield from _tried(lambda: t.cast(None, check_original(pool, name, original)))
+        if original is not None:
             yield from _tried(lambda: check_unused(f"volume {name} of pool {pool}", "clone", host.writer(original)))
     if creates and spec.fields.get("backing.path"):
         base = spec.fields["backing.path"]

@@ -12,11 +12,12 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
@@ -37,15 +38,15 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
-from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sized
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import sized
 from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND, PoolSight, SourceFile
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     Delete,
     Fill,
-    PoolSight,
     Resize,
     Save,
-    SourceFile,
+    check_original,
     check_unused,
     taker,
 )
@@ -57,7 +58,7 @@ class _Host:
     """The `VolumeHost` behind a connection."""
 
     def __init__(self, connection: Connection, spec: Spec) -> None:
-        self._connection, self._ref = connection, VOLUME_SCHEMA.kind.ref(spec.name, spec.within)
+        self._connection, self._ref = connection, VOLUME_KIND.ref(spec.name, spec.within)
         self._pool = str(spec.within)
 
     @asked
@@ -146,19 +147,22 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
     """Create the volume; one that gets content has a mark until that is complete."""
     own, ref, copy_of, xml = spec.own, step.ref, None, step.xml
     if "clone_of" in own:
-        original = libvirt_storage.volume_in(connection, own.get("clone_pool") or str(spec.within), own["clone_of"])
-        if original is None:
-            raise NotFound(f"cannot clone volume {own['clone_of']}: somebody has removed it meanwhile; run again")
-        copy_of = str(xml_host.volume(original)["path"])
+        pool = own.get("clone_pool") or str(spec.within)
+        original = libvirt_storage.volume_in(connection, pool, own["clone_of"])
+        copy_of = str(xml_host.volume(check_original(pool, own["clone_of"], original))["path"])
     elif "source" in own:
         xml = sized(xml, os.stat(own["source"]).st_size)
     libvirt_volume.unmark(connection, ref)
     if copy_of or "source" in own:
-        libvirt_volume.mark(connection, ref, _content(spec))
+        libvirt_volume.mark(connection, ref, _content(spec), _raw)
     capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
     libvirt_storage.create(connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity)
     if copy_of:
         libvirt_volume.unmark(connection, ref)
+
+
+def _raw(name: str, size_bytes: int) -> str:
+    return xml_host.new_volume(Volume("", name, "", size_bytes, "raw"))
 
 
 @contextlib.contextmanager
@@ -192,32 +196,43 @@ class _Deletion(run_disposal.Disposal):
         super().act()
 
 
-def _delete(volume: t.Any, step: Delete) -> None:
-    pool = step.ref.within.name if step.ref.within else ""
-    gone = _Deletion(volume.connect(), step.path, f"pool {pool}", "", expected=step.identity, key=step.key, pooled=True)
+_REMOVERS: dict[type[NounStep], Looked] = {Delete: Looked(_Deletion.look, _Deletion.act)}
+
+
+def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
+    place = str(step.ref.within)
+    gone = _Deletion(connection, step.path, place, "", expected=step.identity, key=step.key)
     gone.wipe = step.wipe
-    Looked(_Deletion.look, _Deletion.act)(gone)
-    libvirt_volume.unmark(volume.connect(), step.ref)
+    _REMOVERS[type(step)](gone)
+    libvirt_volume.unmark(connection, step.ref)
+
+
+def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
+    with _progress(spec) as tell:
+        libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
+    if is_here(connection.getURI()):
+        durable.fsync(VOLUME_TYPE.named(connection, step.ref).path())
+    libvirt_volume.unmark(connection, step.ref)
+    libvirt_storage.refresh(connection, str(spec.within))  # libvirt looks at what it holds now
+
+
+def _save(connection: Connection, spec: Spec, step: Save) -> None:
+    size = _size_bytes(connection, step.ref)
+    with _progress(spec) as tell, _explained_os(step.dest):
+        libvirt_volume.download(
+            connection, step.ref, step.dest, size, lambda done, total: tell("download", done, total)
+        )
+        durable.fsync(os.path.dirname(step.dest))
+
+
+_DOERS: dict[type[NounStep], t.Callable[[Connection, Spec, t.Any], object]] = {Fill: _fill, Save: _save}
 
 
 def _told(connection: Connection, spec: Spec) -> dict[type[NounStep], t.Callable[[t.Any, t.Any], object]]:
-    def fill(_volume: t.Any, step: Fill) -> None:
-        with _progress(spec) as tell:
-            libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
-        if is_here(connection.getURI()):
-            durable.fsync(VOLUME_TYPE.named(connection, step.ref).path())
-        libvirt_volume.unmark(connection, step.ref)
-        libvirt_storage.refresh(connection, str(spec.within))  # libvirt looks at what it holds now
+    def told(do: t.Callable[[Connection, Spec, t.Any], object]) -> t.Callable[[t.Any, t.Any], object]:
+        return lambda _volume, step: do(connection, spec, step)
 
-    def save(_volume: t.Any, step: Save) -> None:
-        size = _size_bytes(connection, step.ref)
-        with _progress(spec) as tell, _explained_os(step.dest):
-            libvirt_volume.download(
-                connection, step.ref, step.dest, size, lambda done, total: tell("download", done, total)
-            )
-            durable.fsync(os.path.dirname(step.dest))
-
-    return {Fill: fill, Save: save}
+    return {kind: told(do) for kind, do in ({**_DOERS, Delete: _delete}).items()}
 
 
 @contextlib.contextmanager
@@ -240,7 +255,7 @@ def _explained_os(path: str) -> t.Iterator[None]:
 API = ObjectApi(
     VOLUME_TYPE,
     define=_create,
-    own={Resize: Looked(_unused, _resize), Delete: _delete},
+    own={Resize: Looked(_unused, _resize)},
     host=_Host,
     told=_told,
 )
