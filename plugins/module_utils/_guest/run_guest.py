@@ -13,6 +13,7 @@ import functools
 import typing as t
 import uuid
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
@@ -75,22 +76,6 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     return run_address_wait.wait_for(connection, results)
 
 
-Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
-
-
-def _once(question: Q) -> Q:
-    """Cache the answer to each question for one guest: stages ask when they need it."""
-
-    @functools.wraps(question)
-    def answer(host: _Host, *arguments: t.Hashable) -> t.Any:
-        key = (question.__name__, *arguments)
-        if key not in host.answers:
-            host.answers[key] = question(host, *arguments)
-        return host.answers[key]
-
-    return t.cast(Q, answer)
-
-
 @functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
 def _host_uuid(connection: t.Any) -> str:
     return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
@@ -104,28 +89,27 @@ class _Host:
         self._locks = locks
         self._gate = gate
         self._limit = limit
-        self.answers: dict[tuple[t.Hashable, ...], t.Any] = {}
 
     @property
     def uri(self) -> str:
         return str(self._connection.getURI())
 
-    @_once
+    @asked
     def find(self, name: str) -> FoundGuest | None:
         return libvirt_query.find(self._connection, name)
 
-    @_once
+    @asked
     def managed_state(self, uuid: str) -> tuple[str, ...]:
         return libvirt_query.managed_state(self._connection, uuid)
 
-    @_once
+    @asked
     def saved_xml(self, uuid: str) -> str | None:
         return libvirt_power.saved_xml(libvirt_query.by_uuid(self._connection, uuid))
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
 
-    @_once
+    @asked
     def host_uuid(self) -> str:
         return _host_uuid(self._connection)
 
@@ -134,15 +118,15 @@ class _Host:
 
         return run_owned_disks.identities(self._connection, paths)
 
-    @_once
+    @asked
     def capabilities(self) -> dict[str, t.Any]:
         return xml_host.host(libvirt_query.capabilities(self._connection))
 
-    @_once
+    @asked
     def libvirt_version(self) -> int:
         return libvirt_query.libvirt_version(self._connection)
 
-    @_once
+    @asked
     def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
@@ -151,23 +135,25 @@ class _Host:
         memory_mib, vcpus = libvirt_query.committed(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
-    @_once
-    def links(self) -> tuple[set[str] | None, set[str]]:
+    @asked
+    def links(self) -> tuple[frozenset[str] | None, frozenset[str]]:
         bridges, networks = libvirt_query.links(self._connection)
-        return bridges and bridges | interfaces.other_names(bridges), networks
+        named = bridges and bridges | interfaces.other_names(bridges)
+        return None if named is None else frozenset(named), frozenset(networks)
 
     def missing(self, needed: Prerequisites) -> Missing:
         return run_prerequisites.missing(self._connection, needed)
 
-    @_once
-    def filters(self) -> list[str] | None:
-        return libvirt_query.filters(self._connection)
+    @asked
+    def filters(self) -> tuple[str, ...] | None:
+        found = libvirt_query.filters(self._connection)
+        return None if found is None else tuple(found)
 
-    @_once
+    @asked
     def bridge_calls(self) -> dict[str, bool] | None:
         return local.bridge_calls(plan_nwfilter.CALLS) if is_system(self.uri) else None
 
-    @_once
+    @asked
     def displays(self) -> DisplayDefaults:
         return files_qemu.displays() if is_system(self.uri) else DisplayDefaults()
 
@@ -185,17 +171,17 @@ class _Host:
 
         return run_seeds.answer(self._connection, guest, question)
 
-    @_once
+    @asked
     def located(self, pool: str, volume: str) -> str | None:
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
         return libvirt_storage.path_in(self._connection, pool, volume)
 
-    @_once
-    def volumes(self) -> list[str]:
+    @asked
+    def volumes(self) -> tuple[str, ...]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
-        return [xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection)]
+        return tuple(xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection))
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
         if not paths:
@@ -210,11 +196,11 @@ class _Host:
 
         return run_file_users.own_chains(self._connection, found)
 
-    @_once
-    def unfinished_removals(self) -> list[DiskAside]:
+    @asked
+    def unfinished_removals(self) -> tuple[DiskAside, ...]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
 
-        return run_disposal.unfinished(self._connection)
+        return tuple(run_disposal.unfinished(self._connection))
 
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if not paths:

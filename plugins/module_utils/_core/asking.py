@@ -1,0 +1,43 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Ask a host: a plan asks by the methods of a protocol, and gets the same answer until the host forgets it."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+__all__ = ["asked", "forget"]
+
+Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
+
+_ANSWERS = "_answers"
+
+
+def asked(question: Q) -> Q:
+    """Cache a method's answers, by object and arguments; arguments and answers are values that nobody changes.
+
+    An error is no answer. An object is asked by one thread at a time.
+    """
+
+    @functools.wraps(question)
+    def answer(host: object, *arguments: t.Hashable) -> t.Any:
+        key = (question.__name__, arguments)
+        if key not in _answers(host):
+            found = question(host, *arguments)
+            _answers(host)[key] = found
+        return _answers(host)[key]
+
+    return t.cast(Q, answer)
+
+
+def forget(host: object) -> None:
+    """Ask a host anew from now on: what it answered before a lock was taken may no longer be true under it."""
+    _answers(host).clear()
+
+
+def _answers(host: object) -> dict[tuple[str, tuple[t.Hashable, ...]], t.Any]:
+    answers: dict[tuple[str, tuple[t.Hashable, ...]], t.Any] = vars(host).setdefault(_ANSWERS, {})
+    return answers
