@@ -550,6 +550,34 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
     assert not (place.pool / ".corral").exists(), "the place of work is gone"
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["before it looks", "before it acts"])
+def test_what_becomes_of_the_image_while_a_run_waits_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """The image was a disk of nobody when the run began; a guest runs on it when the run's turn comes."""
+    shutil.copyfile(place.pool / OLD, place.pool / "other.qcow2")
+    disk = CloneSpec(name="disk.qcow2", state="present", directory=str(place.pool), format="qcow2")
+    if late:
+        monkeypatch.setattr(work_directory, "wait", lambda _named: False)  # the other run began just after that
+    told: list[str] = []
+
+    def make() -> None:
+        try:
+            told.extend(place.converge(image="other.qcow2", clone="copy")["steps"])
+        except Refused as refusal:
+            told.append(str(refusal))
+
+    making = threading.Thread(target=make)
+    with work_directory.locked(disk):
+        making.start()
+        making.join(0.5)
+        assert making.is_alive() and not told
+        place.define(place.pool / "other.qcow2", running=True)
+    making.join()
+    assert len(told) == 1 and "cannot copy image other.qcow2 for disk.qcow2: guest web1 (running) uses it" in told[0]
+    assert not (place.pool / "disk.qcow2").exists()
+
+
 def test_what_a_killed_run_noted_goes(place: Place) -> None:
     place.converge(image="tiny.qcow2")
     work = place.pool / ".corral/disk.qcow2"
