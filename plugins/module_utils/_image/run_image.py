@@ -71,13 +71,18 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     """Converge the image to the parameters."""
     spec = plan_image_spec.spec(params)
     directory = run_pool_directory.directory(connection, spec.pool, "images")
+    work = _Work(connection, spec, _fetching(spec, directory, world), gate)
+    steps = work.plan()
+    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
+
+
+def _fetching(spec: ImageSpec, directory: str, world: World) -> Fetching:
+    """The image and its source; neither source nor checksum of one that is there and is kept as it is."""
     kept = not spec.update and plan_image.is_there(files_image.look(Image(spec.name, directory, spec.format)))
     checksum, doubt = (None, "") if kept else published(world.open_url, spec)
     source = None if kept else spec.source
     image = Image(spec.name, directory, spec.format, source, checksum, current=spec.current, doubt=doubt, kept=kept)
-    work = _Work(connection, spec, Fetching(image, spec, world), gate)
-    steps = work.plan()
-    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
+    return Fetching(image, spec, world)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +176,8 @@ class _Work:
         """
         with contextlib.ExitStack() as self.locks:
             self.locks.enter_context(work_directory.locked(self.image))
+            if self.image.kept:  # it was there before the lock
+                self.fetching = _fetching(self.spec, self.image.directory, self.fetching.world)
             steps = self.bringing()
             self.gate.run(steps, self.do)
             gone = self.removing([])
