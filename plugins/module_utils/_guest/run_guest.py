@@ -13,7 +13,7 @@ import functools
 import typing as t
 import uuid
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
@@ -28,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guests,
     run_prerequisites,
 )
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
@@ -56,7 +57,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
     with contextlib.ExitStack() as locks:
         if is_system(connection.getURI()) and plan_guest.takes_disks(wanted):
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
-        plan = plan_guest.plan(wanted, _Host(connection, locks, gate, limit))
+        plan = _planned(wanted, _Host(connection, locks, gate, limit))
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
     return {
@@ -76,6 +77,19 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     return run_address_wait.wait_for(connection, results)
 
 
+class _WaitedError(Exception):
+    """Raised when another run was starting guests: what was asked before is old."""
+
+
+def _planned(wanted: GuestSpec, host: _Host) -> GuestPlan:
+    """The plan for the guest; a host that had to wait is asked anew, as it then has guests that it had not."""
+    try:
+        return plan_guest.plan(wanted, host)
+    except _WaitedError:
+        forget(host)
+        return plan_guest.plan(wanted, host)
+
+
 @functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
 def _host_uuid(connection: t.Any) -> str:
     return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
@@ -89,6 +103,7 @@ class _Host:
         self._locks = locks
         self._gate = gate
         self._limit = limit
+        self._alone = False  # True while no other run starts guests
 
     @property
     def uri(self) -> str:
@@ -130,10 +145,20 @@ class _Host:
     def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
-        if is_system(self.uri):
-            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+        if is_system(self.uri) and not self._alone:
+            self._wait()
         memory_mib, vcpus = libvirt_query.committed(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
+
+    def _wait(self) -> None:
+        """Keep other runs from starting guests until this one is done."""
+        try:
+            self._gate.hold(self._locks, lambda: local.flocked(_STARTING, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            self._alone = True
+        except BlockingIOError:
+            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+            self._alone = True
+            raise _WaitedError from None
 
     @asked
     def links(self) -> tuple[frozenset[str] | None, frozenset[str]]:
