@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import threading
 import typing as t
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity, check_capacity
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._system import private
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, private
 
 CAPACITY = Capacity(memory_mib=1000, vcpus=4)
 
@@ -52,6 +53,24 @@ def test_a_guest_without_room_is_neither_started_nor_defined(connection: t.Any, 
         made(connection, "wide", vcpus=2, memory=64)
 
 
+def test_a_run_that_waited_looks_again(connection: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run created the same guest: it is there now, and takes no room beside itself."""
+    monkeypatch.setattr(private, "place", lambda: str(tmp_path / "corral"))
+    monkeypatch.setattr(run_guest, "is_system", lambda _uri: True)
+    results: list[dict[str, t.Any]] = []
+    run = threading.Thread(target=lambda: results.append(made(connection, "one", memory=900)))
+    with locks.locked(run_guest._STARTING):
+        run.start()
+        run.join(0.5)
+        assert run.is_alive()
+        made(connection, "one", memory=900, state="present", autostart=True)
+    run.join()
+    assert [one["steps"] for one in results] == [["start one"]]
+    assert connection.lookupByName("one").isActive()
+    made(connection, "two", memory=100)
+    assert not locks.held(run_guest._STARTING)
+
+
 def test_guests_that_stay_off_or_are_there_take_no_new_room(connection: t.Any) -> None:
     made(connection, "off", memory=900, state="present")
     made(connection, "one", memory=900)
@@ -78,7 +97,10 @@ def _controller(at_once: t.Any, counter: t.Any, results: t.Any, place: str) -> N
     host = run_guest._Host(_Here(counter), stack, Gate(check_mode=False), Capacity(1, 9))
     at_once.wait()
     with stack:
-        capacity = host.capacity("new")
+        try:
+            capacity = host.capacity("new")
+        except run_guest._WaitedError:  # it is asked again
+            capacity = host.capacity("new")
         assert capacity
         try:
             check_capacity("new", capacity, memory_mib=1, vcpus=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -26,8 +27,16 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_qemu_img, run_clone
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_content,
+    files_disk,
+    files_qemu_img,
+    libvirt_storage,
+    run_clone,
+    run_disks,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import CloneSpec
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import SiteOf
 from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -36,6 +45,8 @@ GUEST = """<domain type='test'><name>web1</name><memory>65536</memory><os><type>
 <disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{path}'/>{below}<target dev='vda' bus='virtio'/></disk>
 </devices></domain>"""
 BELOW = "<backingStore type='file'><format type='qcow2'/><source file='{}'/><backingStore/></backingStore>"
+VOLUME = """<volume><name>{name}</name><capacity>{size}</capacity><target><path>{path}</path><format type='qcow2'/></target>
+</volume>"""
 MIB = 1024**2
 OLD, NEW = "tiny.0123456789ab.qcow2", "tiny.ba9876543210.qcow2"
 
@@ -548,6 +559,57 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
     asking.join()
     assert answers[0]["changed"] is False
     assert not (place.pool / ".corral").exists(), "the place of work is gone"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before it looks", "before it acts"])
+def test_what_becomes_of_the_image_while_a_run_waits_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    """The image was a disk of nobody when the run began; a guest runs on it when the run's turn comes."""
+    shutil.copyfile(place.pool / OLD, place.pool / "other.qcow2")
+    disk = CloneSpec(name="disk.qcow2", state="present", directory=str(place.pool), format="qcow2")
+    if late:
+        monkeypatch.setattr(work_directory, "wait", lambda _named: False)  # the other run began just after that
+    told: list[str] = []
+
+    def make() -> None:
+        try:
+            told.extend(place.converge(image="other.qcow2", clone="copy")["steps"])
+        except Refused as refusal:
+            told.append(str(refusal))
+
+    making = threading.Thread(target=make)
+    with work_directory.locked(disk):
+        making.start()
+        making.join(0.5)
+        assert making.is_alive() and not told
+        place.define(place.pool / "other.qcow2", running=True)
+    making.join()
+    assert len(told) == 1 and "cannot copy image other.qcow2 for disk.qcow2: guest web1 (running) uses it" in told[0]
+    assert not (place.pool / "disk.qcow2").exists()
+
+
+def test_an_image_that_changes_while_a_run_waits_is_looked_at_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a guest's disk is created from: the size is that of the content that is held."""
+    (place.pool / NEW).chmod(0o644)
+    subprocess.run(["qemu-img", "resize", "-q", str(place.pool / NEW), "8M"], check=True)
+    hold = files_content.hold
+
+    def volume(_connection: t.Any, _pool: str, name: str) -> str:
+        size = seen(place.pool / name)["virtual-size"]
+        return VOLUME.format(name=name, path=place.pool / name, size=size)
+
+    def waits(path: str, locks: contextlib.ExitStack) -> str:
+        place.point(NEW)
+        return hold(path, locks)
+
+    monkeypatch.setattr(libvirt_storage, "volume_in", volume)
+    monkeypatch.setattr(files_content, "hold", waits)
+    with contextlib.ExitStack() as locks:
+        origin = run_disks._origin(place.connection, "default", SiteOf("default", "a.qcow2", "tiny.qcow2"), locks)
+    assert origin and (origin.content, origin.capacity_bytes) == (str(place.pool / NEW), 8 * MIB)
 
 
 def test_what_a_killed_run_noted_goes(place: Place) -> None:

@@ -27,8 +27,10 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import files_image, run_image
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
 from ansible_collections.corral.virt.tests.contract.signing import Gpg, signing
 from ansible_collections.corral.virt.tests.contract.unreliable import Server, serving
 
@@ -123,6 +125,26 @@ def test_a_new_version_leaves_the_old_one_to_those_who_stand_on_it(place: Place)
     make(source, "qcow2", "-o", "cluster_size=4096")
     new = place.converge(src=str(source), checksum=f"sha256:{digest(source)}")["content"]
     assert old != new and place.files() == {"tiny.qcow2": new, old: "", new: ""}
+
+
+def test_an_image_that_is_removed_while_a_run_waits_to_prune_is_fetched(place: Place) -> None:
+    """With `update: false` it stayed as it was, until somebody removed it."""
+    source = place.sources / "tiny.qcow2"
+    place.converge(src=str(source), checksum=f"sha256:{digest(source)}")
+    make(source, "qcow2", "-o", "cluster_size=4096")
+    output: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    new = place.converge(**output)["content"]
+    results: list[dict[str, t.Any]] = []
+    run = threading.Thread(target=lambda: results.append(place.converge(update=False, prune=True, **output)))
+    with work_directory.locked(Image("tiny.qcow2", str(place.pool), "qcow2")):
+        run.start()
+        run.join(0.5)
+        assert run.is_alive()
+        for path in place.pool.glob("*tiny*"):
+            path.unlink()
+    run.join()
+    assert [(one["content"], one["verified"]) for one in results] == [(new, True)]
+    assert place.files() == {"tiny.qcow2": new, new: ""}
 
 
 def test_an_older_content_comes_beside_the_current_one(place: Place) -> None:

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image import files_im
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, Manifest
 from ansible_collections.corral.virt.plugins.module_utils._migration import run_disk_moves
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_move_stages import DiskMoveFacts
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
@@ -195,10 +196,11 @@ def judged(
     path = str(pool / "a.qcow2")
     over = VolumeFile("qcow2", 1, 1, backing_path=base or str(pool / CONTENT))
     monkeypatch.setattr(run_disk_moves, "_file", lambda _connection, of: over if of == path else None)
-    reader = run_disk_moves._Reader(t.cast(t.Any, Endpoints), {str(pool): Pool("default", str(pool), 1)}, ())
+    hosts, pools = run_disk_moves._Hosts(t.cast(t.Any, Endpoints)), {str(pool): Pool("default", str(pool), 1)}
 
     def verdict() -> str:
-        seen = reader.disk(MigratingDisk("vda", path, "delta", assumed=assumed), raw=False, active=True)
+        disk = MigratingDisk("vda", path, "delta", assumed=assumed)
+        seen = hosts.disk(DiskMoveFacts(disk, raw=False, pools=pools, ours=(), active=True))
         return {(True, False): "altered", (False, True): "unknown"}.get((seen.base_altered, seen.base_unknown), "same")
 
     return verdict

@@ -1,6 +1,4 @@
-"""Every step of every noun has exactly one doer: none is reported as done because nobody knows it. So has every
-question of a plan one answer.
-"""
+"""Every step of every noun has exactly one doer: none is reported as done because nobody knows it."""
 
 from __future__ import annotations
 
@@ -10,10 +8,9 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
-from ansible_collections.corral.virt.tests.tools import house, payload
+from ansible_collections.corral.virt.tests.tools import payload
 
 PLUGINS = payload.ROOT / "plugins"
 ROOMS = ("module_utils", "modules", "plugin_utils", "action")
@@ -132,28 +129,3 @@ def test_tables_hold_nothing_but_steps() -> None:
     for module in MODULES:
         for table in _tables(module):
             assert set(table) <= set(STEPS) - {step for step in STEPS if name(step) in BASES}, module.__name__
-
-
-QUESTIONS = sorted(
-    (kind for kind in OpenQuestion.__subclasses__() if kind.__module__.startswith(payload.NAMESPACE + "plugins.")),
-    key=name,
-)
-
-
-def _answers(question: type[OpenQuestion[t.Any]]) -> list[str]:
-    """The tables of answers that have it."""
-    tables = [(module.__name__, table) for module in MODULES for table in vars(module).values()]
-    return [place for place, table in tables if isinstance(table, dict) and question in table]
-
-
-def role_of(module: str) -> str:
-    """Of a module of module_utils, by its dotted name."""
-    return house.role(payload.locate(module) or payload.ROOT)
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=name)
-def test_a_question_has_one_answer(question: type[OpenQuestion[t.Any]]) -> None:
-    assert role_of(question.__module__) == "plan", "plans ask"
-    found = _answers(question)
-    assert len(found) == 1, f"{name(question)} has {found}: give it a line in the table of the front that looks"
-    assert role_of(found[0]) == "run", "fronts look"

@@ -234,15 +234,15 @@ def _on_bus(disk: Disk, bus: str) -> Disk:
     return dataclasses.replace(disk, fields={**disk.fields, "bus": bus}) if is_free else disk
 
 
-def _is_missing(name: str | None, there: set[str] | None) -> bool:
+def _is_missing(name: str | None, there: t.AbstractSet[str] | None) -> bool:
     return bool(name) and there is not None and name not in there
 
 
 def check_links(
     what: str,
     interfaces: t.Sequence[Item],
-    bridges: set[str] | None,
-    networks: set[str],
+    bridges: t.AbstractSet[str] | None,
+    networks: t.AbstractSet[str],
     *,
     switched: t.Iterable[str] = (),
 ) -> None:

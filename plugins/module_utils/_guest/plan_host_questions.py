@@ -94,7 +94,7 @@ class GuestHost(t.Protocol):
         None if no limit is set.
         """
 
-    def links(self) -> tuple[set[str] | None, set[str]]:
+    def links(self) -> tuple[t.AbstractSet[str] | None, t.AbstractSet[str]]:
         """The host's bridges (None if nobody can tell) and its networks."""
 
     def missing(self, needed: Prerequisites) -> Missing:

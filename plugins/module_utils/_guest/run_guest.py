@@ -13,6 +13,7 @@ import functools
 import typing as t
 import uuid
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
@@ -27,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guests,
     run_prerequisites,
 )
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
@@ -55,7 +57,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
     with contextlib.ExitStack() as locks:
         if is_system(connection.getURI()) and plan_guest.takes_disks(wanted):
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
-        plan = plan_guest.plan(wanted, _Host(connection, locks, gate, limit))
+        plan = _planned(wanted, _Host(connection, locks, gate, limit))
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
     return {
@@ -75,20 +77,17 @@ def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str,
     return run_address_wait.wait_for(connection, results)
 
 
-Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
+class _WaitedError(Exception):
+    """Raised when another run was starting guests: what was asked before is old."""
 
 
-def _once(question: Q) -> Q:
-    """Cache the answer to each question for one guest: stages ask when they need it."""
-
-    @functools.wraps(question)
-    def answer(host: _Host, *arguments: t.Hashable) -> t.Any:
-        key = (question.__name__, *arguments)
-        if key not in host.answers:
-            host.answers[key] = question(host, *arguments)
-        return host.answers[key]
-
-    return t.cast(Q, answer)
+def _planned(wanted: GuestSpec, host: _Host) -> GuestPlan:
+    """The plan for the guest; a host that had to wait is asked anew, as it then has guests that it had not."""
+    try:
+        return plan_guest.plan(wanted, host)
+    except _WaitedError:
+        forget(host)
+        return plan_guest.plan(wanted, host)
 
 
 @functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
@@ -104,28 +103,28 @@ class _Host:
         self._locks = locks
         self._gate = gate
         self._limit = limit
-        self.answers: dict[tuple[t.Hashable, ...], t.Any] = {}
+        self._alone = False  # True while no other run starts guests
 
     @property
     def uri(self) -> str:
         return str(self._connection.getURI())
 
-    @_once
+    @asked
     def find(self, name: str) -> FoundGuest | None:
         return libvirt_query.find(self._connection, name)
 
-    @_once
+    @asked
     def managed_state(self, uuid: str) -> tuple[str, ...]:
         return libvirt_query.managed_state(self._connection, uuid)
 
-    @_once
+    @asked
     def saved_xml(self, uuid: str) -> str | None:
         return libvirt_power.saved_xml(libvirt_query.by_uuid(self._connection, uuid))
 
     def new_uuid(self) -> str:
         return str(uuid.uuid4())
 
-    @_once
+    @asked
     def host_uuid(self) -> str:
         return _host_uuid(self._connection)
 
@@ -134,40 +133,52 @@ class _Host:
 
         return run_owned_disks.identities(self._connection, paths)
 
-    @_once
+    @asked
     def capabilities(self) -> dict[str, t.Any]:
         return xml_host.host(libvirt_query.capabilities(self._connection))
 
-    @_once
+    @asked
     def libvirt_version(self) -> int:
         return libvirt_query.libvirt_version(self._connection)
 
-    @_once
+    @asked
     def capacity(self, uuid: str) -> Capacity | None:
         if self._limit is None:
             return None
-        if is_system(self.uri):
-            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+        if is_system(self.uri) and not self._alone:
+            self._wait()
         memory_mib, vcpus = libvirt_query.committed(self._connection, but=uuid)
         return dataclasses.replace(self._limit, memory_used_mib=memory_mib, vcpus_used=vcpus)
 
-    @_once
-    def links(self) -> tuple[set[str] | None, set[str]]:
+    def _wait(self) -> None:
+        """Keep other runs from starting guests until this one is done."""
+        try:
+            self._gate.hold(self._locks, lambda: local.flocked(_STARTING, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            self._alone = True
+        except BlockingIOError:
+            self._gate.hold(self._locks, lambda: local.locked(_STARTING))
+            self._alone = True
+            raise _WaitedError from None
+
+    @asked
+    def links(self) -> tuple[frozenset[str] | None, frozenset[str]]:
         bridges, networks = libvirt_query.links(self._connection)
-        return bridges and bridges | interfaces.other_names(bridges), networks
+        named = bridges and bridges | interfaces.other_names(bridges)
+        return None if named is None else frozenset(named), frozenset(networks)
 
     def missing(self, needed: Prerequisites) -> Missing:
         return run_prerequisites.missing(self._connection, needed)
 
-    @_once
-    def filters(self) -> list[str] | None:
-        return libvirt_query.filters(self._connection)
+    @asked
+    def filters(self) -> tuple[str, ...] | None:
+        found = libvirt_query.filters(self._connection)
+        return None if found is None else tuple(found)
 
-    @_once
+    @asked
     def bridge_calls(self) -> dict[str, bool] | None:
         return local.bridge_calls(plan_nwfilter.CALLS) if is_system(self.uri) else None
 
-    @_once
+    @asked
     def displays(self) -> DisplayDefaults:
         return files_qemu.displays() if is_system(self.uri) else DisplayDefaults()
 
@@ -185,17 +196,17 @@ class _Host:
 
         return run_seeds.answer(self._connection, guest, question)
 
-    @_once
+    @asked
     def located(self, pool: str, volume: str) -> str | None:
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
         return libvirt_storage.path_in(self._connection, pool, volume)
 
-    @_once
-    def volumes(self) -> list[str]:
+    @asked
+    def volumes(self) -> tuple[str, ...]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
-        return [xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection)]
+        return tuple(xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection))
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
         if not paths:
@@ -210,11 +221,11 @@ class _Host:
 
         return run_file_users.own_chains(self._connection, found)
 
-    @_once
-    def unfinished_removals(self) -> list[DiskAside]:
+    @asked
+    def unfinished_removals(self) -> tuple[DiskAside, ...]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
 
-        return run_disposal.unfinished(self._connection)
+        return tuple(run_disposal.unfinished(self._connection))
 
     def owned_disks(self, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
         if not paths:

@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import (
     algorithms_in,
     checksum_in,
@@ -31,10 +30,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import plan_i
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import STANDALONE
 
 __all__ = [
-    "ChecksumFacts",
+    "ChecksumHost",
     "Downloaded",
-    "ReadUrl",
-    "VerifySignature",
     "chosen",
     "listed",
     "offered",
@@ -209,43 +206,28 @@ class Downloaded(t.NamedTuple):
     url: str
 
 
-@dataclasses.dataclass(frozen=True)
-class ReadUrl(OpenQuestion[Downloaded]):
-    """What is at a URL?"""
+class ChecksumHost(t.Protocol):
+    """What reads and verifies published lists of checksums for an image."""
 
-    url: str
+    def read(self, url: str) -> Downloaded:
+        """What is at a URL."""
 
-
-@dataclasses.dataclass(frozen=True)
-class VerifySignature(OpenQuestion[bytes]):
-    """Which part of a file is signed by a key of the keyring?
-
-    `signature` is a detached one; None: the file contains its signature.
-    """
-
-    content: bytes
-    signature: bytes | None
+    def signed_part(self, content: bytes, signature: bytes | None) -> bytes:
+        """The part of a file that a key of the keyring signed; `signature` is a detached one, None if the file contains
+        its signature.
+        """
 
 
-@dataclasses.dataclass(frozen=True)
-class ChecksumFacts:
-    """The requested image, and the answers so far."""
-
-    spec: ImageSpec
-    answers: Answers = dataclasses.field(default_factory=Answers)
-
-
-@asks
-def requested_checksum(facts: ChecksumFacts) -> tuple[Checksum | None, str]:
+def requested_checksum(spec: ImageSpec, host: ChecksumHost) -> tuple[Checksum | None, str]:
     """The requested checksum, and why it is not reliable (empty: it is); of a signed list, only the signed part."""
-    spec, sums, answers = facts.spec, facts.spec.checksum, facts.answers
+    sums = spec.checksum
     if not isinstance(sums, Sums):
         return sums, ""
     if spec.source is None:
         return None, ""
-    content, origin = answers.of(ReadUrl(sums.url))
+    content, origin = host.read(sums.url)
     if spec.signature:
-        detached = None if spec.signature == "inline" else answers.of(ReadUrl(spec.signature)).content
-        content = answers.of(VerifySignature(content, detached))
+        detached = None if spec.signature == "inline" else host.read(spec.signature).content
+        content = host.signed_part(content, detached)
     found = listed(decoded(content), sums, spec.source)
     return found, plan_image_trust.doubt(sums.url, origin, signed=bool(spec.signature), certified=spec.certified)

@@ -4,7 +4,7 @@
 # This file is private to the collection and may change at any time.
 """Decides what must be known of an image, in which order, and the resulting steps. Pure.
 
-An `ImageFacts` leads to steps or to the next open question; only questions that decide something are asked.
+The stages ask `ImageHost`, and only what decides something.
 """
 
 from __future__ import annotations
@@ -13,90 +13,44 @@ import dataclasses
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._image import plan_image, plan_image_checks
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Present
 
-__all__ = [
-    "AskOrigin",
-    "Bringing",
-    "ClaimContents",
-    "CompareContent",
-    "DigestContent",
-    "FindRecord",
-    "ImageFacts",
-    "LookInPool",
-    "ReadManifest",
-    "Removing",
-    "UsersInside",
-    "UsersOfName",
-    "bringing",
-    "removing",
-]
+__all__ = ["Bringing", "ImageFacts", "ImageHost", "Removing", "bringing", "removing"]
 
 
-@dataclasses.dataclass(frozen=True)
-class LookInPool(OpenQuestion[Present]):
-    """What is in the pool's directory, and where does the name point?"""
+class ImageHost(t.Protocol):
+    """The host of an image. Its answers are those of one decision: the next one asks anew."""
 
+    def look(self) -> Present:
+        """What is in the pool's directory, and where the name points."""
 
-@dataclasses.dataclass(frozen=True)
-class ReadManifest(OpenQuestion[t.Optional[Manifest]]):
-    """What does the manifest of a content say?"""
+    def manifest(self, content: str) -> Manifest | None:
+        """What the manifest of a content says; None if there is none."""
 
-    content: str
+    def offered(self) -> Image:
+        """The image with what the other hypervisor has of it."""
 
+    def user_of_name(self, path: str) -> str | None:
+        """The disk that is based on the name itself, and so on its target; None if there is none."""
 
-@dataclasses.dataclass(frozen=True)
-class AskOrigin(OpenQuestion[Image]):
-    """What does the other hypervisor have of the image? The answer is the image with what is then known."""
+    def users_inside(self, directory: str) -> t.Mapping[str, str]:
+        """Who uses which file in a directory."""
 
+    def digest(self, content: str, algorithm: str) -> str:
+        """The digest of a content, which is read in full."""
 
-@dataclasses.dataclass(frozen=True)
-class UsersOfName(OpenQuestion[t.Optional[str]]):
-    """Which disk is based on the name itself, and so on its target?"""
+    def is_recorded(self, content: str) -> bool:
+        """True if the manifest of a content says that this very file was verified."""
 
-    path: str
+    def compared(self, content: str) -> Manifest | None:
+        """The manifest of this very file; None if it differs. A file that was not verified is read in full."""
 
+    def compared_with_requested(self, content: str) -> Manifest | None:
+        """The same by the manifest that the requested image would have."""
 
-@dataclasses.dataclass(frozen=True)
-class UsersInside(OpenQuestion[t.Mapping[str, str]]):
-    """Who uses which file in a directory?"""
-
-    directory: str
-
-
-@dataclasses.dataclass(frozen=True)
-class DigestContent(OpenQuestion[str]):
-    """What is the digest of a content? All of it is read."""
-
-    content: str
-    algorithm: str
-
-
-@dataclasses.dataclass(frozen=True)
-class FindRecord(OpenQuestion[bool]):
-    """Does the manifest of a content say that this very file was verified?"""
-
-    content: str
-
-
-@dataclasses.dataclass(frozen=True)
-class CompareContent(OpenQuestion[t.Optional[Manifest]]):
-    """Does a content match its manifest, or that of the requested image (`requested`)?
-
-    The answer is the manifest of this very file, None if it differs. A file that was not verified is read in full.
-    """
-
-    content: str
-    requested: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class ClaimContents(OpenQuestion[t.Collection[str]]):
-    """Of which contents are disks being created now? If steps follow, no run starts to until they are done."""
-
-    contents: tuple[str, ...]
+    def claimed(self, contents: tuple[str, ...]) -> t.Collection[str]:
+        """The contents of which disks are being created now; if steps follow, no run starts to until they are done."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +61,6 @@ class ImageFacts:
     absent: bool = False
     prune: bool = False
     brought: tuple[plan_image.ImageStep, ...] = ()  # steps that are carried out before anything is removed
-    answers: Answers = dataclasses.field(default_factory=Answers)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,76 +83,74 @@ class Removing:
     notes: tuple[str, ...] = ()
 
 
-@asks
-def bringing(facts: ImageFacts) -> Bringing:
+def bringing(facts: ImageFacts, host: ImageHost) -> Bringing:
     """Steps until the name points to the requested content; raises a VirtError if that is refused."""
-    found = facts.answers.of(LookInPool())
+    found = host.look()
     if facts.absent:
         return Bringing(before=found.target)
-    image, steps = _until_present(facts, found)
+    image, steps = _until_present(facts.image, found, host)
     if content := plan_image.moves_from(found, steps):
-        user = facts.answers.of(UsersOfName(os.path.join(image.directory, image.name)))
+        user = host.user_of_name(os.path.join(image.directory, image.name))
         plan_image.check_name(image, content, user)
     if content := plan_image.stranger(image, found):
-        vouch = _recognised(facts.answers, image, content)
+        vouch = _recognised(image, content, host)
         return Bringing(tuple(steps), found.target, vouch)
     if plan_image.was_compared(image, found):
         return Bringing(tuple(steps), found.target)
-    return dataclasses.replace(_compared_again(facts.answers, image), before=found.target)
+    return dataclasses.replace(_compared_again(image, host), before=found.target)
 
 
-def _until_present(facts: ImageFacts, found: Present) -> tuple[Image, list[plan_image.ImageStep]]:
+def _until_present(image: Image, found: Present, host: ImageHost) -> tuple[Image, list[plan_image.ImageStep]]:
     """The image and the steps; another hypervisor is queried first if something is to be fetched from it."""
-    steps = _present(facts.answers, facts.image, found)
-    if not plan_image.needs_origin(facts.image, steps):
-        return facts.image, steps
-    image = facts.answers.of(AskOrigin())
-    return image, _present(facts.answers, image, found)
+    steps = _present(image, found, host)
+    if not plan_image.needs_origin(image, steps):
+        return image, steps
+    image = host.offered()
+    return image, _present(image, found, host)
 
 
-def _present(answers: Answers, image: Image, found: Present) -> list[plan_image.ImageStep]:
+def _present(image: Image, found: Present, host: ImageHost) -> list[plan_image.ImageStep]:
     if image.checksum:
-        plan_image_checks.refuse_namesake(image, answers.of(ReadManifest(image.content_name(image.checksum.hex))))
+        plan_image_checks.refuse_namesake(image, host.manifest(image.content_name(image.checksum.hex)))
     return plan_image.present(image, found)
 
 
-def _recognised(answers: Answers, image: Image, content: str) -> tuple[plan_image.Vouch, ...]:
+def _recognised(image: Image, content: str, host: ImageHost) -> tuple[plan_image.Vouch, ...]:
     """The record of a file without a manifest that has exactly the requested bytes; raises Unverified."""
     checksum = t.cast(Checksum, image.checksum)
-    same = answers.of(DigestContent(content, checksum.algorithm)) == checksum.hex
-    manifest = answers.of(CompareContent(content, requested=True)) if same and image.source else None
+    same = host.digest(content, checksum.algorithm) == checksum.hex
+    manifest = host.compared_with_requested(content) if same and image.source else None
     plan_image.refuse_stranger(image, content, same=same if image.source is None else manifest is not None)
-    return _vouched(answers, image, manifest)
+    return _vouched(image, manifest, host)
 
 
-def _compared_again(answers: Answers, image: Image) -> Bringing:
+def _compared_again(image: Image, host: ImageHost) -> Bringing:
     """Verifies the requested content again before disks are based on it; a changed one is replaced."""
     content = image.content_name(t.cast(Checksum, image.checksum).hex)
-    if answers.of(FindRecord(content)):
+    if host.is_recorded(content):
         return Bringing()
-    if manifest := answers.of(CompareContent(content)):
-        return Bringing(vouch=_vouched(answers, image, manifest), read_again=True)
+    if manifest := host.compared(content):
+        return Bringing(vouch=_vouched(image, manifest, host), read_again=True)
     if image.source and image.source.kind == "origin":
-        image = answers.of(AskOrigin())
-    steps = plan_image.replaced(image, answers.of(UsersInside(image.directory)))
+        image = host.offered()
+    steps = plan_image.replaced(image, host.users_inside(image.directory))
     return Bringing(tuple(steps), read_again=True)
 
 
-def _vouched(answers: Answers, image: Image, manifest: Manifest | None) -> tuple[plan_image.Vouch, ...]:
+def _vouched(image: Image, manifest: Manifest | None, host: ImageHost) -> tuple[plan_image.Vouch, ...]:
     """The step that records that a file was verified, unless it is recorded."""
-    if manifest is None or answers.of(FindRecord(manifest.content)):
+    if manifest is None or host.is_recorded(manifest.content):
         return ()
     return (plan_image.Vouch(image, manifest),)
 
 
-@asks
-def removing(facts: ImageFacts) -> Removing:
+def removing(facts: ImageFacts, host: ImageHost) -> Removing:
     """Steps that remove unused files; raises Refused."""
     if not (facts.absent or facts.prune):
         return Removing()
-    image, found = facts.image, facts.answers.of(LookInPool())
+    image, found = facts.image, host.look()
     old = plan_image.old(image, found, facts.brought, every=facts.absent)
-    users = _users(facts, old) if old else {}
+    users = _users(image, old, host) if old else {}
     notes = plan_image.strangers(found)
     if facts.absent:
         return Removing(tuple(plan_image.absent(image, found, users)), tuple(notes))
@@ -207,8 +158,8 @@ def removing(facts: ImageFacts) -> Removing:
     return Removing(tuple(steps), (*notes, *kept))
 
 
-def _users(facts: ImageFacts, contents: t.Sequence[str]) -> t.Mapping[str, str]:
+def _users(image: Image, contents: t.Sequence[str], host: ImageHost) -> t.Mapping[str, str]:
     """Who uses which of these contents, including disks that are being created."""
-    claimed = facts.answers.of(ClaimContents(tuple(contents)))  # before it is asked who uses them: none begins then
-    inside = facts.answers.of(UsersInside(facts.image.directory))
+    claimed = host.claimed(tuple(contents))  # before it is asked who uses them: none begins then
+    inside = host.users_inside(image.directory)
     return {**inside, **dict.fromkeys(claimed, "a disk that is being created")}

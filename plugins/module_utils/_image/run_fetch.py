@@ -13,9 +13,9 @@ import hashlib
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
 from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_fetch,
@@ -57,26 +57,24 @@ class World:
 
 def published(opener: files_fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
     """The requested checksum, and why it is not reliable (empty: it is)."""
-    return answered(
-        lambda answers: plan_image_checks.requested_checksum(plan_image_checks.ChecksumFacts(spec, answers)),
-        _ANSWERS,
-        (opener, spec),
-    )
+    return plan_image_checks.requested_checksum(spec, _Lists(opener, spec))
 
 
-def _read(who: _Who, question: plan_image_checks.ReadUrl) -> plan_image_checks.Downloaded:
-    opener, spec = who
-    return plan_image_checks.Downloaded(*files_fetch.read_bytes(opener, question.url, retries=spec.retries))
+@dataclasses.dataclass(frozen=True)
+class _Lists:
+    """The `ChecksumHost` of one image."""
 
+    opener: files_fetch.Opener
+    spec: ImageSpec
 
-def _verify(who: _Who, question: plan_image_checks.VerifySignature) -> bytes:
-    _opener, spec = who
-    keyring, what = t.cast(str, spec.keyring), without_secrets(t.cast(Sums, spec.checksum).url)
-    return files_signature.signed(question.content, signature=question.signature, keyring=keyring, what=what)
+    @asked
+    def read(self, url: str) -> plan_image_checks.Downloaded:
+        return plan_image_checks.Downloaded(*files_fetch.read_bytes(self.opener, url, retries=self.spec.retries))
 
-
-_Who = tuple[files_fetch.Opener, ImageSpec]
-_ANSWERS: Table[_Who] = {plan_image_checks.ReadUrl: _read, plan_image_checks.VerifySignature: _verify}
+    @asked
+    def signed_part(self, content: bytes, signature: bytes | None) -> bytes:
+        keyring, what = t.cast(str, self.spec.keyring), without_secrets(t.cast(Sums, self.spec.checksum).url)
+        return files_signature.signed(content, signature=signature, keyring=keyring, what=what)
 
 
 class Fetching:

@@ -12,17 +12,23 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import OpenQuestion, Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_image,
     plan_image,
     plan_image_spec,
     plan_image_stages,
 )
-from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, ImageSpec, Manifest, Source
+from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
+    Image,
+    ImageSpec,
+    Manifest,
+    Present,
+    Source,
+)
 from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import Fetching, World, published
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_content,
@@ -37,8 +43,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 
 __all__ = ["OPTIONS", "World", "converge"]
-
-R = t.TypeVar("R")
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -67,13 +71,76 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
     """Converge the image to the parameters."""
     spec = plan_image_spec.spec(params)
     directory = run_pool_directory.directory(connection, spec.pool, "images")
+    work = _Work(connection, spec, _fetching(spec, directory, world), gate)
+    steps = work.plan()
+    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
+
+
+def _fetching(spec: ImageSpec, directory: str, world: World) -> Fetching:
+    """The image and its source; neither source nor checksum of one that is there and is kept as it is."""
     kept = not spec.update and plan_image.is_there(files_image.look(Image(spec.name, directory, spec.format)))
     checksum, doubt = (None, "") if kept else published(world.open_url, spec)
     source = None if kept else spec.source
     image = Image(spec.name, directory, spec.format, source, checksum, current=spec.current, doubt=doubt, kept=kept)
-    work = _Work(connection, spec, Fetching(image, spec, world), gate)
-    steps = work.plan()
-    return work.result(gate.perform(work.carry_out, otherwise=lambda: steps) if steps else [])
+    return Fetching(image, spec, world)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Host:
+    """The `ImageHost` of one decision; if steps are carried out, claimed contents are held until `locks` is closed."""
+
+    connection: t.Any
+    fetching: Fetching
+    locks: contextlib.ExitStack | None
+
+    @property
+    def _directory(self) -> str:
+        return self.fetching.image.directory
+
+    def _path(self, content: str) -> str:
+        return os.path.join(self._directory, content)
+
+    @asked
+    def look(self) -> Present:
+        return files_image.look(self.fetching.image)
+
+    @asked
+    def manifest(self, content: str) -> Manifest | None:
+        return files_image.manifest_of(self._directory, content)
+
+    @asked
+    def offered(self) -> Image:
+        self.fetching.ask_origin()
+        return self.fetching.image
+
+    @asked
+    def user_of_name(self, path: str) -> str | None:
+        return run_file_users.users(self.connection).based_on(path)
+
+    @asked
+    def users_inside(self, directory: str) -> dict[str, str]:
+        return run_file_users.users(self.connection).inside(directory)
+
+    @asked
+    def digest(self, content: str, algorithm: str) -> str:
+        return files_image.digest_of(self._path(content), algorithm, lambda _done: None)
+
+    @asked
+    def is_recorded(self, content: str) -> bool:
+        return files_image.verified(self._directory, content)
+
+    @asked
+    def compared(self, content: str) -> Manifest | None:
+        return files_image.verify(self._directory, content, None)
+
+    @asked
+    def compared_with_requested(self, content: str) -> Manifest | None:
+        return files_image.verify(self._directory, content, self.fetching.requested(self._path(content)))
+
+    @asked
+    def claimed(self, contents: tuple[str, ...]) -> frozenset[str]:
+        taken = files_content.claim(map(self._path, contents), self.locks) if self.locks else set()
+        return frozenset(map(os.path.basename, taken))
 
 
 class _Work:
@@ -109,6 +176,8 @@ class _Work:
         """
         with contextlib.ExitStack() as self.locks:
             self.locks.enter_context(work_directory.locked(self.image))
+            if self.image.kept:  # it was there before the lock
+                self.fetching = _fetching(self.spec, self.image.directory, self.fetching.world)
             steps = self.bringing()
             self.gate.run(steps, self.do)
             gone = self.removing([])
@@ -124,9 +193,8 @@ class _Work:
         in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one that
         changed since is read again.
         """
-        decided = self._decided(
-            plan_image_stages.bringing, plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune)
-        )
+        facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune)
+        decided = plan_image_stages.bringing(facts, self._host())
         self.gate.run(decided.vouch, self.do)
         self.before, self.read_again = decided.before, self.read_again or decided.read_again
         return [*decided.steps]
@@ -134,35 +202,13 @@ class _Work:
     def removing(self, steps: t.Sequence[plan_image.ImageStep]) -> list[plan_image.ImageStep]:
         """Steps that remove files that are unused after the other steps."""
         facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune, tuple(steps))
-        decided = self._decided(plan_image_stages.removing, facts)
+        decided = plan_image_stages.removing(facts, self._host())
         self.notes = [*decided.notes]
         return [*decided.steps]
 
-    def _decided(
-        self,
-        plan: t.Callable[[plan_image_stages.ImageFacts], R | OpenQuestion[t.Any]],
-        facts: plan_image_stages.ImageFacts,
-    ) -> R:
-        return answered(lambda answers: plan(dataclasses.replace(facts, answers=answers)), _ANSWERS, self)
-
-    def path(self, content: str) -> str:
-        """The path of a content."""
-        return os.path.join(self.image.directory, content)
-
-    def asked_origin(self) -> Image:
-        """The image, with what the other hypervisor reports of it."""
-        self.fetching.ask_origin()
-        return self.image
-
-    def compared(self, question: plan_image_stages.CompareContent) -> Manifest | None:
-        """The manifest of a content that matches it; None if it differs."""
-        offered = self.fetching.requested(self.path(question.content)) if question.requested else None
-        return files_image.verify(self.image.directory, question.content, offered)
-
-    def claimed(self, names: t.Iterable[str]) -> set[str]:
-        """Contents that somebody holds; while steps run, nobody else can claim one."""
-        taken = files_content.claim(map(self.path, names), self.locks) if self.locks else set()
-        return set(map(os.path.basename, taken))
+    def _host(self) -> _Host:
+        """A host that is asked anew: steps were done since the last decision, or the lock was taken."""
+        return _Host(self.connection, self.fetching, self.locks)
 
     def do(self, step: plan_image.ImageStep) -> None:
         """Perform a step."""
@@ -228,23 +274,6 @@ def _remove(work: _Work, step: plan_image.Remove) -> None:
         remove(os.path.join(work.image.directory, name))
 
 
-_ANSWERS: Table[_Work] = {
-    plan_image_stages.LookInPool: lambda work, _question: files_image.look(work.image),
-    plan_image_stages.ReadManifest: lambda work, question: files_image.manifest_of(
-        work.image.directory, question.content
-    ),
-    plan_image_stages.AskOrigin: lambda work, _question: work.asked_origin(),
-    plan_image_stages.UsersOfName: lambda work, question: run_file_users.users(work.connection).based_on(question.path),
-    plan_image_stages.UsersInside: lambda work, question: run_file_users.users(work.connection).inside(
-        question.directory
-    ),
-    plan_image_stages.DigestContent: lambda work, question: files_image.digest_of(
-        work.path(question.content), question.algorithm, lambda _done: None
-    ),
-    plan_image_stages.FindRecord: lambda work, question: files_image.verified(work.image.directory, question.content),
-    plan_image_stages.CompareContent: lambda work, question: work.compared(question),
-    plan_image_stages.ClaimContents: lambda work, question: work.claimed(question.contents),
-}
 _DOERS: dict[type[plan_image.ImageStep], t.Callable[[_Work, t.Any], object]] = {
     plan_image.Vouch: lambda work, step: files_image.vouch(work.image.directory, step.manifest),
     plan_image.Fetch: lambda work, _step: work.fetch(),

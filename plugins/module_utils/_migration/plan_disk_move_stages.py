@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide which questions about a migrating guest's disk the hosts must answer, and if its base there is usable. Pure.
+"""Decide what must be known about a migrating guest's disk, and if its base on the destination is usable. Pure.
 
-From `DiskMoveFacts` the stages reach what is known of the disk, or the next open question; no question is asked whose
-answer decides nothing.
+The stages ask `DiskHosts`; no question is asked whose answer decides nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import dataclasses
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Manifest
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
@@ -26,30 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     volume_of,
 )
 
-__all__ = [
-    "DigestThere",
-    "DiskMoveFacts",
-    "FindDataFilesHere",
-    "FindFileBesideDisks",
-    "FindFileHere",
-    "FindFileThere",
-    "FindImportThere",
-    "FindNewFileHere",
-    "FindRelabelling",
-    "FindSharedFileThere",
-    "FindSharedFilesystem",
-    "FindVolumePathHere",
-    "FindVolumePathThere",
-    "ImportedImage",
-    "IsTakenThere",
-    "SeenDisk",
-    "TakenBackFacts",
-    "VariablesFacts",
-    "as_defined",
-    "disk",
-    "taken_back",
-    "why_kept",
-]
+__all__ = ["DiskHosts", "DiskMoveFacts", "ImportedImage", "SeenDisk", "as_defined", "disk", "taken_back", "why_kept"]
 
 _CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
 _DEPTH = 64  # files below a disk
@@ -68,80 +43,50 @@ class ImportedImage:
     verified: bool  # by this run
 
 
-@dataclasses.dataclass(frozen=True)
-class _OfPath:
-    path: str
+class DiskHosts(t.Protocol):
+    """The source (`here`) and the destination (`there`) of a guest's disk."""
 
+    def shared_filesystem(self, path: str) -> str | None:
+        """The shared filesystem, or directory that qemu.conf declares shared, that holds a path; None if none does."""
 
-@dataclasses.dataclass(frozen=True)
-class _OfVolume:
-    pool: str
-    name: str
+    def relabelling(self) -> tuple[str, ...]:
+        """What the source's libvirt does to a guest's disks when the guest ends there."""
 
+    def is_taken_there(self, pool: str, name: str) -> bool:
+        """True if a pool of the destination has a volume of this name."""
 
-@dataclasses.dataclass(frozen=True)
-class _OfPathInPool:
-    pool: str
-    path: str
+    def file_here(self, path: str) -> VolumeFile | None:
+        """The volume of the source at this path; None if libvirt knows none."""
 
+    def new_file_here(self, path: str) -> VolumeFile | None:
+        """The same after its pool was refreshed: it may have come there behind libvirt's back."""
 
-class FindSharedFilesystem(_OfPath, OpenQuestion[t.Optional[str]]):
-    """Question: which shared filesystem, or directory that qemu.conf declares shared, holds a path?"""
+    def file_there(self, path: str) -> VolumeFile | None:
+        """The volume of the destination at this path; None if libvirt knows none."""
 
+    def beside_disks_here(self, path: str) -> tuple[bool, VolumeFile | None]:
+        """True if libvirt of the source can list the path's directory; and the file at the path, or None."""
 
-@dataclasses.dataclass(frozen=True)
-class FindRelabelling(OpenQuestion[tuple[str, ...]]):
-    """Question: what does the source's libvirt do to a guest's disks when the guest ends there?"""
+    def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
+        """The same of the destination."""
 
+    def data_files_here(self, path: str) -> tuple[str, ...]:
+        """The other files that hold the content of an image of the source."""
 
-class IsTakenThere(_OfVolume, OpenQuestion[bool]):
-    """Question: does a pool of the destination have a volume of this name?"""
+    def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
+        """What is at the path of a shared disk in a pool of the destination; None if nothing is."""
 
+    def volume_path_here(self, pool: str, name: str) -> str | None:
+        """The path of a volume of the source, in a pool with a directory the one that it would have; None without."""
 
-class FindFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """Question: which volume of the source is at this path?"""
+    def volume_path_there(self, pool: str, name: str) -> str | None:
+        """The path of a volume of the destination, whose pool is refreshed first; None if the pool is not active."""
 
+    def import_there(self, pool: str, path: str) -> ImportedImage | None:
+        """An image in a pool of the destination with its manifest; None if either is missing."""
 
-class FindNewFileHere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """Question: which volume of the source is at this path after its pool was refreshed?"""
-
-
-class FindFileThere(_OfPath, OpenQuestion[t.Optional[VolumeFile]]):
-    """Question: which volume of the destination is at this path?"""
-
-
-@dataclasses.dataclass(frozen=True)
-class FindFileBesideDisks(OpenQuestion[tuple[bool, t.Optional[VolumeFile]]]):
-    """Question: can libvirt of the source or destination (`there`) list the directory of a path, and what is at the
-    path?
-    """
-
-    path: str
-    there: bool
-
-
-class FindDataFilesHere(_OfPath, OpenQuestion[tuple[str, ...]]):
-    """Question: which other files hold the content of an image of the source?"""
-
-
-class FindSharedFileThere(_OfPathInPool, OpenQuestion[t.Optional[VolumeFile]]):
-    """Question: what is at the path of a shared disk in a pool of the destination?"""
-
-
-class FindVolumePathHere(_OfVolume, OpenQuestion[t.Optional[str]]):
-    """Question: what is the path of a volume of the source? In a pool with a directory, the path that it would have."""
-
-
-class FindVolumePathThere(_OfVolume, OpenQuestion[t.Optional[str]]):
-    """Question: what is the path of a volume in an active pool of the destination, which is refreshed first?"""
-
-
-class FindImportThere(_OfPathInPool, OpenQuestion[t.Optional[ImportedImage]]):
-    """Question: what does the manifest of an image in a pool of the destination say? None if either is missing."""
-
-
-class DigestThere(_OfVolume, OpenQuestion[str]):
-    """Question: what is the SHA-256 of a volume of the destination? The volume is read in full."""
+    def digest_there(self, pool: str, name: str) -> str:
+        """The SHA-256 of a volume of the destination, which is read in full."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +98,6 @@ class DiskMoveFacts:
     pools: t.Mapping[str, Pool]  # by directory
     ours: t.Collection[str]  # paths that an earlier run of this move made there
     active: bool  # whether the guest runs
-    answers: Answers = dataclasses.field(default_factory=Answers)
 
     def pool(self, path: str) -> Pool | None:
         """The destination's pool for the directory of a file."""
@@ -168,48 +112,47 @@ class SeenDisk:
     verified: tuple[tuple[t.Any, ...], ...] = ()
 
 
-@asks
-def disk(facts: DiskMoveFacts) -> SeenDisk:
+def disk(facts: DiskMoveFacts, hosts: DiskHosts) -> SeenDisk:
     """What both hosts have of a disk; for one that stays where it is, neither file nor base."""
-    known, answers = _located(facts.disk, facts.answers), facts.answers
+    known = _located(facts.disk, hosts)
     path, mode = known.path, known.mode
     if known.network or not path:
         return SeenDisk(known)
-    shared_on = answers.of(FindSharedFilesystem(path))
+    shared_on = hosts.shared_filesystem(path)
     known = dataclasses.replace(known, shared_on=shared_on)
     if mode == "shared" and shared_on is None and not _is_device(path):
-        relabelled = answers.of(FindRelabelling())
+        relabelled = hosts.relabelling()
         known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
     pool = facts.pool(path)
     if mode == "shared" or (mode == "auto" and shared_on):
-        data, elsewhere = _local_data(facts, known), _elsewhere(facts, known, pool)
+        data, elsewhere = _local_data(facts, known, hosts), _elsewhere(facts, known, pool, hosts)
         return SeenDisk(dataclasses.replace(known, data_files=data, elsewhere=elsewhere))
     if pool is None:
         return SeenDisk(known)
-    taken = answers.of(IsTakenThere(pool.name, known.name))
-    file = answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path))
+    taken = hosts.is_taken_there(pool.name, known.name)
+    file = hosts.file_here(path) or hosts.new_file_here(path)
     file = as_defined(file, raw=facts.raw)
-    data = answers.of(FindDataFilesHere(path)) if file and file.format != "raw" else ()
+    data = hosts.data_files_here(path) if file and file.format != "raw" else ()
     known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file, data_files=data)
-    return SeenDisk(known) if file is None or not file.backing_path else _on_base(facts, known, file.backing_path)
+    if file is None or not file.backing_path:
+        return SeenDisk(known)
+    return _on_base(facts, known, file.backing_path, hosts)
 
 
-def _local_data(facts: DiskMoveFacts, known: MigratingDisk) -> tuple[str, ...]:
+def _local_data(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> tuple[str, ...]:
     """Data files of a disk on shared storage that are not on shared storage themselves."""
-    answers = facts.answers
     if facts.raw or not known.shared_on or _is_device(known.path):
         return ()
-    data = [path for path in answers.of(FindDataFilesHere(known.path)) if os.path.isabs(path)]
-    return tuple(path for path in data if not answers.of(FindSharedFilesystem(path)))
+    data = [path for path in hosts.data_files_here(known.path) if os.path.isabs(path)]
+    return tuple(path for path in data if not hosts.shared_filesystem(path))
 
 
-def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None) -> str | None:
+def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None, hosts: DiskHosts) -> str | None:
     """Why a disk on shared storage is not the destination's file at its path; None as far as its pool tells."""
-    answers = facts.answers
     if pool is None or _is_device(known.path):
         return None
-    here = as_defined(answers.of(FindFileHere(known.path)), raw=facts.raw)
-    there = as_defined(answers.of(FindSharedFileThere(pool.name, known.path)), raw=facts.raw)
+    here = as_defined(hosts.file_here(known.path), raw=facts.raw)
+    there = as_defined(hosts.shared_file_there(pool.name, known.path), raw=facts.raw)
     if there is None:
         return f"pool {pool.name} of the destination does not have it"
     if here and not _may_be_one(here, there, fixed=known.fixed, active=facts.active):
@@ -228,71 +171,52 @@ def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: boo
     return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
 
 
-def _located(known: MigratingDisk, answers: Answers) -> MigratingDisk:
+def _located(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
     """The disk with the path of its volume on both hosts; volumes of a network pool have none."""
     if known.volume is None:
         return known
-    path = answers.of(FindVolumePathHere(*known.volume)) or ""
-    there = answers.of(FindVolumePathThere(*known.volume)) if path else None
+    path = hosts.volume_path_here(*known.volume) or ""
+    there = hosts.volume_path_there(*known.volume) if path else None
     network = f"pool {known.volume[0]}" if path and not os.path.isabs(path) else None
     return dataclasses.replace(known, path=path, volume_there=there, network=network)
 
 
-@dataclasses.dataclass(frozen=True)
-class TakenBackFacts:
-    """The disks of a guest on the source."""
-
-    disks: tuple[Described, ...]
-    answers: Answers = dataclasses.field(default_factory=Answers)
-
-
-@asks
-def taken_back(facts: TakenBackFacts) -> tuple[str, ...]:
-    """Shared disks that libvirt may take from the destination if it ends the guest's copy on the source.
+def taken_back(disks: t.Iterable[Described], hosts: DiskHosts) -> tuple[str, ...]:
+    """Shared disks of a guest that libvirt may take from the destination if it ends the guest's copy on the source.
 
     It spares them only at the end of a migration that succeeded (VIR_QEMU_PROCESS_STOP_MIGRATED). Disks that are
     read-only or shareable are never taken.
     """
-    written = [disk for disk in facts.disks if not (disk.get("readonly") or disk.get("shareable"))]
-    files = [path for path in _paths(written, facts.answers) if not _is_device(path)]
-    shared = tuple(path for path in files if facts.answers.of(FindSharedFilesystem(path)))
-    return shared if shared and facts.answers.of(FindRelabelling()) else ()
+    written = [disk for disk in disks if not (disk.get("readonly") or disk.get("shareable"))]
+    files = [path for path in _paths(written, hosts) if not _is_device(path)]
+    shared = tuple(path for path in files if hosts.shared_filesystem(path))
+    return shared if shared and hosts.relabelling() else ()
 
 
-@dataclasses.dataclass(frozen=True)
-class VariablesFacts:
-    """The file with the UEFI variables of a running guest."""
-
-    path: str
-    answers: Answers = dataclasses.field(default_factory=Answers)
-
-
-@asks
-def why_kept(facts: VariablesFacts) -> str:
-    """Why the file stays on the source when the guest has left; empty if it is deleted.
+def why_kept(path: str, hosts: DiskHosts) -> str:
+    """Why the file with a running guest's UEFI variables stays on the source when it has left; empty if it is deleted.
 
     The guest keeps using the file if both hosts see the same one. That a filesystem is shared is not always known, so
     what the destination has at that path before the guest arrives is compared, as for a disk.
     """
-    path, answers = facts.path, facts.answers
-    if shared_on := answers.of(FindSharedFilesystem(path)):
+    if shared_on := hosts.shared_filesystem(path):
         return f"it is on shared storage ({shared_on})"
-    is_seen, there = answers.of(FindFileBesideDisks(path, there=True))
+    is_seen, there = hosts.beside_disks_there(path)
     if not is_seen:
         return "libvirt cannot tell whether the destination has the same file; remove it if it has not"
     if there is None:
         return ""
-    is_seen, here = answers.of(FindFileBesideDisks(path, there=False))
+    is_seen, here = hosts.beside_disks_here(path)
     if is_seen and here and not _may_be_one(here, there, fixed=False, active=True):
         return ""
     return "the destination already had a file there, which may be the same one; remove it if it is not"
 
 
-def _paths(disks: t.Iterable[Described], answers: Answers) -> t.Iterator[str]:
+def _paths(disks: t.Iterable[Described], hosts: DiskHosts) -> t.Iterator[str]:
     """Paths of disks that are files, block devices, or volumes of these kinds."""
     for disk in disks:
         volume = volume_of(disk)
-        path = answers.of(FindVolumePathHere(*volume)) if volume else disk.get("source")
+        path = hosts.volume_path_here(*volume) if volume else disk.get("source")
         if path and os.path.isabs(path) and disk["type"] != "network":
             yield path
 
@@ -314,22 +238,24 @@ def as_defined(file: VolumeFile | None, *, raw: bool) -> VolumeFile | None:
     )
 
 
-def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str) -> SeenDisk:
+def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str, hosts: DiskHosts) -> SeenDisk:
     """The disk with what is known of its base."""
-    verdict, verified = _compared(facts, base)
+    verdict, verified = _compared(facts, base, hosts)
     known = dataclasses.replace(
         known,
-        base=facts.answers.of(FindFileHere(base)),
-        base_there=facts.answers.of(FindFileThere(base)),
+        base=hosts.file_here(base),
+        base_there=hosts.file_there(base),
         base_altered=verdict == "altered",
         base_unknown=verdict == "unknown",
     )
     if known.base_there is None and not is_content(base) and known.mode in ("auto", "delta"):
-        return _with_chain(facts, known, verified)
+        return _with_chain(facts, known, verified, hosts)
     return SeenDisk(known, verified)
 
 
-def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tuple[t.Any, ...], ...]) -> SeenDisk:
+def _with_chain(
+    facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tuple[t.Any, ...], ...], hosts: DiskHosts
+) -> SeenDisk:
     """The disk with the backing files to copy, down to an image or the last file; with none if one of them cannot be
     copied.
     """
@@ -338,13 +264,13 @@ def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tupl
     while above and above.backing_path:
         path = above.backing_path
         if is_content(path):
-            verdict, more = _compared(facts, path)
+            verdict, more = _compared(facts, path, hosts)
             if verdict != "same":
                 known = dataclasses.replace(known, image_below=path)
                 found = found if known.assumed and verdict != "altered" else []
             verified += more
             break
-        member = _chain_file(facts, path, raw=above.backing_format == "raw")
+        member = _chain_file(facts, path, hosts, raw=above.backing_format == "raw")
         if member is None or above.backing_format is None or len(found) > _DEPTH:
             return SeenDisk(known, verified)
         found.append(member)
@@ -352,20 +278,20 @@ def _with_chain(facts: DiskMoveFacts, known: MigratingDisk, verified: tuple[tupl
     return SeenDisk(dataclasses.replace(known, chain=tuple(found)), verified)
 
 
-def _chain_file(facts: DiskMoveFacts, path: str, *, raw: bool) -> ChainFile | None:
+def _chain_file(facts: DiskMoveFacts, path: str, hosts: DiskHosts, *, raw: bool) -> ChainFile | None:
     """A backing file to copy; None if it is in no pool, has data files, or its name is taken on the destination."""
-    pool, answers = facts.pool(path), facts.answers
+    pool = facts.pool(path)
     if pool is None or _is_device(path):
         return None
-    file = as_defined(answers.of(FindFileHere(path)) or answers.of(FindNewFileHere(path)), raw=raw)
+    file = as_defined(hosts.file_here(path) or hosts.new_file_here(path), raw=raw)
     ours = path in facts.ours
-    taken = answers.of(IsTakenThere(pool.name, os.path.basename(path)))
-    if file is None or (taken and not ours) or (file.format != "raw" and answers.of(FindDataFilesHere(path))):
+    taken = hosts.is_taken_there(pool.name, os.path.basename(path))
+    if file is None or (taken and not ours) or (file.format != "raw" and hosts.data_files_here(path)):
         return None
     return ChainFile(path, file, pool, ours and taken)
 
 
-def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
+def _compared(facts: DiskMoveFacts, base: str, hosts: DiskHosts) -> tuple[str, tuple[tuple[t.Any, ...], ...]]:
     """The verdict on a base, and its identity if this run has verified it.
 
     A base that is in no pool there, or has no manifest, is not known to be the same.
@@ -373,15 +299,14 @@ def _compared(facts: DiskMoveFacts, base: str) -> tuple[str, tuple[tuple[t.Any, 
     pool = facts.pool(base)
     if pool is None:
         return "unknown", ()
-    there = facts.answers.of(FindImportThere(pool.name, base))
+    there = hosts.import_there(pool.name, base)
     if there is None:
         return "unknown", ()
-    digest = DigestThere(pool.name, os.path.basename(base))
-    verdict = _verdict(there, digest, facts.answers, assumed=facts.disk.assumed)
+    verdict = _verdict(there, lambda: hosts.digest_there(pool.name, os.path.basename(base)), assumed=facts.disk.assumed)
     return verdict, (there.identity,) if verdict == "same" else ()
 
 
-def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, assumed: bool) -> str:
+def _verdict(there: ImportedImage, digest: t.Callable[[], str], *, assumed: bool) -> str:
     """`same`, `altered` (since it was verified there), or `unknown`; a base is verified before anything moves.
 
     A guest that starts on a base changes its time too: a base verified in this run is not read again.
@@ -393,4 +318,4 @@ def _verdict(there: ImportedImage, digest: DigestThere, answers: Answers, *, ass
         return "same"
     if assumed:
         return "unknown"
-    return "same" if answers.of(digest) == manifest.sha256 else "altered"
+    return "same" if digest() == manifest.sha256 else "altered"

@@ -17,7 +17,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     LeftDisk,
     MigrationHost,
@@ -35,11 +34,7 @@ __all__ = [
     "STAYED",
     "TABLES",
     "Ends",
-    "HasAllMemory",
-    "HasJob",
-    "IsSuperseded",
-    "IsSuspendedByOwner",
-    "TakesDisksBack",
+    "GuestEnds",
     "Verdict",
     "VerdictRow",
     "begun",
@@ -95,33 +90,25 @@ def starts_with_host(recorded: t.Mapping[str, t.Any], *, autostart: bool) -> boo
 
 
 # Decide what both hosts must be asked about a guest that moves, and what it means for a verdict. Pure.
-#
-# `Ends` lead to an `Observation`, or to the one question that is open; nothing is asked that decides nothing.
 
 
-@dataclasses.dataclass(frozen=True)
-class IsSuspendedByOwner(OpenQuestion[bool]):
-    """Question: has its owner suspended the guest on the source, perhaps while it was being sent?"""
+class GuestEnds(t.Protocol):
+    """Both hosts of a guest that moves. Nothing is asked that decides nothing."""
 
+    def is_suspended_by_owner(self) -> bool:
+        """True if its owner has suspended the guest on the source, perhaps while it was being sent."""
 
-@dataclasses.dataclass(frozen=True)
-class IsSuperseded(OpenQuestion[bool]):
-    """Question: has nobody written to the guest's disks on the source since it was resumed on the destination?"""
+    def is_superseded(self) -> bool:
+        """True if nobody has written to the guest's disks on the source since it was resumed on the destination."""
 
+    def has_job(self) -> bool:
+        """True if libvirt runs a job on the guest on the source."""
 
-@dataclasses.dataclass(frozen=True)
-class HasJob(OpenQuestion[bool]):
-    """Question: does libvirt run a job on the guest on the source?"""
+    def has_all_memory(self) -> bool:
+        """True if all memory of the guest is on the destination, after a post-copy."""
 
-
-@dataclasses.dataclass(frozen=True)
-class HasAllMemory(OpenQuestion[bool]):
-    """Question: is all memory of the guest on the destination, after a post-copy?"""
-
-
-@dataclasses.dataclass(frozen=True)
-class TakesDisksBack(OpenQuestion[bool]):
-    """Question: would libvirt on the source take shared disks from the destination, if it ended the copy there?"""
+    def takes_disks_back(self) -> bool:
+        """True if libvirt on the source would take shared disks from the destination, if it ended the copy there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,19 +119,17 @@ class Ends:
     dest: str
     was_paused: bool = False
     again: bool = False
-    answers: Answers = dataclasses.field(default_factory=Answers)
 
 
-@asks
-def observation(ends: Ends) -> Observation:
+def observation(ends: Ends, hosts: GuestEnds) -> Observation:
     """The observation to judge; asks only what decides something."""
-    answers, there = ends.answers, ends.dest
-    was_paused = ends.was_paused or (ends.source == "paused" and answers.of(IsSuspendedByOwner()))
+    there = ends.dest
+    was_paused = ends.was_paused or (ends.source == "paused" and hosts.is_suspended_by_owner())
     here = "paused" if ends.source == "incoming" else ends.source  # of the source: paused by its migration
     off = here in ("shutdown", "crashed")
-    superseded = off and there == "running" and answers.of(IsSuperseded())
-    job_active = answers.of(HasJob())
-    complete = (here, there) == ("postcopy", "running") and answers.of(HasAllMemory())
+    superseded = off and there == "running" and hosts.is_superseded()
+    job_active = hosts.has_job()
+    complete = (here, there) == ("postcopy", "running") and hosts.has_all_memory()
     ends_here = complete or (here, there) == ("paused", "running")
     return Observation(
         here,
@@ -153,7 +138,7 @@ def observation(ends: Ends) -> Observation:
         job_active=job_active,
         superseded=superseded,
         complete=complete,
-        takes_back=ends_here and answers.of(TakesDisksBack()),
+        takes_back=ends_here and hosts.takes_disks_back(),
         again=ends.again,
     )
 

@@ -9,10 +9,10 @@ Its files are seen through libvirt: a directory is a storage pool while its file
 
 from __future__ import annotations
 
-import functools
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_host,
@@ -74,7 +74,6 @@ class _Look:
         self, connection: t.Any, links: frozenset[str] | None = None, emulators: t.Collection[str] = ()
     ) -> None:
         self._connection, self._links, self._emulators = connection, links, emulators
-        self.names_in = functools.lru_cache(maxsize=None)(self._names_in)
 
     def has_hook(self, of: str) -> bool:
         """True if a hook script exists there beside ours."""
@@ -104,13 +103,14 @@ class _Look:
         found = self.names_in(directory)
         return bool(name) and found is not None and name not in found
 
-    def _names_in(self, directory: str) -> t.Collection[str] | None:
+    @asked
+    def names_in(self, directory: str) -> t.Collection[str] | None:
         """The names in a directory; empty if it is missing; None if libvirt cannot list it."""
         try:
             with run_directories.pool_for(self._connection, directory) as pool:
-                return libvirt_storage.names(self._connection, pool)
+                return tuple(libvirt_storage.names(self._connection, pool))
         except NotFound:
-            return []
+            return ()
         except VirtError:
             return None
 

@@ -12,8 +12,8 @@ import functools
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,
@@ -35,7 +35,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     DiskMove,
     LeftDisk,
     MigrationHost,
-    Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import deletable, relabelling, ways
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
@@ -82,11 +81,14 @@ def disks(
     ours, _strange = run_migration_files.ours(
         endpoints.dest, found.uuid, recorded if recorded.get("moving") == params["dest"] else {}
     )
-    reader = _Reader(endpoints, {pool.path: pool for pool in dest.pools}, ours)
+    hosts, pools = _Hosts(endpoints), {pool.path: pool for pool in dest.pools}
     entries = fields_disk.media(parse(document))
     raw = {item["target"] for item in entries if item.get("format") == "raw"}
     requested = as_requested(entries, params, assumed=assumed)
-    seen = [reader.disk(one, raw=one.target in raw, active=found.active) for one in requested]
+    looked = [
+        plan_disk_move_stages.DiskMoveFacts(one, one.target in raw, pools, ours, found.active) for one in requested
+    ]
+    seen = [hosts.disk(facts) for facts in looked]
     located = functools.partial(libvirt_storage.path_in, endpoints.source)
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     unknown = unknown_disks(entries, params)
@@ -130,39 +132,64 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
     return list(wanted.values())
 
 
-class _Reader:
-    """Answers questions about both hosts; each pool of the destination is refreshed once."""
+class _Hosts:
+    """The `DiskHosts` of one guest; each pool of the destination is refreshed once."""
 
-    def __init__(self, endpoints: Endpoints, pools: t.Mapping[str, Pool], ours: t.Collection[str]) -> None:
-        self.endpoints, self._pools, self._ours = endpoints, pools, ours
+    def __init__(self, endpoints: Endpoints) -> None:
+        self.endpoints = endpoints
         self._fresh: set[str] = set()
 
-    def disk(self, requested: MigratingDisk, *, raw: bool, active: bool) -> MigratingDisk:
+    def disk(self, facts: plan_disk_move_stages.DiskMoveFacts) -> MigratingDisk:
         """What both hosts have of one disk."""
-        facts = plan_disk_move_stages.DiskMoveFacts(requested, raw, self._pools, self._ours, active)
-        seen = answered(
-            lambda answers: plan_disk_move_stages.disk(dataclasses.replace(facts, answers=answers)), _ANSWERS, self
-        )
+        forget(self)  # pools were refreshed for the disk before
+        seen = plan_disk_move_stages.disk(facts, self)
         self.endpoints.verified.update(seen.verified)
         return seen.disk
 
-    def new_file(self, path: str) -> VolumeFile | None:
-        """The file at a path after its pool was refreshed: it may have come there behind libvirt's back."""
+    @asked
+    def shared_filesystem(self, path: str) -> str | None:
+        return files_shared_storage.holder(path)
+
+    @asked
+    def relabelling(self) -> tuple[str, ...]:
+        owns, _listed = files_qemu.settings()
+        drivers = xml_host.host(libvirt_query.capabilities(self.endpoints.source))["security_drivers"]
+        return relabelling(owner=owns, selinux="selinux" in drivers)
+
+    @asked
+    def is_taken_there(self, pool: str, name: str) -> bool:
+        self._refresh(pool)
+        return libvirt_storage.volume_in(self.endpoints.dest, pool, name) is not None
+
+    @asked
+    def file_here(self, path: str) -> VolumeFile | None:
+        return _file(self.endpoints.source, path)
+
+    @asked
+    def new_file_here(self, path: str) -> VolumeFile | None:
         pool = run_directories.pool_at(self.endpoints.source, os.path.dirname(path))
         if pool is None:
             return None
         libvirt_storage.refresh(self.endpoints.source, pool)
         return _file(self.endpoints.source, path)
 
-    def volume_there(self, pool: str, name: str) -> str | None:
-        """The path of a volume on the destination, after a refresh of its pool: on shared and network storage, others
-        create volumes. None if the pool is not active.
-        """
-        if pool not in libvirt_transfer.active_pools(self.endpoints.dest):
-            return None
-        self._refresh(pool)
-        return libvirt_storage.path_in(self.endpoints.dest, pool, name)
+    @asked
+    def file_there(self, path: str) -> VolumeFile | None:
+        return _file(self.endpoints.dest, path)
 
+    @asked
+    def beside_disks_here(self, path: str) -> tuple[bool, VolumeFile | None]:
+        return _file_beside_disks(self.endpoints.source, path)
+
+    @asked
+    def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
+        return _file_beside_disks(self.endpoints.dest, path)
+
+    @asked
+    def data_files_here(self, path: str) -> tuple[str, ...]:
+        return tuple(files_header.other_files(path))
+
+    @asked
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
         """A file on shared storage as the destination sees it; its pool is refreshed if libvirt lacks the file."""
         with contextlib.suppress(Failed):  # it is listed, and gone
@@ -172,13 +199,19 @@ class _Reader:
         self._refresh(pool)
         return _file(self.endpoints.dest, path)
 
-    def is_taken(self, pool: str, name: str) -> bool:
-        """True if the destination has the volume."""
-        self._refresh(pool)
-        return libvirt_storage.volume_in(self.endpoints.dest, pool, name) is not None
+    @asked
+    def volume_path_here(self, pool: str, name: str) -> str | None:
+        return libvirt_storage.path_in(self.endpoints.source, pool, name)
 
-    def imported(self, pool: str, path: str) -> plan_disk_move_stages.ImportedImage | None:
-        """An image on the destination with its manifest; None if either is missing."""
+    @asked
+    def volume_path_there(self, pool: str, name: str) -> str | None:
+        if pool not in libvirt_transfer.active_pools(self.endpoints.dest):
+            return None
+        self._refresh(pool)  # on shared and network storage, others create volumes
+        return libvirt_storage.path_in(self.endpoints.dest, pool, name)
+
+    @asked
+    def import_there(self, pool: str, path: str) -> plan_disk_move_stages.ImportedImage | None:
         self._refresh(pool)
         dest = self.endpoints.dest
         text = libvirt_storage.read(dest, pool, manifest_name(os.path.basename(path)))
@@ -196,49 +229,37 @@ class _Reader:
             verified=identity in self.endpoints.verified,
         )
 
+    @asked
+    def digest_there(self, pool: str, name: str) -> str:
+        return libvirt_transfer.digest(self.endpoints.dest, pool, name)
+
     def _refresh(self, pool: str) -> None:
         if pool not in self._fresh:
             libvirt_storage.refresh(self.endpoints.dest, pool)
             self._fresh.add(pool)
 
 
-def _relabelled(connection: t.Any) -> tuple[str, ...]:
-    """What libvirt does to a guest's disks when the guest ends on this host."""
-    owns, _listed = files_qemu.settings()
-    drivers = xml_host.host(libvirt_query.capabilities(connection))["security_drivers"]
-    return relabelling(owner=owns, selinux="selinux" in drivers)
-
-
 def taken_back(endpoints: Endpoints, guest: FoundGuest) -> tuple[str, ...]:
     """Shared disks that libvirt may take from the destination if it ends the guest's copy here."""
-    facts = plan_disk_move_stages.TakenBackFacts(tuple(fields_disk.media(parse(guest.live_xml or guest.xml))))
-    reader = _Reader(endpoints, {}, ())
-    return answered(
-        lambda answers: plan_disk_move_stages.taken_back(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader
-    )
+    disks = fields_disk.media(parse(guest.live_xml or guest.xml))
+    return plan_disk_move_stages.taken_back(disks, _Hosts(endpoints))
 
 
 def variables(endpoints: Endpoints, found: FoundGuest) -> tuple[tuple[LeftDisk, ...], tuple[tuple[str, str], ...]]:
     """Files with the UEFI variables of a running guest: those deleted on the source after it has left, and those that
     stay, each with the reason.
     """
-    reader = _Reader(endpoints, {}, ())
+    hosts = _Hosts(endpoints)
     goes, kept = list[LeftDisk](), list[tuple[str, str]]()
     for path in xml_host_bindings.files(found.live_xml or ""):
         known = identity.of_path(path)
         if known is None:
             continue
-        if why := _why_kept(plan_disk_move_stages.VariablesFacts(path), reader):
+        if why := plan_disk_move_stages.why_kept(path, hosts):
             kept.append((path, why))
         else:
             goes.append(LeftDisk(path, known))
     return tuple(goes), tuple(kept)
-
-
-def _why_kept(facts: plan_disk_move_stages.VariablesFacts, reader: _Reader) -> str:
-    return answered(
-        lambda answers: plan_disk_move_stages.why_kept(dataclasses.replace(facts, answers=answers)), _ANSWERS, reader
-    )
 
 
 def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile | None]:
@@ -263,30 +284,3 @@ def _described(xml: str | None) -> VolumeFile | None:
         return None
     found = xml_host.volume(xml)
     return VolumeFile(**{key: found[key] for key in _FILE})
-
-
-_ANSWERS: Table[_Reader] = {
-    plan_disk_move_stages.FindSharedFilesystem: lambda _reader, question: files_shared_storage.holder(question.path),
-    plan_disk_move_stages.FindRelabelling: lambda reader, _question: _relabelled(reader.endpoints.source),
-    plan_disk_move_stages.FindVolumePathHere: lambda reader, question: libvirt_storage.path_in(
-        reader.endpoints.source, question.pool, question.name
-    ),
-    plan_disk_move_stages.FindSharedFileThere: lambda reader, question: reader.shared_file_there(
-        question.pool, question.path
-    ),
-    plan_disk_move_stages.FindVolumePathThere: lambda reader, question: reader.volume_there(
-        question.pool, question.name
-    ),
-    plan_disk_move_stages.IsTakenThere: lambda reader, question: reader.is_taken(question.pool, question.name),
-    plan_disk_move_stages.FindFileBesideDisks: lambda reader, question: _file_beside_disks(
-        reader.endpoints.dest if question.there else reader.endpoints.source, question.path
-    ),
-    plan_disk_move_stages.FindDataFilesHere: lambda _reader, question: tuple(files_header.other_files(question.path)),
-    plan_disk_move_stages.FindFileHere: lambda reader, question: _file(reader.endpoints.source, question.path),
-    plan_disk_move_stages.FindNewFileHere: lambda reader, question: reader.new_file(question.path),
-    plan_disk_move_stages.FindFileThere: lambda reader, question: _file(reader.endpoints.dest, question.path),
-    plan_disk_move_stages.FindImportThere: lambda reader, question: reader.imported(question.pool, question.path),
-    plan_disk_move_stages.DigestThere: lambda reader, question: libvirt_transfer.digest(
-        reader.endpoints.dest, question.pool, question.name
-    ),
-}

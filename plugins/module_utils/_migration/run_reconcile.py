@@ -15,9 +15,9 @@ import functools
 import time
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,
@@ -132,25 +132,44 @@ def settle(dest: t.Any, uuid: str) -> None:
 
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """The states of this guest on both hosts; other guests of its name do not count."""
-    look = _Look(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
+    hosts = _Ends(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
     ends = plan_verdict.Ends(
-        libvirt_migrate.state_there(look.source, uuid),
-        libvirt_migrate.state_there(look.dest, uuid, reserved=xml_host_bindings.is_reserved),
+        libvirt_migrate.state_there(hosts.source, uuid),
+        libvirt_migrate.state_there(hosts.dest, uuid, reserved=xml_host_bindings.is_reserved),
         was_paused,
         again,
     )
-    return answered(
-        lambda answers: plan_verdict.observation(dataclasses.replace(ends, answers=answers)), _ANSWERS, look
-    )
+    return plan_verdict.observation(ends, hosts)
 
 
-class _Look(t.NamedTuple):
-    """The connections of one look; None if a host cannot be reached."""
+@dataclasses.dataclass(frozen=True)
+class _Ends:
+    """The `GuestEnds` of one look: its connections, None if a host cannot be reached."""
 
     endpoints: Endpoints
     source: t.Any
     dest: t.Any
     uuid: str
+
+    @asked
+    def is_suspended_by_owner(self) -> bool:
+        return _suspended(self.source, self.uuid)
+
+    @asked
+    def is_superseded(self) -> bool:
+        return _superseded(self.dest, self.uuid)
+
+    @asked
+    def has_job(self) -> bool:
+        return libvirt_migrate.job_active(self.source, self.uuid)
+
+    @asked
+    def has_all_memory(self) -> bool:
+        return libvirt_migrate.has_all_memory(self.dest, self.uuid)
+
+    @asked
+    def takes_disks_back(self) -> bool:
+        return _takes_back(self.endpoints, self.uuid)
 
 
 def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
@@ -182,15 +201,6 @@ def _suspended(source: t.Any, uuid: str) -> bool:
     if guest is None or fields_record.of(guest).get("moving_suspends"):
         return False
     return bool(libvirt_migrate.paused_by_owner(libvirt_query.by_uuid(source, uuid)))
-
-
-_ANSWERS: Table[_Look] = {
-    plan_verdict.IsSuspendedByOwner: lambda look, _question: _suspended(look.source, look.uuid),
-    plan_verdict.IsSuperseded: lambda look, _question: _superseded(look.dest, look.uuid),
-    plan_verdict.HasJob: lambda look, _question: libvirt_migrate.job_active(look.source, look.uuid),
-    plan_verdict.HasAllMemory: lambda look, _question: libvirt_migrate.has_all_memory(look.dest, look.uuid),
-    plan_verdict.TakesDisksBack: lambda look, _question: _takes_back(look.endpoints, look.uuid),
-}
 
 
 def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:

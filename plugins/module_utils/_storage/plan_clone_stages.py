@@ -2,10 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Decide which questions about a disk and its image must be answered, and what the answers mean. Pure.
+"""Decide what must be known about a disk and its image, and what the answers of `CloneHost` mean. Pure.
 
-From `CloneFacts` the stages reach what was found, or the next open question; no question is asked whose answer decides
-nothing.
+No question is asked whose answer decides nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, OpenQuestion, asks
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
@@ -26,27 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
 
-__all__ = [
-    "BaseFacts",
-    "CloneFacts",
-    "DiskInfo",
-    "FindKind",
-    "IsManaged",
-    "IsOpen",
-    "MeasureAllocated",
-    "MeasureFlat",
-    "MeasureRoom",
-    "OverlaysOn",
-    "RawDisks",
-    "ReadChain",
-    "ReadHeader",
-    "ReadInfo",
-    "UsesOf",
-    "base",
-    "found",
-    "may_share",
-    "uses",
-]
+__all__ = ["CloneHost", "DiskInfo", "base", "found", "may_share", "uses"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,103 +36,65 @@ class DiskInfo:
     snapshots: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class _OfFile:
-    path: str
+class CloneHost(t.Protocol):
+    """The host of a disk and of the image that it is created from."""
+
+    def kind(self, path: str) -> str:
+        """What is at the path: `nothing`, a `file`, a `link` or something `other`."""
+
+    def header(self, path: str) -> Header:
+        """What the first bytes of the file say."""
+
+    def chain(self, path: str) -> tuple[str, ...]:
+        """The file and its backing files, by their first bytes."""
+
+    def is_managed(self, path: str) -> bool:
+        """True if virt_image imported the file."""
+
+    def uses(self, path: str) -> tuple[Use, ...]:
+        """How guests of this host use the file."""
+
+    def overlays(self, path: str) -> tuple[str, ...]:
+        """The images of active pools that are backed by the file."""
+
+    def is_open(self, path: str) -> bool:
+        """True if a process has the file open."""
+
+    def allocated_bytes(self, path: str) -> int:
+        """The bytes that the file takes."""
+
+    def flat_bytes(self, path: str) -> int:
+        """The bytes that the image takes with all that it reads from its backing files."""
+
+    def info(self, path: str, form: str) -> DiskInfo:
+        """What qemu-img reports on the image, which has this format."""
+
+    def raw_disks(self) -> t.Collection[str]:
+        """The files that guests of this host have as raw disks, whose first bytes they write."""
+
+    def room(self, directory: str, reserve_bytes: int | None) -> FreeSpace:
+        """The room in the filesystem of a directory."""
 
 
-class FindKind(_OfFile, OpenQuestion[str]):
-    """Question: is there nothing, a file, a link or something else at the path?"""
+def base(name: str, path: str, host: CloneHost) -> BaseImage:
+    """The image that a disk is created from, by its name and the content behind it; raises Refused.
 
-
-class ReadHeader(_OfFile, OpenQuestion[Header]):
-    """Question: what do the first bytes of the file say?"""
-
-
-class ReadChain(_OfFile, OpenQuestion[tuple[str, ...]]):
-    """Question: what are the file and its backing files, by their first bytes?"""
-
-
-class IsManaged(_OfFile, OpenQuestion[bool]):
-    """Question: did virt_image import the file?"""
-
-
-class UsesOf(_OfFile, OpenQuestion[tuple[Use, ...]]):
-    """Question: which guests of this host use the file?"""
-
-
-class OverlaysOn(_OfFile, OpenQuestion[tuple[str, ...]]):
-    """Question: which images of active pools are backed by the file?"""
-
-
-class IsOpen(_OfFile, OpenQuestion[bool]):
-    """Question: does a process have the file open?"""
-
-
-class MeasureAllocated(_OfFile, OpenQuestion[int]):
-    """Question: how many bytes does the file take?"""
-
-
-class MeasureFlat(_OfFile, OpenQuestion[int]):
-    """Question: how many bytes does the image take with all that it reads from its backing files?"""
-
-
-@dataclasses.dataclass(frozen=True)
-class ReadInfo(_OfFile, OpenQuestion[DiskInfo]):
-    """Question: what does qemu-img report on the image?"""
-
-    format: str
-
-
-@dataclasses.dataclass(frozen=True)
-class RawDisks(OpenQuestion[t.Collection[str]]):
-    """Question: which files do guests of this host have as raw disks, whose first bytes they write?"""
-
-
-@dataclasses.dataclass(frozen=True)
-class MeasureRoom(OpenQuestion[FreeSpace]):
-    """Question: how much room does the filesystem of a directory have?"""
-
-    directory: str
-    reserve_bytes: int | None
-
-
-@dataclasses.dataclass(frozen=True)
-class BaseFacts:
-    """An image that a disk is created from: its name, and the content behind it."""
-
-    name: str
-    path: str
-    answers: Answers = dataclasses.field(default_factory=Answers)
-
-
-@dataclasses.dataclass(frozen=True)
-class CloneFacts:
-    """The wanted disk, and the hidden path at which it is created."""
-
-    wanted: CloneSpec
-    hidden: str
-    answers: Answers = dataclasses.field(default_factory=Answers)
-
-
-@asks
-def base(facts: BaseFacts) -> BaseImage:
-    """The image that a disk is created from; raises Refused. Users of a content do not matter: it is nobody's disk."""
-    path, answers = facts.path, facts.answers
+    Users of a content do not matter: it is nobody's disk.
+    """
     fixed = is_content(path)
-    chain = answers.of(ReadChain(path))
-    managed = bool(chain[1:]) and _strange(answers, chain) is None
-    header = answers.of(ReadHeader(path))
-    raw = path in answers.of(RawDisks())
+    chain = host.chain(path)
+    managed = bool(chain[1:]) and _strange(chain, host) is None
+    header = host.header(path)
+    raw = path in host.raw_disks()
     form = plan_image_trust.base("create a disk from", path, header, managed=managed, raw=raw)
-    uses = () if fixed else answers.of(UsesOf(path))
-    size_bytes = answers.of(ReadInfo(path, form)).size_bytes
-    return BaseImage(facts.name, path, form, size_bytes, chain, uses, locked=not fixed and answers.of(IsOpen(path)))
+    uses = () if fixed else host.uses(path)
+    size_bytes = host.info(path, form).size_bytes
+    return BaseImage(name, path, form, size_bytes, chain, uses, locked=not fixed and host.is_open(path))
 
 
-def _strange(answers: Answers, chain: t.Sequence[str]) -> str | None:
+def _strange(chain: t.Sequence[str], host: CloneHost) -> str | None:
     """The first backing file that virt_image did not import; None if it imported all."""
-    return next((path for path in chain[1:] if not answers.of(IsManaged(path))), None)
+    return next((path for path in chain[1:] if not host.is_managed(path)), None)
 
 
 def uses(
@@ -177,24 +117,23 @@ def uses(
     return [Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget_xml)]
 
 
-@asks
-def found(facts: CloneFacts) -> FoundDisk:
-    """What is at the disk's path, as far as the wanted state needs it."""
-    wanted, answers, path = facts.wanted, facts.answers, facts.wanted.path
-    kind = answers.of(FindKind(path))
-    left = facts.hidden if answers.of(FindKind(facts.hidden)) == "file" else None
-    room = answers.of(MeasureRoom(wanted.directory, wanted.reserve_bytes))
+def found(wanted: CloneSpec, hidden: str, host: CloneHost) -> FoundDisk:
+    """What is at the disk's path, as far as the wanted state needs it; `hidden` is the path at which it is created."""
+    path = wanted.path
+    kind = host.kind(path)
+    left = hidden if host.kind(hidden) == "file" else None
+    room = host.room(wanted.directory, wanted.reserve_bytes)
     if kind != "file":
-        return FoundDisk(kind, left=left, lacks_room=room.problem(_new_bytes(wanted, answers), wanted.directory))
-    form = _format(answers, path)
-    uses = answers.of(UsesOf(path))
+        return FoundDisk(kind, left=left, lacks_room=room.problem(_new_bytes(wanted, host), wanted.directory))
+    form = _format(path, host)
+    uses = host.uses(path)
     if wanted.state != "absent" and form != wanted.format:
-        return FoundDisk(kind, format=form, uses=uses, overlays=answers.of(OverlaysOn(path)), left=left)
-    unknown = "" if uses or form == "raw" else _unknown_base(answers, path)
-    info = answers.of(ReadInfo(path, form))
+        return FoundDisk(kind, format=form, uses=uses, overlays=host.overlays(path), left=left)
+    unknown = "" if uses or form == "raw" else _unknown_base(path, host)
+    info = host.info(path, form)
     overlays: tuple[str, ...] = ()
     if wanted.state == "absent" or wanted.allow_shrink:
-        overlays = answers.of(OverlaysOn(path))
+        overlays = host.overlays(path)
     flattens = wanted.state == "flattened" and info.backing and not unknown
     return FoundDisk(
         kind,
@@ -205,22 +144,22 @@ def found(facts: CloneFacts) -> FoundDisk:
         snapshots=info.snapshots,
         uses=uses,
         overlays=overlays,
-        locked=answers.of(IsOpen(path)),
-        lacks_room=room.problem(_below_bytes(answers, path) if flattens else 0, wanted.directory),
+        locked=host.is_open(path),
+        lacks_room=room.problem(_below_bytes(path, host) if flattens else 0, wanted.directory),
         left=left,
     )
 
 
-def _new_bytes(wanted: CloneSpec, answers: Answers) -> int:
+def _new_bytes(wanted: CloneSpec, host: CloneHost) -> int:
     """The bytes that a new disk takes at once: for a copy all of its image, unless the filesystem may share blocks."""
     if wanted.base is None or not wanted.copy or may_share(wanted.base, wanted.format):
         return 0
-    return sum(answers.of(MeasureAllocated(path)) for path in wanted.base.chain)
+    return sum(host.allocated_bytes(path) for path in wanted.base.chain)
 
 
-def _below_bytes(answers: Answers, path: str) -> int:
+def _below_bytes(path: str, host: CloneHost) -> int:
     """The additional bytes that a disk takes after it is flattened."""
-    return max(0, answers.of(MeasureFlat(path)) - answers.of(MeasureAllocated(path)))
+    return max(0, host.flat_bytes(path) - host.allocated_bytes(path))
 
 
 def may_share(base: BaseImage, form: str) -> bool:
@@ -228,21 +167,16 @@ def may_share(base: BaseImage, form: str) -> bool:
     return base.format == form and len(base.chain) == 1
 
 
-def _format(answers: Answers, path: str) -> str:
+def _format(path: str, host: CloneHost) -> str:
     """The format of a disk; raw if a guest has it as raw, as it then wrote the first bytes."""
-    header = answers.of(ReadHeader(path))
-    return "raw" if path in answers.of(RawDisks()) else header.format
+    header = host.header(path)
+    return "raw" if path in host.raw_disks() else header.format
 
 
-def _unknown_base(answers: Answers, path: str) -> str:
+def _unknown_base(path: str, host: CloneHost) -> str:
     """The backing or data file that a disk no guest has names itself, unless virt_image imported all backing files.
 
     Empty if there is none.
     """
-    chain = answers.of(ReadChain(path))
-    return (
-        _strange(answers, chain)
-        or answers.of(ReadHeader(path)).data_file
-        or answers.of(ReadHeader(chain[-1])).backing
-        or ""
-    )
+    chain = host.chain(path)
+    return _strange(chain, host) or host.header(path).data_file or host.header(chain[-1]).backing or ""

@@ -13,8 +13,8 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Table, answered
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_chain, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -33,12 +33,12 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
     BaseImage,
     CloneSpec,
-    FoundDisk,
     Use,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, work_directory
-from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
+from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 
 __all__ = ["OPTIONS", "converge"]
@@ -70,7 +70,6 @@ def converge(
             state=params["state"],
             directory=directory,
             format=plan_clone_spec.format_of(params),
-            base=_base(connection, params, stack) if params["image"] else None,
             copy=params["clone"] == "copy",
             size_bytes=size_bytes,
             allow_shrink=params["allow_shrink"],
@@ -78,12 +77,14 @@ def converge(
             timeout_s=params["job_timeout"],
             reserve_bytes=reserve_of(params["reserve"]),
         )
+        image = _held(connection, params, stack) if params["image"] else None
         left = work_directory.wait(wanted)
-        plan = plan_clone.plan(wanted, _found(connection, wanted))
+        host = _Host(connection)
+        plan = _plan(wanted, image, host)
         if not plan.steps and not left:
             return _result(wanted, plan)
         return gate.perform(
-            lambda: _result(wanted, _done(connection, wanted, params["pool"], gate, progress, stack)),
+            lambda: _result(wanted, _done(host, wanted, image, params["pool"], gate, progress, stack)),
             otherwise=lambda: {**_result(wanted, plan), **_progress(wanted, plan)},
         )
 
@@ -105,45 +106,56 @@ def _progress(wanted: CloneSpec, plan: plan_clone.ClonePlan) -> dict[str, str]:
     return {"progress": work_directory.path(wanted, "progress")} if any(step.doing for step in plan.steps) else {}
 
 
+class _Image(t.NamedTuple):
+    """The image that the disk is created from, and the path of its content."""
+
+    name: str
+    pool: str
+    path: str
+
+
+def _plan(wanted: CloneSpec, image: _Image | None, host: _Host) -> plan_clone.ClonePlan:
+    """The plan from what the host answers now, of the image as of the disk."""
+    if image:
+        plan_clone_spec.check_image(image.name, image.pool, there=os.path.isfile(image.path))
+        wanted = dataclasses.replace(wanted, base=plan_clone_stages.base(image.name, image.path, host))
+    return plan_clone.plan(wanted, plan_clone_stages.found(wanted, files_disk.hidden(wanted.path), host))
+
+
 def _done(
-    connection: t.Any, wanted: CloneSpec, pool: str, gate: Gate, progress: Tell | None, locks: contextlib.ExitStack
+    host: _Host,
+    wanted: CloneSpec,
+    image: _Image | None,
+    pool: str,
+    gate: Gate,
+    progress: Tell | None,
+    locks: contextlib.ExitStack,
 ) -> plan_clone.ClonePlan:
     """The plan after its steps; first waits for another run at work on the disk, and looks again."""
     locks.enter_context(work_directory.locked(wanted))
     work_directory.tidy(wanted)
-    plan = plan_clone.plan(wanted, _found(connection, wanted))
+    forget(host)
+    plan = _plan(wanted, image, host)
     tell = progress or locks.enter_context(Progress(work_directory.path(wanted, "progress")))
-    gate.run(plan.steps, _Work(connection, wanted, plan.size_bytes or 0, tell).do)
+    gate.run(plan.steps, _Work(host.connection, wanted, plan.size_bytes or 0, tell).do)
     if plan.steps:
-        libvirt_storage.refresh(connection, pool)
+        libvirt_storage.refresh(host.connection, pool)
     return plan
 
 
-def _base(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> BaseImage:
+def _held(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.ExitStack) -> _Image:
     """The image that the disk is created from, held until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
-    path = files_content.hold(os.path.join(run_pool_directory.directory(connection, pool, "disks"), name), locks)
-    plan_clone_spec.check_image(name, pool, there=os.path.isfile(path))
-    return answered(
-        lambda answers: plan_clone_stages.base(plan_clone_stages.BaseFacts(name, path, answers)), _ANSWERS, connection
-    )
+    path = os.path.join(run_pool_directory.directory(connection, pool, "disks"), name)
+    return _Image(name, pool, files_content.hold(path, locks))
 
 
-def _found(connection: t.Any, wanted: CloneSpec) -> FoundDisk:
-    hidden = files_disk.hidden(wanted.path)
-    return answered(
-        lambda answers: plan_clone_stages.found(plan_clone_stages.CloneFacts(wanted, hidden, answers)),
-        _ANSWERS,
-        connection,
-    )
-
-
-def _raw_disk_files(connection: t.Any) -> set[str]:
+def _raw_disk_files(connection: t.Any) -> frozenset[str]:
     """The files that guests of this host have as raw disks."""
     guests = libvirt_query.of_all(connection, libvirt_query.found)
     documents = [xml for guest in guests for xml in (guest.xml, guest.live_xml) if xml]
     located = functools.partial(libvirt_storage.path_in, connection)
-    return {os.path.realpath(path) for xml in documents for path in xml_chain.raw_sources(xml, located)}
+    return frozenset(os.path.realpath(path) for xml in documents for path in xml_chain.raw_sources(xml, located))
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
@@ -182,22 +194,59 @@ def _info(path: str, form: str) -> plan_clone_stages.DiskInfo:
     return plan_clone_stages.DiskInfo(info["virtual-size"], backing, snapshots=bool(info.get("snapshots")))
 
 
-_ANSWERS: Table[t.Any] = {
-    plan_clone_stages.FindKind: lambda _connection, question: files_disk.kind(question.path),
-    plan_clone_stages.ReadHeader: lambda _connection, question: files_header.read(question.path),
-    plan_clone_stages.ReadChain: lambda _connection, question: tuple(files_header.chain(question.path)),
-    plan_clone_stages.IsManaged: lambda _connection, question: files_content.is_managed(question.path),
-    plan_clone_stages.UsesOf: lambda connection, question: _uses(connection, question.path),
-    plan_clone_stages.OverlaysOn: lambda connection, question: _overlays(connection, question.path),
-    plan_clone_stages.IsOpen: lambda _connection, question: files_disk.locked(question.path),
-    plan_clone_stages.MeasureAllocated: lambda _connection, question: free_space.allocated(question.path),
-    plan_clone_stages.MeasureFlat: lambda _connection, question: files_qemu_img.flat_bytes(question.path),
-    plan_clone_stages.ReadInfo: lambda _connection, question: _info(question.path, question.format),
-    plan_clone_stages.RawDisks: lambda connection, _question: _raw_disk_files(connection),
-    plan_clone_stages.MeasureRoom: lambda _connection, question: free_space.measure(
-        question.directory, question.reserve_bytes
-    ),
-}
+class _Host:
+    """The `CloneHost` behind a connection."""
+
+    def __init__(self, connection: t.Any) -> None:
+        self.connection = connection
+
+    @asked
+    def kind(self, path: str) -> str:
+        return files_disk.kind(path)
+
+    @asked
+    def header(self, path: str) -> Header:
+        return files_header.read(path)
+
+    @asked
+    def chain(self, path: str) -> tuple[str, ...]:
+        return tuple(files_header.chain(path))
+
+    @asked
+    def is_managed(self, path: str) -> bool:
+        return files_content.is_managed(path)
+
+    @asked
+    def uses(self, path: str) -> tuple[Use, ...]:
+        return _uses(self.connection, path)
+
+    @asked
+    def overlays(self, path: str) -> tuple[str, ...]:
+        return _overlays(self.connection, path)
+
+    @asked
+    def is_open(self, path: str) -> bool:
+        return files_disk.locked(path)
+
+    @asked
+    def allocated_bytes(self, path: str) -> int:
+        return free_space.allocated(path)
+
+    @asked
+    def flat_bytes(self, path: str) -> int:
+        return files_qemu_img.flat_bytes(path)
+
+    @asked
+    def info(self, path: str, form: str) -> plan_clone_stages.DiskInfo:
+        return _info(path, form)
+
+    @asked
+    def raw_disks(self) -> frozenset[str]:
+        return _raw_disk_files(self.connection)
+
+    @asked
+    def room(self, directory: str, reserve_bytes: int | None) -> FreeSpace:
+        return free_space.measure(directory, reserve_bytes)
 
 
 @dataclasses.dataclass

@@ -72,16 +72,14 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
     """The image or disk that a disk is created from, held from here on: a name like debian-12.qcow2 points to a content
     that another run may prune.
     """
-    xml = None
-    if question.copy_of:
-        xml = libvirt_storage.volume_at(connection, question.copy_of)
-    elif question.image:
-        xml = libvirt_storage.volume_in(connection, pool, question.image)
-    if xml is None:
+    found = _origin_volume(connection, pool, question)
+    if found is None:
         return None
-    found, uri = xml_host.volume(xml), connection.getURI()
+    uri, before = connection.getURI(), os.path.realpath(found["path"])
     here = is_here(uri)
     content = files_content.hold(found["path"], locks) if here else found["path"]
+    if here and content != before:  # the name was pointed to another content while this waited
+        found = _origin_volume(connection, pool, question) or found
     written = (
         here and bool(question.copy_of) and os.path.isfile(content) and not files_disk.keep_unwritten(content, locks)
     )
@@ -100,6 +98,16 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         here=here,
         written=written,
     )
+
+
+def _origin_volume(connection: t.Any, pool: str, question: SiteOf) -> dict[str, t.Any] | None:
+    """What libvirt tells of the image or disk now; None if there is none."""
+    xml = None
+    if question.copy_of:
+        xml = libvirt_storage.volume_at(connection, question.copy_of)
+    elif question.image:
+        xml = libvirt_storage.volume_in(connection, pool, question.image)
+    return None if xml is None else xml_host.volume(xml)
 
 
 def _guest_with(connection: t.Any, path: str) -> str | None:

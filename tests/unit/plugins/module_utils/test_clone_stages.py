@@ -16,26 +16,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
     Use,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_stages import (
-    BaseFacts,
-    CloneFacts,
-    DiskInfo,
-    FindKind,
-    IsManaged,
-    IsOpen,
-    MeasureAllocated,
-    MeasureFlat,
-    MeasureRoom,
-    OverlaysOn,
-    RawDisks,
-    ReadChain,
-    ReadHeader,
-    ReadInfo,
-    UsesOf,
-)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_stages import CloneHost, DiskInfo
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
+ASK = t.cast(CloneHost, Questions())
 DISK, BASE, CONTENT = "/p/a.qcow2", "/p/b.qcow2", "/p/b.0123456789ab.qcow2"
 HIDDEN = "/p/.a"
 QCOW2, RAW = Header("qcow2"), Header("raw")
@@ -46,8 +31,8 @@ USE = Use("web1", "1", "off")
 
 def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, raw: t.Collection[str] = ()) -> Dialogue:
     """What is asked of each image, where all below it is from virt_image."""
-    managed = [(IsManaged(each), True) for each in chain]
-    return [(ReadChain(path), (path, *chain)), *managed, (ReadHeader(path), header), (RawDisks(), raw)]
+    managed = [(ASK.is_managed(each), True) for each in chain]
+    return [(ASK.chain(path), (path, *chain)), *managed, (ASK.header(path), header), (ASK.raw_disks(), raw)]
 
 
 @pytest.mark.parametrize(
@@ -55,23 +40,23 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
     [
         (
             BASE,
-            [*described(BASE), (UsesOf(BASE), (USE,)), (ReadInfo(BASE, "qcow2"), PLAIN), (IsOpen(BASE), True)],
+            [*described(BASE), (ASK.uses(BASE), (USE,)), (ASK.info(BASE, "qcow2"), PLAIN), (ASK.is_open(BASE), True)],
             BaseImage("b", BASE, "qcow2", 9, (BASE,), (USE,), locked=True),
         ),
         (
             BASE,
             [
                 *described(BASE, [CONTENT], ON_CONTENT),
-                (UsesOf(BASE), ()),
-                (ReadInfo(BASE, "qcow2"), PLAIN),
-                (IsOpen(BASE), False),
+                (ASK.uses(BASE), ()),
+                (ASK.info(BASE, "qcow2"), PLAIN),
+                (ASK.is_open(BASE), False),
             ],
             BaseImage("b", BASE, "qcow2", 9, (BASE, CONTENT)),
         ),
         # A content is nobody's disk.
         (
             CONTENT,
-            [*described(CONTENT), (ReadInfo(CONTENT, "qcow2"), PLAIN)],
+            [*described(CONTENT), (ASK.info(CONTENT, "qcow2"), PLAIN)],
             BaseImage("b", CONTENT, "qcow2", 9, (CONTENT,)),
         ),
         (
@@ -83,15 +68,19 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
         (BASE, described(BASE, header=ON_CONTENT), "which is not an image from virt_image"),
         (
             BASE,
-            [(ReadChain(BASE), (BASE, "/x", "/y")), (IsManaged("/x"), False), *described(BASE, header=ON_CONTENT)[1:]],
+            [
+                (ASK.chain(BASE), (BASE, "/x", "/y")),
+                (ASK.is_managed("/x"), False),
+                *described(BASE, header=ON_CONTENT)[1:],
+            ],
             "which is not an image from virt_image",
         ),
         (
             BASE,
             [
-                (ReadChain(BASE), (BASE, "/x", "/y")),
-                (IsManaged("/x"), True),
-                (IsManaged("/y"), False),
+                (ASK.chain(BASE), (BASE, "/x", "/y")),
+                (ASK.is_managed("/x"), True),
+                (ASK.is_managed("/y"), False),
                 *described(BASE, header=ON_CONTENT)[1:],
             ],
             "which is not an image from virt_image",
@@ -99,17 +88,17 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
     ],
 )
 def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: BaseImage | str) -> None:
-    facts = told(plan_clone_stages.base, BaseFacts("b", path), dialogue)
-    if isinstance(expected, BaseImage):
-        assert plan_clone_stages.base(facts) == expected
-        return
-    with pytest.raises(Refused, match=expected):
-        plan_clone_stages.base(facts)
+    with told(dialogue) as host:
+        if isinstance(expected, BaseImage):
+            assert plan_clone_stages.base("b", path, host) == expected
+            return
+        with pytest.raises(Refused, match=expected):
+            plan_clone_stages.base("b", path, host)
 
 
 ALONE = BaseImage("b", BASE, "qcow2", 9, (BASE,))
 CHAINED = BaseImage("b", BASE, "qcow2", 9, (BASE, CONTENT))
-FREE, ROOM = FreeSpace(100, 50, 0), (MeasureRoom("/p", 0), FreeSpace(100, 50, 0))
+FREE, ROOM = FreeSpace(100, 50, 0), (ASK.room("/p", 0), FreeSpace(100, 50, 0))
 
 
 def spec(**more: t.Any) -> CloneSpec:
@@ -118,9 +107,15 @@ def spec(**more: t.Any) -> CloneSpec:
     )
 
 
+def found(wanted: CloneSpec, dialogue: Dialogue) -> FoundDisk:
+    """What is known of the disk after a dialogue."""
+    with told(dialogue) as host:
+        return plan_clone_stages.found(wanted, HIDDEN, host)
+
+
 def named(kind: str, left: str = "nothing") -> Dialogue:
     """What is under the name and under the hidden one."""
-    return [(FindKind(DISK), kind), (FindKind(HIDDEN), left), ROOM]
+    return [(ASK.kind(DISK), kind), (ASK.kind(HIDDEN), left), ROOM]
 
 
 @pytest.mark.parametrize(
@@ -136,32 +131,32 @@ def named(kind: str, left: str = "nothing") -> Dialogue:
         (spec(copy=True), named("nothing"), FoundDisk("nothing")),
         (
             spec(base=CHAINED, copy=True),
-            [*named("nothing"), (MeasureAllocated(BASE), 20), (MeasureAllocated(CONTENT), 30)],
+            [*named("nothing"), (ASK.allocated_bytes(BASE), 20), (ASK.allocated_bytes(CONTENT), 30)],
             FoundDisk("nothing"),
         ),
         (
             spec(base=CHAINED, copy=True),
-            [*named("nothing"), (MeasureAllocated(BASE), 20), (MeasureAllocated(CONTENT), 31)],
+            [*named("nothing"), (ASK.allocated_bytes(BASE), 20), (ASK.allocated_bytes(CONTENT), 31)],
             FoundDisk("nothing", lacks_room=FREE.problem(51, "/p")),
         ),
         (
             spec(base=ALONE, copy=True, format="raw"),
-            [*named("nothing"), (MeasureAllocated(BASE), 51)],
+            [*named("nothing"), (ASK.allocated_bytes(BASE), 51)],
             FoundDisk("nothing", lacks_room=FREE.problem(51, "/p")),
         ),
     ],
 )
 def test_a_name_without_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
-    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert found(wanted, dialogue) == expected
 
 
 def opened(header: Header = QCOW2, raw: t.Collection[str] = (), uses: tuple[Use, ...] = (USE,)) -> Dialogue:
     """What each disk is asked for."""
-    return [*named("file"), (ReadHeader(DISK), header), (RawDisks(), raw), (UsesOf(DISK), uses)]
+    return [*named("file"), (ASK.header(DISK), header), (ASK.raw_disks(), raw), (ASK.uses(DISK), uses)]
 
 
-INFO = (ReadInfo(DISK, "qcow2"), DiskInfo(9, CONTENT, snapshots=True))
-CLOSED, OVERLAYS = (IsOpen(DISK), False), (OverlaysOn(DISK), ("/p/c",))
+INFO = (ASK.info(DISK, "qcow2"), DiskInfo(9, CONTENT, snapshots=True))
+CLOSED, OVERLAYS = (ASK.is_open(DISK), False), (ASK.overlays(DISK), ("/p/c",))
 
 
 def disk(**more: t.Any) -> FoundDisk:
@@ -182,7 +177,7 @@ def disk(**more: t.Any) -> FoundDisk:
     ("wanted", "dialogue", "expected"),
     [
         (spec(), [*opened(), INFO, CLOSED], disk()),
-        (spec(), [*opened(), INFO, (IsOpen(DISK), True)], disk(locked=True)),
+        (spec(), [*opened(), INFO, (ASK.is_open(DISK), True)], disk(locked=True)),
         (spec(state="rebased"), [*opened(), INFO, CLOSED], disk()),
         (spec(allow_shrink=True), [*opened(), INFO, OVERLAYS, CLOSED], disk(overlays=("/p/c",))),
         (spec(state="absent"), [*opened(), INFO, OVERLAYS, CLOSED], disk(overlays=("/p/c",))),
@@ -199,34 +194,34 @@ def disk(**more: t.Any) -> FoundDisk:
         ),
         (
             spec(format="raw"),
-            [*opened(raw=[DISK], uses=()), (ReadInfo(DISK, "raw"), PLAIN), CLOSED],
+            [*opened(raw=[DISK], uses=()), (ASK.info(DISK, "raw"), PLAIN), CLOSED],
             FoundDisk("file", format="raw", size_bytes=9),
         ),
         (
             spec(state="absent"),
-            [*opened(RAW), (ReadInfo(DISK, "raw"), PLAIN), OVERLAYS, CLOSED],
+            [*opened(RAW), (ASK.info(DISK, "raw"), PLAIN), OVERLAYS, CLOSED],
             FoundDisk("file", format="raw", size_bytes=9, uses=(USE,), overlays=("/p/c",)),
         ),
         # Room is measured only for what is to be flattened.
         (
             spec(state="flattened"),
-            [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 80), (MeasureAllocated(DISK), 30)],
+            [*opened(), INFO, CLOSED, (ASK.flat_bytes(DISK), 80), (ASK.allocated_bytes(DISK), 30)],
             disk(),
         ),
         (
             spec(state="flattened"),
-            [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 81), (MeasureAllocated(DISK), 30)],
+            [*opened(), INFO, CLOSED, (ASK.flat_bytes(DISK), 81), (ASK.allocated_bytes(DISK), 30)],
             disk(lacks_room=FREE.problem(51, "/p")),
         ),
         (
             spec(state="flattened"),
-            [*opened(), (ReadInfo(DISK, "qcow2"), PLAIN), CLOSED],
+            [*opened(), (ASK.info(DISK, "qcow2"), PLAIN), CLOSED],
             disk(backing=None, snapshots=False),
         ),
     ],
 )
 def test_a_disk(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
-    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert found(wanted, dialogue) == expected
 
 
 NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
@@ -243,23 +238,19 @@ NO_ROOM, TOO_FULL = FreeSpace(100, 0, 0), FreeSpace(100, 0, 1)
 )
 def test_what_takes_no_room_needs_none(wanted: CloneSpec, dialogue: Dialogue, expected: FoundDisk) -> None:
     dialogue = [(question, NO_ROOM) if question == ROOM[0] else (question, answer) for question, answer in dialogue]
-    assert plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue)) == expected
+    assert found(wanted, dialogue) == expected
 
 
 @pytest.mark.parametrize(("wanted", "rest"), [(spec(), [INFO, CLOSED]), (spec(format="raw"), [OVERLAYS])])
 def test_what_a_run_left_is_told_beside_a_disk(wanted: CloneSpec, rest: Dialogue) -> None:
     dialogue = [*named("file", "file"), *opened()[3:], *rest]
-    found = plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(wanted, HIDDEN), dialogue))
-    assert isinstance(found, FoundDisk) and found.left == HIDDEN
+    assert found(wanted, dialogue).left == HIDDEN
 
 
 def test_a_disk_that_takes_less_flat_needs_no_room() -> None:
-    dialogue = [*opened(), INFO, CLOSED, (MeasureFlat(DISK), 5), (MeasureAllocated(DISK), 30)]
+    dialogue = [*opened(), INFO, CLOSED, (ASK.flat_bytes(DISK), 5), (ASK.allocated_bytes(DISK), 30)]
     dialogue[2] = (ROOM[0], TOO_FULL)
-    found = plan_clone_stages.found(
-        told(plan_clone_stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue)
-    )
-    assert isinstance(found, FoundDisk) and found.lacks_room == TOO_FULL.problem(0, "/p") != ""
+    assert found(spec(state="flattened"), dialogue).lacks_room == TOO_FULL.problem(0, "/p") != ""
 
 
 @pytest.mark.parametrize(
@@ -267,37 +258,33 @@ def test_a_disk_that_takes_less_flat_needs_no_room() -> None:
     [
         (
             ON_CONTENT,
-            [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), True), (ReadHeader(CONTENT), QCOW2)],
+            [(ASK.chain(DISK), (DISK, CONTENT)), (ASK.is_managed(CONTENT), True), (ASK.header(CONTENT), QCOW2)],
             "",
         ),
-        (ON_CONTENT, [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), False)], CONTENT),
+        (ON_CONTENT, [(ASK.chain(DISK), (DISK, CONTENT)), (ASK.is_managed(CONTENT), False)], CONTENT),
         (
             Header("qcow2", CONTENT, "/d"),
-            [(ReadChain(DISK), (DISK, CONTENT)), (IsManaged(CONTENT), True)],
+            [(ASK.chain(DISK), (DISK, CONTENT)), (ASK.is_managed(CONTENT), True)],
             "/d",
         ),
         (
             ON_CONTENT,
             [
-                (ReadChain(DISK), (DISK, CONTENT)),
-                (IsManaged(CONTENT), True),
-                (ReadHeader(CONTENT), Header("qcow2", "nbd:there")),
+                (ASK.chain(DISK), (DISK, CONTENT)),
+                (ASK.is_managed(CONTENT), True),
+                (ASK.header(CONTENT), Header("qcow2", "nbd:there")),
             ],
             "nbd:there",
         ),
-        (QCOW2, [(ReadChain(DISK), (DISK,))], ""),
-        (Header("qcow2", "json:{}"), [(ReadChain(DISK), (DISK,))], "json:{}"),
+        (QCOW2, [(ASK.chain(DISK), (DISK,))], ""),
+        (Header("qcow2", "json:{}"), [(ASK.chain(DISK), (DISK,))], "json:{}"),
     ],
 )
 def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknown: str) -> None:
     """Its own first bytes say it, which a guest may have written: nothing is measured there."""
-    measured: Dialogue = [] if unknown else [(MeasureFlat(DISK), 0), (MeasureAllocated(DISK), 0)]
+    measured: Dialogue = [] if unknown else [(ASK.flat_bytes(DISK), 0), (ASK.allocated_bytes(DISK), 0)]
     dialogue = [*opened(header, uses=()), *below, INFO, CLOSED, *measured]
-    expected = disk(uses=(), unknown_base=unknown)
-    assert (
-        plan_clone_stages.found(told(plan_clone_stages.found, CloneFacts(spec(state="flattened"), HIDDEN), dialogue))
-        == expected
-    )
+    assert found(spec(state="flattened"), dialogue) == disk(uses=(), unknown_base=unknown)
 
 
 @pytest.mark.parametrize(
@@ -324,5 +311,5 @@ def test_how_a_guest_has_a_file(
 ) -> None:
     live = "<domain/>" if state == "running" else None
     guest = FoundGuest("web1", "1", state, True, False, "<domain/>", live)
-    found = plan_clone_stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
-    assert found == expected
+    used = plan_clone_stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
+    assert used == expected

@@ -11,31 +11,18 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 from ansible_collections.corral.virt.plugins.module_utils._migration import plan_disk_move_stages
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_move_stages import (
-    DigestThere,
+    DiskHosts,
     DiskMoveFacts,
-    FindDataFilesHere,
-    FindFileBesideDisks,
-    FindFileHere,
-    FindFileThere,
-    FindImportThere,
-    FindNewFileHere,
-    FindRelabelling,
-    FindSharedFilesystem,
-    FindSharedFileThere,
-    FindVolumePathHere,
-    FindVolumePathThere,
     ImportedImage,
-    IsTakenThere,
     SeenDisk,
-    TakenBackFacts,
-    VariablesFacts,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
 )
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
+ASK = t.cast(DiskHosts, Questions())
 PATH, NAME = "/images/a.qcow2", "debian-12.1a2b3c4d5e6f.qcow2"
 BASE = f"/bases/{NAME}"
 IMAGES, BASES = Pool("images", "/images", 1), Pool("bases", "/bases", 1)
@@ -54,13 +41,19 @@ def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
     return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), "active": False, **more})
 
 
-SHARED, ALONE = (FindSharedFilesystem(PATH), "nfs4"), (FindSharedFilesystem(PATH), None)
-FREE, TAKEN = (IsTakenThere("images", "a.qcow2"), False), (IsTakenThere("images", "a.qcow2"), True)
-THERE = FindSharedFileThere("images", PATH)
-ALIKE = [(FindFileHere(PATH), FILE), (THERE, FILE)]
-NAMED = [(FindVolumePathHere("p", "v"), PATH), (FindVolumePathThere("p", "v"), PATH)]
-HERE = FindFileHere(PATH)
-WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/images/a.raw",))
+def seen(looked: DiskMoveFacts, dialogue: Dialogue) -> SeenDisk:
+    """What is known of the disk after a dialogue."""
+    with told(dialogue) as hosts:
+        return plan_disk_move_stages.disk(looked, hosts)
+
+
+SHARED, ALONE = (ASK.shared_filesystem(PATH), "nfs4"), (ASK.shared_filesystem(PATH), None)
+FREE, TAKEN = (ASK.is_taken_there("images", "a.qcow2"), False), (ASK.is_taken_there("images", "a.qcow2"), True)
+THERE = ASK.shared_file_there("images", PATH)
+ALIKE = [(ASK.file_here(PATH), FILE), (THERE, FILE)]
+NAMED = [(ASK.volume_path_here("p", "v"), PATH), (ASK.volume_path_there("p", "v"), PATH)]
+HERE = ASK.file_here(PATH)
+WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("/images/a.raw",))
 
 
 @pytest.mark.parametrize(
@@ -86,24 +79,24 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         # Its data is in another file.
         (
             facts(),
-            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), "nfs4"), *ALIKE],
+            [SHARED, DIVIDED, (ASK.shared_filesystem("/images/a.raw"), "nfs4"), *ALIKE],
             disk(shared_on="nfs4"),
         ),
         (
             facts(),
-            [SHARED, DIVIDED, (FindSharedFilesystem("/images/a.raw"), None), *ALIKE],
+            [SHARED, DIVIDED, (ASK.shared_filesystem("/images/a.raw"), None), *ALIKE],
             disk(shared_on="nfs4", data_files=("/images/a.raw",)),
         ),
-        (facts(), [SHARED, (FindDataFilesHere(PATH), ("a data file",)), *ALIKE], disk(shared_on="nfs4")),
+        (facts(), [SHARED, (ASK.data_files_here(PATH), ("a data file",)), *ALIKE], disk(shared_on="nfs4")),
         (
             facts("shared"),
-            [ALONE, (FindRelabelling(), ("a", "b")), *ALIKE],
+            [ALONE, (ASK.relabelling(), ("a", "b")), *ALIKE],
             disk("shared", vouched=True, relabelled="a and b"),
         ),
-        (facts("shared"), [ALONE, (FindRelabelling(), ()), *ALIKE], disk("shared", vouched=True, relabelled="")),
+        (facts("shared"), [ALONE, (ASK.relabelling(), ()), *ALIKE], disk("shared", vouched=True, relabelled="")),
         (
             facts("shared", path="/dev/vg/a"),
-            [(FindSharedFilesystem("/dev/vg/a"), None)],
+            [(ASK.shared_filesystem("/dev/vg/a"), None)],
             disk("shared", path="/dev/vg/a"),
         ),
         (
@@ -115,8 +108,8 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (
             facts(volume=("p", "v")),
             [
-                (FindVolumePathHere("p", "v"), PATH),
-                (FindVolumePathThere("p", "v"), PATH),
+                (ASK.volume_path_here("p", "v"), PATH),
+                (ASK.volume_path_there("p", "v"), PATH),
                 ALONE,
                 FREE,
                 (HERE, FILE),
@@ -141,12 +134,12 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         ),
         (
             facts(volume=("p", "v"), path=""),
-            [(FindVolumePathHere("p", "v"), None)],
+            [(ASK.volume_path_here("p", "v"), None)],
             disk(volume=("p", "v"), path=""),
         ),
         (
             facts(volume=("p", "v"), path=""),
-            [(FindVolumePathHere("p", "v"), "p/v"), (FindVolumePathThere("p", "v"), "p/v")],
+            [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")],
             disk(volume=("p", "v"), path="p/v", volume_there="p/v", network="pool p"),
         ),
         # One on the network.
@@ -158,8 +151,8 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (facts(), [ALONE, FREE, (HERE, FILE), WHOLE], disk(pool=IMAGES, file=FILE)),
         (facts(ours=[PATH]), [ALONE, TAKEN, (HERE, FILE), WHOLE], disk(pool=IMAGES, file=FILE, taken=True, ours=True)),
         (facts("delta"), [SHARED, FREE, (HERE, FILE), WHOLE], disk("delta", shared_on="nfs4", pool=IMAGES, file=FILE)),
-        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), FILE), WHOLE], disk(pool=IMAGES, file=FILE)),
-        (facts(), [ALONE, FREE, (HERE, None), (FindNewFileHere(PATH), None)], disk(pool=IMAGES)),
+        (facts(), [ALONE, FREE, (HERE, None), (ASK.new_file_here(PATH), FILE), WHOLE], disk(pool=IMAGES, file=FILE)),
+        (facts(), [ALONE, FREE, (HERE, None), (ASK.new_file_here(PATH), None)], disk(pool=IMAGES)),
         (
             facts(raw=True),
             [ALONE, FREE, (HERE, OVER)],
@@ -168,17 +161,17 @@ WHOLE, DIVIDED = (FindDataFilesHere(PATH), ()), (FindDataFilesHere(PATH), ("/ima
         (
             facts(path="/images/../images/a.qcow2"),
             [
-                (FindSharedFilesystem("/images/../images/a.qcow2"), None),
+                (ASK.shared_filesystem("/images/../images/a.qcow2"), None),
                 FREE,
-                (FindFileHere("/images/../images/a.qcow2"), FILE),
-                (FindDataFilesHere("/images/../images/a.qcow2"), ()),
+                (ASK.file_here("/images/../images/a.qcow2"), FILE),
+                (ASK.data_files_here("/images/../images/a.qcow2"), ()),
             ],
             disk(path="/images/../images/a.qcow2", pool=IMAGES, file=FILE),
         ),
     ],
 )
 def test_what_is_looked_at(looked: DiskMoveFacts, dialogue: Dialogue, expected: MigratingDisk) -> None:
-    assert plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, dialogue)) == SeenDisk(expected)
+    assert seen(looked, dialogue) == SeenDisk(expected)
 
 
 OTHER = "/images/b.qcow2"
@@ -192,24 +185,22 @@ VOLUME = {"type": "volume", "pool": "p", "volume": "v"}
         ([], [], ()),
         ([{**WRITTEN, "readonly": True}, {**WRITTEN, "shareable": True}, {**WRITTEN, "source": "/dev/vg/a"}], [], ()),
         ([{"type": "network", "source": "/p/v"}, {"type": "network"}], [], ()),
-        ([VOLUME], [(FindVolumePathHere("p", "v"), None)], ()),
-        ([VOLUME], [(FindVolumePathHere("p", "v"), "p/v")], ()),
-        ([VOLUME], [(FindVolumePathHere("p", "v"), PATH), SHARED, (FindRelabelling(), ("a",))], (PATH,)),
+        ([VOLUME], [(ASK.volume_path_here("p", "v"), None)], ()),
+        ([VOLUME], [(ASK.volume_path_here("p", "v"), "p/v")], ()),
+        ([VOLUME], [(ASK.volume_path_here("p", "v"), PATH), SHARED, (ASK.relabelling(), ("a",))], (PATH,)),
         ([WRITTEN], [ALONE], ()),
-        ([WRITTEN], [SHARED, (FindRelabelling(), ())], ()),
-        ([WRITTEN], [SHARED, (FindRelabelling(), ("a",))], (PATH,)),
+        ([WRITTEN], [SHARED, (ASK.relabelling(), ())], ()),
+        ([WRITTEN], [SHARED, (ASK.relabelling(), ("a",))], (PATH,)),
         (
             [WRITTEN, {**WRITTEN, "source": OTHER}],
-            [ALONE, (FindSharedFilesystem(OTHER), "nfs"), (FindRelabelling(), ("a",))],
+            [ALONE, (ASK.shared_filesystem(OTHER), "nfs"), (ASK.relabelling(), ("a",))],
             (OTHER,),
         ),
     ],
 )
 def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialogue, expected: tuple[str, ...]) -> None:
-    assert (
-        plan_disk_move_stages.taken_back(told(plan_disk_move_stages.taken_back, TakenBackFacts(tuple(disks)), dialogue))
-        == expected
-    )
+    with told(dialogue) as hosts:
+        assert plan_disk_move_stages.taken_back(disks, hosts) == expected
 
 
 LATER, OLDER = {"modified_s": 160.0}, {"modified_s": 39.0}
@@ -239,13 +230,12 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
     asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
-        seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, asked))
-        assert isinstance(seen, SeenDisk) and (seen.disk.elsewhere is None) == (state in same.split())
+        assert (seen(looked, asked).disk.elsewhere is None) == (state in same.split())
 
 
 STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
-LOCAL = (FindSharedFilesystem(STORE), None)
-STORE_HERE, STORE_THERE = FindFileBesideDisks(STORE, there=False), FindFileBesideDisks(STORE, there=True)
+LOCAL = (ASK.shared_filesystem(STORE), None)
+STORE_HERE, STORE_THERE = ASK.beside_disks_here(STORE), ASK.beside_disks_there(STORE)
 VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, modified_s=1000.0)
 OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (900.0, 1000.0, 1100.0))
 
@@ -254,7 +244,7 @@ OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (9
     ("asked", "kept"),
     [
         ([LOCAL, (STORE_THERE, (True, None))], ""),
-        ([(FindSharedFilesystem(STORE), "nfs4")], "it is on shared storage (nfs4)"),
+        ([(ASK.shared_filesystem(STORE), "nfs4")], "it is on shared storage (nfs4)"),
         # A filesystem that is not known to be shared: the destination sees the file before the guest comes.
         ([LOCAL, (STORE_THERE, (True, SAME)), (STORE_HERE, (True, VARIABLES))], "which may be the same one"),
         ([LOCAL, (STORE_THERE, (True, NEW)), (STORE_HERE, (True, VARIABLES))], "which may be the same one"),
@@ -266,15 +256,15 @@ OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (9
     ],
 )
 def test_variables_that_the_destination_may_use_stay_on_the_source(asked: Dialogue, kept: str) -> None:
-    found = plan_disk_move_stages.why_kept(told(plan_disk_move_stages.why_kept, VariablesFacts(STORE), asked))
-    assert isinstance(found, str) and kept in found and bool(found) == bool(kept)
+    with told(asked) as hosts:
+        found = plan_disk_move_stages.why_kept(STORE, hosts)
+    assert kept in found and bool(found) == bool(kept)
 
 
 def test_files_whose_time_nobody_tells_may_be_one() -> None:
     here, there = VolumeFile("raw", 1, 1), VolumeFile("raw", 1, 1)
     asked: Dialogue = [SHARED, (HERE, here), (THERE, there)]
-    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(raw=True), asked))
-    assert isinstance(seen, SeenDisk) and seen.disk.elsewhere is None
+    assert seen(facts(raw=True), asked).disk.elsewhere is None
     assert here.modified_s == 0
 
 
@@ -294,7 +284,7 @@ def imported(**more: t.Any) -> ImportedImage:
     return dataclasses.replace(IMPORTED, **more)
 
 
-IMPORT, DIGEST = FindImportThere("bases", BASE), DigestThere("bases", NAME)
+IMPORT, DIGEST = ASK.import_there("bases", BASE), ASK.digest_there("bases", NAME)
 
 
 @pytest.mark.parametrize(
@@ -322,10 +312,9 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
         (HERE, OVER),
         WHOLE,
         *asked,
-        (FindFileHere(BASE), ON),
-        (FindFileThere(BASE), None),
+        (ASK.file_here(BASE), ON),
+        (ASK.file_there(BASE), None),
     ]
-    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(assumed=assumed), dialogue))
     expected = disk(
         pool=IMAGES,
         file=OVER,
@@ -334,13 +323,13 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
         base_altered=verdict == "altered",
         base_unknown=verdict == "unknown",
     )
-    assert seen == SeenDisk(expected, (("this",),) if verdict == "same" else ())
+    assert seen(facts(assumed=assumed), dialogue) == SeenDisk(expected, (("this",),) if verdict == "same" else ())
 
 
 def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
-    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (FindFileHere(BASE), None), (FindFileThere(BASE), ON)]
-    seen = plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, facts(pools={"/images": IMAGES}), dialogue))
-    assert seen == SeenDisk(disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True))
+    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (ASK.file_here(BASE), None), (ASK.file_there(BASE), ON)]
+    expected = disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True)
+    assert seen(facts(pools={"/images": IMAGES}), dialogue) == SeenDisk(expected)
 
 
 # What was the disk before an external snapshot ----------------------------------------------------------------------
@@ -357,17 +346,22 @@ def asked_for(file: VolumeFile) -> list[tuple[t.Any, t.Any]]:
     """The first questions, of a disk on something that is no image, and that the destination lacks."""
     below = t.cast(str, file.backing_path)
     first: list[tuple[t.Any, t.Any]] = [ALONE, FREE, (HERE, file), WHOLE]
-    return [*first, (FindImportThere("images", below), None), (FindFileHere(below), ON), (FindFileThere(below), None)]
+    return [
+        *first,
+        (ASK.import_there("images", below), None),
+        (ASK.file_here(below), ON),
+        (ASK.file_there(below), None),
+    ]
 
 
 def member(path: str, *, taken: bool = False) -> list[tuple[t.Any, t.Any]]:
     """What is asked of a file of the chain; what it is was asked before."""
-    return [(IsTakenThere("images", path.rpartition("/")[2]), taken), (FindDataFilesHere(path), ())]
+    return [(ASK.is_taken_there("images", path.rpartition("/")[2]), taken), (ASK.data_files_here(path), ())]
 
 
 def chained(looked: DiskMoveFacts, dialogue: Dialogue) -> MigratingDisk:
     """What is known of the disk after these answers."""
-    return t.cast(SeenDisk, plan_disk_move_stages.disk(told(plan_disk_move_stages.disk, looked, dialogue))).disk
+    return seen(looked, dialogue).disk
 
 
 def test_a_file_that_only_the_source_has_is_copied_with_the_disk() -> None:
@@ -379,9 +373,9 @@ def test_a_file_that_only_the_source_has_is_copied_with_the_disk() -> None:
 def test_files_are_copied_down_to_an_image_that_the_destination_has() -> None:
     asked: list[tuple[t.Any, t.Any]] = [ALONE, FREE, (HERE, on(SNAPSHOT)), WHOLE]
     asked += [
-        (FindImportThere("images", SNAPSHOT), None),
-        (FindFileHere(SNAPSHOT), on(BASE)),
-        (FindFileThere(SNAPSHOT), None),
+        (ASK.import_there("images", SNAPSHOT), None),
+        (ASK.file_here(SNAPSHOT), on(BASE)),
+        (ASK.file_there(SNAPSHOT), None),
     ]
     asked += member(SNAPSHOT)
     found = chained(facts(), [*asked, (IMPORT, IMPORTED)])
@@ -397,22 +391,26 @@ def test_files_are_copied_down_to_an_image_that_the_destination_has() -> None:
     [
         (facts(), on(SNAPSHOT, None), []),  # nobody knows as what it is read
         (facts("delta"), on("/elsewhere/a"), None),  # no pool of the destination
-        (facts(), on(SNAPSHOT), [(IsTakenThere("images", "a.s1"), True)]),
-        (facts(), on(SNAPSHOT), [(IsTakenThere("images", "a.s1"), False), (FindDataFilesHere(SNAPSHOT), ("/d",))]),
+        (facts(), on(SNAPSHOT), [(ASK.is_taken_there("images", "a.s1"), True)]),
+        (
+            facts(),
+            on(SNAPSHOT),
+            [(ASK.is_taken_there("images", "a.s1"), False), (ASK.data_files_here(SNAPSHOT), ("/d",))],
+        ),
     ],
 )
 def test_a_chain_that_cannot_be_copied_is_not(looked: DiskMoveFacts, file: VolumeFile, more: Dialogue | None) -> None:
     asked = asked_for(file)
     if more is None:
         below = t.cast(str, file.backing_path)
-        asked = [ALONE, FREE, (HERE, file), WHOLE, (FindFileHere(below), ON), (FindFileThere(below), None)]
+        asked = [ALONE, FREE, (HERE, file), WHOLE, (ASK.file_here(below), ON), (ASK.file_there(below), None)]
     elif file.backing_format is None:
         more = member(SNAPSHOT)
     assert chained(looked, [*asked, *(more or [])]).chain == ()
 
 
 def test_what_an_earlier_run_copied_is_made_anew() -> None:
-    asked = [*asked_for(on(SNAPSHOT, "raw")), (IsTakenThere("images", "a.s1"), True)]
+    asked = [*asked_for(on(SNAPSHOT, "raw")), (ASK.is_taken_there("images", "a.s1"), True)]
     [one] = chained(facts(ours=[SNAPSHOT]), asked).chain
     assert one.ours and one.file.format == "raw" and one.file.backing_path is None
 

@@ -9,14 +9,12 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, ImageSpec, Source, Sums
 from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_checks import (
-    ChecksumFacts,
+    ChecksumHost,
     Downloaded,
-    ReadUrl,
-    VerifySignature,
     requested_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
 GOOD, BAD = Checksum("sha256", "a" * 64), Checksum("sha256", "b" * 64)
 SOURCE = Source("url", "https://there/debian.qcow2")
@@ -24,14 +22,15 @@ LIST, SIGNATURE = "https://there/SHA256SUMS", "https://there/SHA256SUMS.gpg"
 GOOD_LIST, BAD_LIST = (f"{one.hex}  debian.qcow2\n".encode() for one in (GOOD, BAD))
 
 
-def facts(wanted: Checksum | Sums | None, **more: t.Any) -> ChecksumFacts:
-    return ChecksumFacts(
-        ImageSpec("debian.qcow2", Bounds("debian.qcow2", 1), checksum=wanted, **{"source": SOURCE, **more})
-    )
+ASK = t.cast(ChecksumHost, Questions())
 
 
-def read(content: bytes, url: str = LIST, origin: str = "") -> tuple[ReadUrl, Downloaded]:
-    return ReadUrl(url), Downloaded(content, origin or url)
+def spec(wanted: Checksum | Sums | None, **more: t.Any) -> ImageSpec:
+    return ImageSpec("debian.qcow2", Bounds("debian.qcow2", 1), checksum=wanted, **{"source": SOURCE, **more})
+
+
+def read(content: bytes, url: str = LIST, origin: str = "") -> tuple[t.Any, Downloaded]:
+    return ASK.read(url), Downloaded(content, origin or url)
 
 
 UNSECURE = LIST.replace("https", "http")
@@ -74,14 +73,14 @@ UNSECURE = LIST.replace("https", "http")
             [
                 read(GOOD_LIST, UNSECURE),
                 read(b"detached", SIGNATURE),
-                (VerifySignature(GOOD_LIST, b"detached"), GOOD_LIST),
+                (ASK.signed_part(GOOD_LIST, b"detached"), GOOD_LIST),
             ],
             (GOOD, ""),
         ),
         (
             Sums(None, LIST),
             {"signature": "inline"},
-            [read(BAD_LIST + GOOD_LIST), (VerifySignature(BAD_LIST + GOOD_LIST, None), GOOD_LIST)],
+            [read(BAD_LIST + GOOD_LIST), (ASK.signed_part(BAD_LIST + GOOD_LIST, None), GOOD_LIST)],
             (GOOD, ""),
         ),
         # What is no text is none of the list's words.
@@ -94,7 +93,8 @@ def test_which_checksum_counts(
     dialogue: Dialogue,
     expected: tuple[Checksum | None, str],
 ) -> None:
-    assert requested_checksum(told(requested_checksum, facts(wanted, **more), dialogue)) == expected
+    with told(dialogue) as host:
+        assert requested_checksum(spec(wanted, **more), host) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_which_checksum_counts(
     [
         ({}, [read(b"")]),
         ({}, [read(b"a" * 64 + b"  another.qcow2\n")]),
-        ({"signature": "inline"}, [read(GOOD_LIST), (VerifySignature(GOOD_LIST, None), b"")]),
+        ({"signature": "inline"}, [read(GOOD_LIST), (ASK.signed_part(GOOD_LIST, None), b"")]),
     ],
 )
 def test_a_list_without_the_file_is_refused(more: dict[str, t.Any], dialogue: Dialogue) -> None:
-    asked = told(requested_checksum, facts(Sums(None, LIST), **more), dialogue)
-    with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of debian\.qcow2"):
-        requested_checksum(asked)
+    refused = pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of debian\.qcow2")
+    with told(dialogue) as host, refused:
+        requested_checksum(spec(Sums(None, LIST), **more), host)

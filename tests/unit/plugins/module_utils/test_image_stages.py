@@ -7,8 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._core.questions import Answers, asks
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._image import plan_image_checks, plan_image_stages
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
@@ -19,20 +18,12 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 )
 from ansible_collections.corral.virt.plugins.module_utils._image.plan_image import Fetch, Remove, Symlink, Vouch
 from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_stages import (
-    AskOrigin,
     Bringing,
-    ClaimContents,
-    CompareContent,
-    DigestContent,
-    FindRecord,
     ImageFacts,
-    LookInPool,
-    ReadManifest,
+    ImageHost,
     Removing,
-    UsersInside,
-    UsersOfName,
 )
-from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, told
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
 HEX = "ab" * 32
 CHECKSUM = Checksum("sha256", HEX)
@@ -55,9 +46,10 @@ EMPTY, THERE = present(), present(CONTENT, target=CONTENT)
 ASIDE = present(CONTENT, OLD, target=OLD)
 STRANGER = present(CONTENT, strangers=[CONTENT])
 
-LOOK, READ, ASK, RECORD = LookInPool(), ReadManifest(CONTENT), AskOrigin(), FindRecord(CONTENT)
-NAMED, INSIDE, COMPARE = UsersOfName(f"/p/{NAME}"), UsersInside("/p"), CompareContent(CONTENT)
-DIGEST, REQUESTED = DigestContent(CONTENT, "sha256"), CompareContent(CONTENT, requested=True)
+ASK = t.cast(ImageHost, Questions())
+LOOK, READ, OFFERED, RECORD = ASK.look(), ASK.manifest(CONTENT), ASK.offered(), ASK.is_recorded(CONTENT)
+NAMED, INSIDE, COMPARE = ASK.user_of_name(f"/p/{NAME}"), ASK.users_inside("/p"), ASK.compared(CONTENT)
+DIGEST, REQUESTED = ASK.digest(CONTENT, "sha256"), ASK.compared_with_requested(CONTENT)
 
 SILENT = image(checksum=None, source=PEER)
 HEARD = image(source=PEER, doubt="only qemu+tls://hyper1/system vouches for it")
@@ -79,11 +71,11 @@ KEPT_OF_PEER = image(current=False, source=PEER)
             [Fetch(image(checksum=None)), Symlink(image(checksum=None), None)],
         ),
         (SILENT, [(LOOK, THERE)], []),
-        (SILENT, [(LOOK, EMPTY), (ASK, HEARD), (READ, None)], [Fetch(HEARD), Symlink(HEARD, CONTENT)]),
-        (SILENT, [(LOOK, present(CONTENT)), (ASK, HEARD), (READ, MANIFEST)], [Symlink(HEARD, CONTENT)]),
+        (SILENT, [(LOOK, EMPTY), (OFFERED, HEARD), (READ, None)], [Fetch(HEARD), Symlink(HEARD, CONTENT)]),
+        (SILENT, [(LOOK, present(CONTENT)), (OFFERED, HEARD), (READ, MANIFEST)], [Symlink(HEARD, CONTENT)]),
         (
             image(source=PEER),
-            [(LOOK, EMPTY), (READ, None), (ASK, image(source=PEER))],
+            [(LOOK, EMPTY), (READ, None), (OFFERED, image(source=PEER))],
             [Fetch(image(source=PEER)), Symlink(image(source=PEER), CONTENT)],
         ),
         (image(source=PEER), [(LOOK, THERE), (READ, MANIFEST)], []),
@@ -92,8 +84,9 @@ KEPT_OF_PEER = image(current=False, source=PEER)
     ],
 )
 def test_what_brings_an_image(wanted: Image, dialogue: Dialogue, steps: list[t.Any]) -> None:
-    facts = told(plan_image_stages.bringing, ImageFacts(wanted), dialogue)
-    assert plan_image_stages.bringing(facts) == Bringing(tuple(steps), dialogue[0][1].target)
+    with told(dialogue) as host:
+        decided = plan_image_stages.bringing(ImageFacts(wanted), host)
+    assert decided == Bringing(tuple(steps), dialogue[0][1].target)
 
 
 VOUCH = (Vouch(image(), MANIFEST),)
@@ -143,7 +136,7 @@ VOUCH = (Vouch(image(), MANIFEST),)
         ),
         (
             KEPT_OF_PEER,
-            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (ASK, KEPT_OF_PEER), (INSIDE, {})],
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (OFFERED, KEPT_OF_PEER), (INSIDE, {})],
             Bringing((Fetch(KEPT_OF_PEER),), OLD, read_again=True),
         ),
         (
@@ -158,7 +151,7 @@ VOUCH = (Vouch(image(), MANIFEST),)
         ),
         # Refusals end the dialogue.
         (image(), [(LOOK, THERE), (READ, NAMESAKE)], "begins with the same digits"),
-        (SILENT, [(LOOK, EMPTY), (ASK, HEARD), (READ, NAMESAKE)], "begins with the same digits"),
+        (SILENT, [(LOOK, EMPTY), (OFFERED, HEARD), (READ, NAMESAKE)], "begins with the same digits"),
         (
             image(),
             [(LOOK, ASIDE), (READ, MANIFEST), (NAMED, "guest web1")],
@@ -168,17 +161,17 @@ VOUCH = (Vouch(image(), MANIFEST),)
     ],
 )
 def test_what_is_compared(wanted: Image, dialogue: Dialogue, expected: Bringing | str) -> None:
-    facts = told(plan_image_stages.bringing, ImageFacts(wanted), dialogue)
-    if isinstance(expected, Bringing):
-        assert plan_image_stages.bringing(facts) == expected
-        return
-    with pytest.raises((BadInput, Refused), match=expected):
-        plan_image_stages.bringing(facts)
+    with told(dialogue) as host:
+        if isinstance(expected, Bringing):
+            assert plan_image_stages.bringing(ImageFacts(wanted), host) == expected
+            return
+        with pytest.raises((BadInput, Refused), match=expected):
+            plan_image_stages.bringing(ImageFacts(wanted), host)
 
 
 def test_the_name_of_what_goes_is_all_that_is_looked_for() -> None:
-    facts = told(plan_image_stages.bringing, ImageFacts(image(), absent=True), [(LOOK, ASIDE)])
-    assert plan_image_stages.bringing(facts) == Bringing(before=OLD)
+    with told([(LOOK, ASIDE)]) as host:
+        assert plan_image_stages.bringing(ImageFacts(image(), absent=True), host) == Bringing(before=OLD)
 
 
 def gone(*files: str) -> tuple[Remove, ...]:
@@ -190,20 +183,20 @@ def gone(*files: str) -> tuple[Remove, ...]:
     [
         ({}, [], Removing()),
         ({"prune": True}, [(LOOK, THERE)], Removing()),
-        ({"prune": True}, [(LOOK, ASIDE), (ClaimContents((CONTENT,)), ()), (INSIDE, {})], Removing(gone(CONTENT))),
+        ({"prune": True}, [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {})], Removing(gone(CONTENT))),
         (
             {"prune": True, "brought": (Symlink(image(), CONTENT),)},
-            [(LOOK, ASIDE), (ClaimContents((OLD,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            [(LOOK, ASIDE), (ASK.claimed((OLD,)), ()), (INSIDE, {CONTENT: "guest web1"})],
             Removing(gone(OLD)),
         ),
         (
             {"prune": True},
-            [(LOOK, ASIDE), (ClaimContents((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
             Removing((), (f"kept {CONTENT}: guest web1 uses it",)),
         ),
         (
             {"prune": True},
-            [(LOOK, ASIDE), (ClaimContents((CONTENT,)), (CONTENT,)), (INSIDE, {CONTENT: "guest web1"})],
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), (CONTENT,)), (INSIDE, {CONTENT: "guest web1"})],
             Removing((), (f"kept {CONTENT}: a disk that is being created uses it",)),
         ),
         (
@@ -214,7 +207,7 @@ def gone(*files: str) -> tuple[Remove, ...]:
         ({"absent": True}, [(LOOK, EMPTY)], Removing()),
         (
             {"absent": True},
-            [(LOOK, present(NAME, CONTENT, target=CONTENT)), (ClaimContents((CONTENT,)), ()), (INSIDE, {})],
+            [(LOOK, present(NAME, CONTENT, target=CONTENT)), (ASK.claimed((CONTENT,)), ()), (INSIDE, {})],
             Removing(gone(NAME, CONTENT)),
         ),
         ({"absent": True, "prune": True}, [(LOOK, present(NAME))], Removing(gone(NAME))),
@@ -225,41 +218,26 @@ def gone(*files: str) -> tuple[Remove, ...]:
         ),
         (
             {"absent": True},
-            [(LOOK, THERE), (ClaimContents((CONTENT,)), (CONTENT,)), (INSIDE, {})],
+            [(LOOK, THERE), (ASK.claimed((CONTENT,)), (CONTENT,)), (INSIDE, {})],
             f"a disk that is being created uses {CONTENT}",
         ),
         (
             {"absent": True},
-            [(LOOK, THERE), (ClaimContents((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            [(LOOK, THERE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
             f"guest web1 uses {CONTENT}",
         ),
     ],
 )
 def test_what_removes_an_image(said: dict[str, t.Any], dialogue: Dialogue, expected: Removing | str) -> None:
-    facts = told(plan_image_stages.removing, ImageFacts(image(), **said), dialogue)
-    if isinstance(expected, Removing):
-        assert plan_image_stages.removing(facts) == expected
-        return
-    with pytest.raises(Refused, match=expected):
-        plan_image_stages.removing(facts)
+    facts = ImageFacts(image(), **said)
+    with told(dialogue) as host:
+        if isinstance(expected, Removing):
+            assert plan_image_stages.removing(facts, host) == expected
+            return
+        with pytest.raises(Refused, match=expected):
+            plan_image_stages.removing(facts, host)
 
 
 def test_what_another_hypervisor_tells_of_an_image() -> None:
     assert plan_image_checks.offered(SILENT, PEER, MANIFEST) == HEARD
     assert plan_image_checks.offered(image(doubt="plain http"), PEER, NAMESAKE) == image(doubt="plain http")
-
-
-def test_a_question_is_asked_until_it_has_an_answer() -> None:
-    @asks
-    def plan(facts: ImageFacts) -> str:
-        return f"{facts.answers.of(FindRecord('a'))} {facts.answers.of(FindRecord('b'))}"
-
-    def refuse(facts: ImageFacts) -> str:
-        raise VirtError(facts.image.name)
-
-    first = Answers().plus(FindRecord("a"), answer=False)
-    assert plan(ImageFacts(image())) == FindRecord("a")
-    assert plan(ImageFacts(image(), answers=first)) == FindRecord("b"), "an answer that says no is one"
-    assert plan(ImageFacts(image(), answers=first.plus(FindRecord("b"), answer=True))) == "False True"
-    with pytest.raises(VirtError, match=NAME):
-        asks(refuse)(ImageFacts(image()))
