@@ -63,7 +63,11 @@ pools:
     path: {description: Directory or device directory of its volumes., type: str, returned: if it has one}
     capacity_bytes: {description: Size. Null if it is not active., type: int, returned: always}
     allocation_bytes: {description: Bytes in use. Null if it is not active., type: int, returned: always}
-    available_bytes: {description: Bytes left. Null if it is not active., type: int, returned: always}
+    available_bytes:
+      description: Bytes left, as libvirt counts them, with those that the file system reserves for root. Null if it is not
+        active.
+      type: int
+      returned: always
     arguments:
       description: Arguments of M(corral.virt.virt_pool) that describe the pool.
       type: dict

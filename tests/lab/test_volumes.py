@@ -109,12 +109,13 @@ def test_an_encrypted_volume_opens_with_its_secret_alone() -> None:
 
 
 def test_a_secret_is_compared_and_never_shown() -> None:
-    for options in (
+    cases: tuple[dict[str, t.Any], ...] = (
         {"name": "client.a", "usage": "ceph", "value": f"{CANARY}1"},
         {"name": "client.a", "usage": "ceph", "value": f"{CANARY}2", "description": "of a"},
         {"name": "tls1", "usage": "tls", "value": base64.b64encode(b"\0\xff" * 9).decode(), "value_encoding": "base64"},
         {"name": "vtpm1", "usage": "vtpm", "value": f"{CANARY}3", "private": True},
-    ):
+    )
+    for options in cases:
         task = {"corral.virt.virt_secret": options}
         said = LAB.play(task, flags=["-vvvv", "--diff"])
         assert CANARY not in said and options["value"] not in said
@@ -145,7 +146,7 @@ def test_a_secret_that_a_guest_names_stays() -> None:
         f"type='passphrase' uuid='{secret['uuid']}'/></encryption></source><target dev='vda'/></disk></devices></domain>"
     )
     on("virsh -q define /dev/stdin", given=xml)
-    gone = {"name": f"{IMAGES}/s", "usage": "volume", "state": "absent"}
+    gone: dict[str, t.Any] = {"name": f"{IMAGES}/s", "usage": "volume", "state": "absent"}
     assert "guest g need" in LAB.module("virt_secret", ok=False, **gone)
     assert on("virsh secret-list | grep -c volume") == "1"
     assert told("virt_secret", **gone, force=True)["steps"] == [f"undefine secret {IMAGES}/s of usage volume"]
@@ -260,7 +261,7 @@ def test_bad_names_and_pools_are_refused_at_once() -> None:
     said = refused("../a", source="/a", clone_of="b", wipe=True, preallocate=True, secret="x")
     assert said.count("of volume ../a") >= 3 and "secret" in said
     assert "create it, or choose another" in LAB.module("virt_volume", ok=False, name="a", pool="nix", capacity=1)
-    on(f"virsh -q pool-define-as off dir --target /root")
+    on("virsh -q pool-define-as off dir --target /root")
     assert "it is not active; start it" in LAB.module("virt_volume", ok=False, name="a", pool="off", capacity=1)
     on("virsh -q pool-undefine off")
     assert on(f"ls -A {IMAGES}") in ("", ".corral")
@@ -295,5 +296,5 @@ def test_pools_and_volumes_are_described_by_arguments_that_change_nothing() -> N
         assert not told("virt_volume", **one["arguments"])["changed"]
     (pool,) = told("virt_pool_info", name="default", arguments=True)["pools"]
     assert not told("virt_pool", **pool["arguments"])["changed"]
-    size, free = map(int, on(f"df -B1 --output=size,avail {IMAGES} | tail -1").split())
-    assert pool["capacity_bytes"] == size and abs(pool["available_bytes"] - free) < 1024**3
+    block, size, free = map(int, on(f"stat -f -c '%S %b %f' {IMAGES}").split())
+    assert pool["capacity_bytes"] == size * block and abs(pool["available_bytes"] - free * block) < 1024**3

@@ -56,7 +56,7 @@ KNOWN = {
     "plugins/module_utils/_migration/libvirt_migrate.py:*": LOOKED,
     "plugins/module_utils/_noun/libvirt_api.py:*": LOOKED,
     "plugins/module_utils/_noun/plan_noun.py:absent": "a plan, which does nothing",
-    "plugins/module_utils/_volume/libvirt_volume.py:download": "a file that the options name, and a part of its own",
+    "plugins/module_utils/_volume/libvirt_volume.py:download": UNFINISHED,
     "plugins/module_utils/_volume/libvirt_volume.py:unmark": NOTES,
     "plugins/module_utils/_volume/run_volume.py:_resize": LOOKED,
     "plugins/module_utils/_power/libvirt_power.py:_switch_off": "by UUID; the user said so",

@@ -10,13 +10,11 @@ import contextlib
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import CHUNK
-from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 
 __all__ = ["VOLUME_TYPE", "download", "is_same", "mark", "sizes", "unfinished", "unmark", "upload", "volumes"]
@@ -160,25 +158,19 @@ def _pieces(descriptor: int, at: int, total: int) -> t.Iterator[tuple[int, int, 
             at = following
 
 
-def download(connection: Connection, ref: Ref, path: str, size_bytes: int, tell: Tell) -> None:
-    """Write a volume's content into a new file, which goes on from the part that an interrupted run has left."""
-    part = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.corral-part")
-    with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise Failed(f"cannot download to {part}: other users can read it; find out who made it, and remove it")
-        done = _common(connection, ref, file, min(size_bytes, os.fstat(file.fileno()).st_size))
-        file.seek(done)
-        file.truncate()
+def download(connection: Connection, ref: Ref, file: t.BinaryIO, size_bytes: int, tell: Tell) -> None:
+    """Write a volume's content into a file, which may hold its first part already."""
+    done = _common(connection, ref, file, min(size_bytes, os.fstat(file.fileno()).st_size))
+    file.seek(done)
+    file.truncate()
 
-        def write(piece: bytes) -> None:
-            file.write(piece)
-            tell(file.tell(), size_bytes)
+    def write(piece: bytes) -> None:
+        file.write(piece)
+        tell(file.tell(), size_bytes)
 
-        if done < size_bytes:
-            skip: t.Callable[[int], object] = lambda size: file.seek(size, os.SEEK_CUR)  # noqa: E731
-            libvirt_storage.receive(connection, _pool(ref), ref.name, done, write, t.cast("t.Any", skip))
-        file.truncate(size_bytes)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    def skip(size: int) -> None:
+        file.seek(size, os.SEEK_CUR)
+
+    if done < size_bytes:
+        libvirt_storage.receive(connection, _pool(ref), ref.name, done, write, skip)
+    file.truncate(size_bytes)

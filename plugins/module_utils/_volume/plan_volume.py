@@ -222,6 +222,12 @@ def check_original(pool: str, name: str, found: str | None) -> str:
     return found
 
 
+def check_part(path: str, *, is_ours: bool) -> None:
+    """Raise Refused if others could read what is downloaded into the part that is there."""
+    if not is_ours:
+        raise Refused(f"cannot download to {path}: other users can read it; find out who made it, and remove it")
+
+
 def _tried(*checks: t.Callable[[], None]) -> Findings:
     for check in checks:
         try:

@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_file_users,
     run_owned_disks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
@@ -47,6 +47,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     Resize,
     Save,
     check_original,
+    check_part,
     check_unused,
     taker,
 )
@@ -218,11 +219,13 @@ def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
 
 def _save(connection: Connection, spec: Spec, step: Save) -> None:
     size = _size_bytes(connection, step.ref)
+    part = os.path.join(os.path.dirname(step.dest), f".{os.path.basename(step.dest)}.corral-part")
     with _progress(spec) as tell, _explained_os(step.dest):
-        libvirt_volume.download(
-            connection, step.ref, step.dest, size, lambda done, total: tell("download", done, total)
-        )
-        durable.fsync(os.path.dirname(step.dest))
+        with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
+            status = os.fstat(file.fileno())
+            check_part(part, is_ours=status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+            libvirt_volume.download(connection, step.ref, file, size, lambda done, total: tell("download", done, total))
+        durable.replace(part, step.dest)
 
 
 _DOERS: dict[type[NounStep], t.Callable[[Connection, Spec, t.Any], object]] = {Fill: _fill, Save: _save}
