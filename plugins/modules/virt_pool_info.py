@@ -64,8 +64,8 @@ pools:
     capacity_bytes: {description: Size. Null if it is not active., type: int, returned: always}
     allocation_bytes: {description: Bytes in use. Null if it is not active., type: int, returned: always}
     available_bytes:
-      description: Bytes left, as libvirt counts them, with those that the file system reserves for root. Null if it is not
-        active.
+      description: Bytes left, as libvirt counts them, with those that the file system reserves for root. Null if it is
+        not active.
       type: int
       returned: always
     arguments:

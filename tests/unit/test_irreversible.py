@@ -59,6 +59,7 @@ KNOWN = {
     "plugins/module_utils/_volume/libvirt_volume.py:download": UNFINISHED,
     "plugins/module_utils/_volume/libvirt_volume.py:unmark": NOTES,
     "plugins/module_utils/_volume/run_volume.py:_resize": LOOKED,
+    "plugins/module_utils/_volume/run_volume.py:_save": "a file that the options name",
     "plugins/module_utils/_power/libvirt_power.py:_switch_off": "by UUID; the user said so",
     "plugins/module_utils/_storage/libvirt_storage.py:*": LOOKED,
     "plugins/module_utils/_storage/libvirt_transfer.py:opened": "a pool that it made itself; its files stay",
