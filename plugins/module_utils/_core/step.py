@@ -48,3 +48,4 @@ class Plan(t.Generic[S]):
     changes: tuple[Change, ...] = ()
     pending: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    seen: str = ""  # the digest of the facts that it was made from (`_core/digest.py`); empty: nobody has told

@@ -177,7 +177,7 @@ class SetParameters(GuestStep):
     """Change limits of the running guest: `scheduler`, `memory`, `numa`, or `iotune` of a disk."""
 
     kind: str
-    values: t.Mapping[str, t.Any]  # by libvirt's names
+    values: t.Mapping[str, int | str]  # by libvirt's names
     target: str = ""
 
     def __str__(self) -> str:
