@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import types
 import typing as t
@@ -65,7 +66,9 @@ def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
     for step in todo:
         if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
             there = libvirt_query.stored(connection, UUID)
-            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), step)
+            seen = fields_record.fingerprint(there.xml) if there else ""
+            known = dataclasses.replace(step, uuid=UUID, seen=seen)
+            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), known)
         elif isinstance(step, plan_guest_steps.CreateVolume):
             libvirt_domain.create_volume(connection, step)
         elif isinstance(step, plan_guest_steps.DeleteVolume):
