@@ -222,6 +222,35 @@ def test_undefine(connection: t.Any, guest: t.Any) -> None:
     assert libvirt_query.find(connection, "web1") is None
 
 
+@pytest.mark.parametrize(
+    "step", [plan_guest_steps.Define("web1", definition(vcpus=8)), plan_guest_steps.Undefine("web1")]
+)
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [(definition(vcpus=2), "somebody has changed its definition"), (None, "a guest with its UUID was defined")],
+)
+def test_a_definition_is_compared_with_what_the_plan_saw(
+    connection: t.Any, guest: t.Any, step: t.Any, seen: str | None, why: str
+) -> None:
+    """Also by a later run, which has read it anew."""
+    before = guest.XMLDesc(2)
+    planned = dataclasses.replace(step, uuid=UUID, seen=fields_record.fingerprint(seen) if seen else "")
+    with pytest.raises(Refused, match=rf"^cannot {step.verb} web1: {why}"):
+        run_definition.do(run_definition.Definition(connection, UUID, before), planned)
+    assert guest.XMLDesc(2) == before
+
+
+def test_what_a_run_has_defined_itself_is_no_change_of_others(connection: t.Any, guest: t.Any) -> None:
+    before = guest.XMLDesc(2)
+    found = run_definition.Definition(connection, UUID, before)
+    for vcpus in (8, 2):
+        step = plan_guest_steps.Define(
+            "web1", definition(vcpus=vcpus), uuid=UUID, seen=fields_record.fingerprint(before)
+        )
+        run_definition.do(found, step)
+    assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_VCPU_MAXIMUM) == 2
+
+
 class Moved:
     """A guest that is off, of a libvirt that refuses to forget it."""
 

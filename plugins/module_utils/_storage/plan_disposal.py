@@ -52,11 +52,13 @@ def command(uri: str | None, path: str) -> str:
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path] if uri else ["rm", path])
 
 
-def check_identity(path: str, guest: str, expected: FileIdentity | None, found: FileIdentity) -> None:
+def check_identity(
+    path: str, guest: str, expected: FileIdentity | None, found: FileIdentity, *, verb: str = "delete"
+) -> None:
     """Raise Refused if the disk is another file than the one that was created for the guest."""
     if expected is not None and not expected.is_same(found):
         raise Refused(
-            f"cannot delete disk {path} of {guest}: another file than the one that was created for {guest} has this "
+            f"cannot {verb} disk {path} of {guest}: another file than the one that was created for {guest} has this "
             "name; inspect it, and delete it by hand if nobody needs it"
         )
 

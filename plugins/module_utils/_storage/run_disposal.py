@@ -106,7 +106,7 @@ class Disposal:
         return run_file_users.users(self.connection, without=self.without).of(self.path)
 
     def _described(self, found: FileIdentity, size_bytes: int) -> RemovedDisk:
-        plan_disposal.check_identity(self.path, self.guest, self.expected, found)
+        plan_disposal.check_identity(self.path, self.guest, self.expected, found, verb=self.verb)
         since = now()
         return RemovedDisk(
             path=self.path,
