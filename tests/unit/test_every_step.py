@@ -119,7 +119,6 @@ def test_a_step_that_destroys_looks_again() -> None:
 
 # Looks that compare nothing that their step carries. The list only gets shorter.
 WITHOUT_IDENTITY = {
-    "_image.plan_image.Remove": "a name, or a content, which has its digest in its name",
     "_noun.plan_noun.Define": "it carries its ref and what was seen; its look does not say so yet",
     "_noun.plan_noun.Create": "the same",
     "_noun.plan_noun.Undefine": "the same",
