@@ -139,6 +139,7 @@ class Mapping:
         if type(data) is not dict:
             problems.append(f"{place}: must be an object, not {_word(data)}")
             return None
+        problems += [f"{place}[{key!r}]: must have a string as its name" for key in data if type(key) is not str]
         return {key: self.of.value(one, f"{place}[{key!r}]", problems) for key, one in data.items()}
 
     def schema(self, known: Schema) -> Schema:

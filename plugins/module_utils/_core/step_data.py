@@ -51,7 +51,10 @@ def plan_of(data: object) -> Plan[t.Any]:
 
 def _read(form: forms.Form, data: object, place: str) -> object:
     problems: list[str] = []
-    value = form.value(data, place, problems)
+    try:
+        value = form.value(data, place, problems)
+    except RecursionError:
+        raise BadInput(f"{place}: is nested too deeply") from None
     if problems:
         raise BadInput(problems)
     return value

@@ -95,6 +95,7 @@ def test_a_step_as_data() -> None:
         ({"names": ["x", 1]}, ["names[1]: must be of type string, not a number"]),
         ({"sizes": {"b": [2]}}, ["sizes['b']: must be of type integer, not a list"]),
         ({"sizes": {"b": [2, 3]}}, ["sizes['b'][1]: must be of type string, not a number"]),
+        ({"sizes": {1: 1}}, ["sizes[1]: must have a string as its name"]),
         ({"image": "A"}, ["image: is no bytes"]),
         ({"inner": {"step": "module_utils.Assemble"}}, ["inner.parts: is missing"]),
     ],
@@ -105,6 +106,13 @@ def test_what_is_wrong_is_told_with_its_place(wrong: dict[str, t.Any], problems:
     found = told.value.problems
     assert len(found) >= len(problems)
     assert all(any(problem in one for one in found) for problem in problems), found
+
+
+def test_data_that_is_nested_without_an_end_is_refused() -> None:
+    part: dict[str, t.Any] = {"name": "a"}
+    part["below"] = part
+    with pytest.raises(BadInput, match=r"^step: is nested too deeply$"):
+        step_data.step_of({**DATA, "parts": [part]})
 
 
 @pytest.mark.parametrize(
