@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import subprocess
@@ -211,6 +212,36 @@ def test_what_comes_to_be_needed_until_the_next_run_acts_is_given_back(
     killed(connection, disk, monkeypatch)
     converge(connection, at("delete disk", lambda: connection.defineXML(OTHER.format(disk))), **GONE)
     assert disk.exists() and aside(pool) == []
+
+
+def test_a_note_that_tells_of_another_file_than_the_plan_saw_is_left_as_it_is(
+    connection: t.Any, pool: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = killed(connection, disk, monkeypatch)
+    note = place.with_suffix(".json")
+
+    def another() -> None:
+        note.write_text(json.dumps({**json.loads(note.read_text()), "inode": 7}))
+
+    with pytest.raises(Refused, match=r"cannot finish the removal of .*: its note tells of another file since"):
+        converge(connection, at("delete disk", another), **GONE)
+    assert place.exists() and note.exists()
+
+
+def test_a_file_that_takes_the_name_of_what_an_interrupted_run_left_is_not_replaced(
+    connection: t.Any, pool: Path, disk: Path
+) -> None:
+    xml = connection.lookupByName("box1").XMLDesc(2)
+    xml = xml.replace("<corral:volume", f"<corral:making>{disk}</corral:making><corral:volume", 1)
+    connection.defineXML(xml.replace(f"file='{disk}'", f"file='{disk}.making'"))
+
+    def swap() -> None:
+        disk.rename(disk.with_suffix(".old"))
+        disk.write_text("somebody else's")
+
+    with pytest.raises(VirtError, match=r"cannot replace disk .* of box1: another file than the one"):
+        converge(connection, at("create disk", swap), disks=[{"name": "system", "size": 1, "pool": "data"}])
+    assert disk.read_text() == "somebody else's" and aside(pool) == []
 
 
 def test_what_another_host_has_moved_aside_is_left_to_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import types
 import typing as t
@@ -65,7 +66,9 @@ def do(connection: t.Any, *todo: plan_guest_steps.GuestStep) -> None:
     for step in todo:
         if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
             there = libvirt_query.stored(connection, UUID)
-            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), step)
+            seen = fields_record.fingerprint(there.xml) if there else ""
+            known = dataclasses.replace(step, uuid=UUID, seen=seen)
+            run_definition.do(run_definition.Definition(connection, UUID, there and there.xml), known)
         elif isinstance(step, plan_guest_steps.CreateVolume):
             libvirt_domain.create_volume(connection, step)
         elif isinstance(step, plan_guest_steps.DeleteVolume):
@@ -217,6 +220,35 @@ def test_metadata(connection: t.Any, guest: t.Any) -> None:
 def test_undefine(connection: t.Any, guest: t.Any) -> None:
     do(connection, plan_guest_steps.Undefine("web1", ("managed_save", "snapshots")))
     assert libvirt_query.find(connection, "web1") is None
+
+
+@pytest.mark.parametrize(
+    "step", [plan_guest_steps.Define("web1", definition(vcpus=8)), plan_guest_steps.Undefine("web1")]
+)
+@pytest.mark.parametrize(
+    ("seen", "why"),
+    [(definition(vcpus=2), "somebody has changed its definition"), (None, "a guest with its UUID was defined")],
+)
+def test_a_definition_is_compared_with_what_the_plan_saw(
+    connection: t.Any, guest: t.Any, step: t.Any, seen: str | None, why: str
+) -> None:
+    """Also by a later run, which has read it anew."""
+    before = guest.XMLDesc(2)
+    planned = dataclasses.replace(step, uuid=UUID, seen=fields_record.fingerprint(seen) if seen else "")
+    with pytest.raises(Refused, match=rf"^cannot {step.verb} web1: {why}"):
+        run_definition.do(run_definition.Definition(connection, UUID, before), planned)
+    assert guest.XMLDesc(2) == before
+
+
+def test_what_a_run_has_defined_itself_is_no_change_of_others(connection: t.Any, guest: t.Any) -> None:
+    before = guest.XMLDesc(2)
+    found = run_definition.Definition(connection, UUID, before)
+    for vcpus in (8, 2):
+        step = plan_guest_steps.Define(
+            "web1", definition(vcpus=vcpus), uuid=UUID, seen=fields_record.fingerprint(before)
+        )
+        run_definition.do(found, step)
+    assert guest.vcpusFlags(libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_VCPU_MAXIMUM) == 2
 
 
 class Moved:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import typing as t
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.corral.virt.plugins.module_utils._core import step_data
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
@@ -97,8 +99,10 @@ class _Recording(Gate):
         self.steps: list[t.Any] = []
 
     def run(self, steps: t.Sequence[t.Any], do: t.Callable[[t.Any], object]) -> list[object]:
-        """Note all, do those on storage."""
-        for step in steps:
+        """Note all, each as JSON brings it back; do those on storage."""
+        for planned in steps:
+            step: t.Any = step_data.step_of(json.loads(json.dumps(step_data.as_data(planned))))
+            assert step == planned, "it holds what its types do not say"
             self.steps.append(step)
             _on_storage(self.connection, step)
         return []

@@ -10,13 +10,14 @@ import dataclasses
 import importlib
 import textwrap
 
-from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
 
 _WIDTH = 116
+_NO_STEP = "no step"
 
 # Acts that are no steps of a plan: of the controller, of roles, of the console.
 OTHERS = (
@@ -95,14 +96,24 @@ OTHERS = (
 )
 
 
-def rows() -> list[tuple[str, str, str, str]]:
+def rows() -> list[tuple[str, ...]]:
     """Steps by name, then the other acts."""
     found = [
-        (f"``{step.__name__}``: {(step.__doc__ or '').strip().splitlines()[0]}", look.at, look.holds, look.leaves)
+        (
+            f"``{step.__name__}``: {(step.__doc__ or '').strip().splitlines()[0]}",
+            look.at,
+            _by(look),
+            look.holds,
+            look.leaves,
+        )
         for step in _steps()
         if (look := step.look)
     ]
-    return [*sorted(found), *OTHERS]
+    return [*sorted(found), *((act, at, _NO_STEP, *rest) for act, at, *rest in OTHERS)]
+
+
+def _by(look: Look) -> str:
+    return ", ".join(f"``{field}``" for field in look.by)
 
 
 def _steps() -> list[type[Step]]:
@@ -135,7 +146,13 @@ class _ListTable(Table):
 TABLE = _ListTable(
     "looks_table",
     GUIDES / "guide_internals.rst",
-    ("Act", "Looked at again, right before", "Held from the look to the act", "Left, and said, where it differs"),
+    (
+        "Act",
+        "Looked at again, right before",
+        "By, in the step",
+        "Held from the look to the act",
+        "Left, and said, where it differs",
+    ),
     rows,
 )
 

@@ -21,6 +21,7 @@ class Look:
     at: str  # what is compared with the plan, by identity
     holds: str  # what nobody can change from the look to the act; empty: nothing
     leaves: str  # what stays, and what is said, where the look differs from the plan
+    by: tuple[str, ...] = ()  # fields of the step that hold the identity that is compared; `move.uuid` is one within
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,3 +49,4 @@ class Plan(t.Generic[S]):
     changes: tuple[Change, ...] = ()
     pending: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    seen: str = ""  # the digest of the facts that it was made from (`_core/digest.py`); empty: nobody has told

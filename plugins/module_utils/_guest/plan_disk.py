@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     Size,
     SizeOf,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
     "STARTED",
@@ -310,6 +311,7 @@ class _Sight:
     volume: Volume | None = None  # as it would be made
     has_bytes: int | None = None
     target: str | None = None  # where the guest that runs has it
+    identity: FileIdentity | None = None  # of the file that has the path of the one that would be made
 
     def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
         """Raise `kind` with a message that names the disk and the guest."""
@@ -331,7 +333,7 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
     if isinstance(answer, Site):
         volume = new_volume_of(guest, item, answer)
         there = _standing(volume.path, known, answer)
-        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes)
+        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes, identity=answer.identity)
         if item.fields.get("source") == "":
             where = f"it has no drive of that name; to see its drives: virsh domblklist {guest}"
             sight.fail(NotFound, "eject the medium of", f": {where}")
@@ -408,7 +410,8 @@ def _adopted(sight: _Sight) -> Disk:
 
 def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Outcome:
     volume = t.cast(Volume, sight.volume)
-    step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace)
+    expected = sight.identity if replace else None
+    step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace, expected=expected)
     return _Outcome(_placed(sight.item, volume.path, format=volume.format), (step,), making=(volume.path,))
 
 

@@ -227,12 +227,27 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
         result = planned_removal(wanted, found, recorded, host)
     else:
         result = _plan_present(wanted, found, recorded, host)
-    result = dataclasses.replace(result, found_xml=found.xml if found else None)
+    result = _identified(dataclasses.replace(result, found_xml=found.xml if found else None))
     if step is None:
         return result
     return dataclasses.replace(
         result, steps=(step, *result.steps), changes=(Change("name", wanted.renamed_from, wanted.name), *result.changes)
     )
+
+
+def _identified(plan: GuestPlan) -> GuestPlan:
+    """The plan with whom its steps are done to, and which definition was seen, in the steps that compare these."""
+    compared = [step for step in plan.steps if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine))]
+    seen = fields_record.fingerprint(plan.found_xml) if compared and plan.found_xml else ""
+
+    def identified(step: plan_guest_steps.GuestStep) -> plan_guest_steps.GuestStep:
+        if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
+            return dataclasses.replace(step, uuid=t.cast(str, plan.uuid), seen=seen)
+        if isinstance(step, plan_guest_steps.WriteSeed):
+            return dataclasses.replace(step, uuid=t.cast(str, plan.uuid))
+        return step
+
+    return dataclasses.replace(plan, steps=tuple(map(identified, plan.steps)))
 
 
 def _renamed(

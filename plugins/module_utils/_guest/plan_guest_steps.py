@@ -88,10 +88,13 @@ class Define(GuestStep):
         at="UUID, and the whole stored definition without our record of it",
         holds="",
         leaves="the definition as others have changed it; which parts they changed",
+        by=("uuid", "seen"),
     )
 
     xml: str = dataclasses.field(repr=False)
     why: str = ""
+    uuid: str = dataclasses.field(default="", repr=False)
+    seen: str = dataclasses.field(default="", repr=False)  # fingerprint of the definition before; empty: no guest
 
     def __str__(self) -> str:
         return f"define {self.guest}{f' ({self.why})' if self.why else ''}"
@@ -177,7 +180,7 @@ class SetParameters(GuestStep):
     """Change limits of the running guest: `scheduler`, `memory`, `numa`, or `iotune` of a disk."""
 
     kind: str
-    values: t.Mapping[str, t.Any]  # by libvirt's names
+    values: t.Mapping[str, int | str]  # by libvirt's names
     target: str = ""
 
     def __str__(self) -> str:
@@ -256,9 +259,12 @@ class Undefine(GuestStep):
         at="UUID, the whole stored definition without our record of it, that it is stored, and that it is off",
         holds="",
         leaves="the guest and its disks; which parts of its definition others have changed, or that it was started",
+        by=("uuid", "seen"),
     )
 
     managed_state: tuple[str, ...] = ()
+    uuid: str = dataclasses.field(default="", repr=False)
+    seen: str = dataclasses.field(default="", repr=False)  # fingerprint of the definition
 
     def __str__(self) -> str:
         return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")

@@ -191,7 +191,7 @@ def _customized(wanted: GuestSpec, seed: Seed, disks: DiskPlan, site: SeedSite, 
     commands = plan_customize.commands(seed, guest=wanted.name, keys=seed.host_keys or {"ed25519": site.host_key[0]})
     made = plan_guest_steps.CreateVolume(wanted.name, volume, new_volume(volume), replace=True)
     applied = plan_guest_steps.Customize(
-        wanted.name, volume.pool, volume.path, disk.volume.path, commands, disk.replace
+        wanted.name, volume.pool, volume.path, disk.volume.path, commands, disk.replace, expected=disk.expected
     )
     others = tuple(step for step in disks.steps if step is not disk)
     return Seeding(dataclasses.replace(disks, steps=(*others, made, applied)), _record(wanted, seed, site))

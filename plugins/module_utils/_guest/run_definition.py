@@ -31,26 +31,30 @@ class Definition:
     uuid: str
     xml: str | None
     made: dict[str, FileIdentity] = dataclasses.field(default_factory=dict)  # files that this run has made, by path
+    own: bool = False  # a step of this run has changed it, so it is no longer the one that the plan saw
 
-    def check(self, verb: str, guest: str, *, must_be_off: bool = False) -> None:
+    def check(self, verb: str, guest: str) -> None:
         """Raise Refused if somebody has changed the definition."""
-        plan_changes.check_unchanged(verb, guest, self._sight(), must_be_off=must_be_off)
+        seen = fields_record.fingerprint(self.xml) if self.xml else ""
+        plan_changes.check_unchanged(verb, guest, self._sight(self.uuid, seen))
 
-    def _sight(self) -> plan_changes.DefinitionSight:
-        seen = libvirt_query.stored(self.connection, self.uuid)
-        if seen is None or self.xml is None:
-            return plan_changes.DefinitionSight(exists=seen is not None, expected=self.xml is not None)
-        same = fields_record.fingerprint(seen.xml) == fields_record.fingerprint(self.xml)
-        differs = () if same else fields_record.differing(self.xml, seen.xml) or ("the order of its elements",)
-        return plan_changes.DefinitionSight(True, True, seen.active, seen.persistent, differs)
+    def _sight(self, uuid: str, expected: str) -> plan_changes.DefinitionSight:
+        """What there is of the guest, compared with the fingerprint of the definition that is expected."""
+        found = libvirt_query.stored(self.connection, uuid)
+        if found is None or not expected:
+            return plan_changes.DefinitionSight(exists=found is not None, expected=bool(expected))
+        same = fields_record.fingerprint(found.xml) == expected
+        parts = () if same or self.xml is None else fields_record.differing(self.xml, found.xml)
+        differs = () if same else parts or ("the order of its elements",)
+        return plan_changes.DefinitionSight(True, True, found.active, found.persistent, differs)
 
-    def look(self, step: plan_guest_steps.GuestStep) -> None:
-        """Check the definition before it is replaced."""
-        self.check(step.verb, step.guest)
-
-    def look_off(self, step: plan_guest_steps.GuestStep) -> None:
-        """Check the definition and that the guest is off, before it is removed."""
-        self.check(step.verb, step.guest, must_be_off=True)
+    def look(self, step: plan_guest_steps.Define | plan_guest_steps.Undefine) -> None:
+        """Check the definition before it is replaced; before it is removed, also that the guest is off."""
+        expected = step.seen
+        if self.own:
+            expected = fields_record.fingerprint(self.xml) if self.xml else ""
+        removes = isinstance(step, plan_guest_steps.Undefine)
+        plan_changes.check_unchanged(step.verb, step.guest, self._sight(step.uuid, expected), must_be_off=removes)
 
     def define(self, step: plan_guest_steps.Define) -> None:
         """Replace the definition, and read it back as libvirt has it."""
@@ -65,17 +69,17 @@ class Definition:
 
     def undefine(self, step: plan_guest_steps.Undefine) -> None:
         """Remove the definition."""
-        definition.undefine_by(self.connection, self.uuid, step.guest, step.managed_state)
+        definition.undefine_by(self.connection, step.uuid, step.guest, step.managed_state)
 
     def follow(self) -> None:
         """Read the definition again after a step of this run has changed it."""
         seen = libvirt_query.stored(self.connection, self.uuid)
-        self.xml = seen.xml if seen else None
+        self.xml, self.own = seen.xml if seen else None, True
 
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
     plan_guest_steps.Define: Looked(Definition.look, Definition.define),
-    plan_guest_steps.Undefine: Looked(Definition.look_off, Definition.undefine),
+    plan_guest_steps.Undefine: Looked(Definition.look, Definition.undefine),
 }
 
 

@@ -59,7 +59,9 @@ class _Making:
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
 
             run_disposal.dispose(
-                run_disposal.Disposal(self.connection, step.path, step.guest, self.stored.uuid, verb="replace")
+                run_disposal.Disposal(
+                    self.connection, step.path, step.guest, self.stored.uuid, step.expected, verb="replace"
+                )
             )
             self.step = dataclasses.replace(step, replace=False)
         yield
@@ -70,7 +72,7 @@ class _Making:
         if step.replace:
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
 
-            users = run_file_users.users(self.connection, but=self.stored.uuid)
+            users = run_file_users.users(self.connection, but=step.uuid)
             sight = plan_disposal.DiskSight(users.of(step.path))
             plan_disposal.check_sight(step.path, step.guest, sight, uri=self.connection.getURI(), verb="replace")
 
@@ -101,7 +103,7 @@ def do(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object
 
 def _subject(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> Disposal | Finishing:
     if isinstance(step, plan_guest_steps.FinishRemoval):
-        return Finishing(connection, step.place)
+        return Finishing(connection, step.place, step.expected)
     delete = t.cast(plan_guest_steps.DeleteVolume, step)
     return Disposal(
         connection,

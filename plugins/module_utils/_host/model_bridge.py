@@ -125,7 +125,7 @@ class Document:
     """A YAML file below a comment line."""
 
     head: str
-    content: t.Mapping[str, t.Any] = dataclasses.field(repr=False)
+    content: t.Mapping[str, object] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,9 +70,10 @@ class Remove(ImageStep):
         "backup jobs and backing chains; volumes; loop devices",
         holds="the lock of the image's name, and the manifests of its contents: no run makes a disk from them",
         leaves="the file; its user",
+        by=("file",),
     )
 
-    file: str
+    file: str  # a name, or a content, which has its digest in its name
 
     def __str__(self) -> str:
         return f"remove {self.file}"

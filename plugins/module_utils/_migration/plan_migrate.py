@@ -50,6 +50,9 @@ __all__ = [
 ]
 
 
+RemovedFile = tuple[str, FileIdentity]  # its place, and which file it is
+
+
 @dataclasses.dataclass(frozen=True)
 class MigrateStep(Step):
     """One change on the way."""
@@ -118,6 +121,7 @@ class Migrate(MigrateStep):
         "its mark; every half second whether its place there is still reserved",
         holds="libvirt's migration job; name and UUID on the destination",
         leaves="the guest on the source, or paused on the destination if it has arrived; both hosts' disks",
+        by=("move.uuid", "move.seen"),
     )
 
     @property
@@ -141,6 +145,7 @@ class UndefineOnSource(MigrateStep):
         "copies on the destination",
         holds="QEMU's locks on its disks, and its start (the hook of role hypervisor), from before the first byte",
         leaves="the guest on the source; the copies on the destination are removed",
+        by=("move.uuid", "move.seen"),
     )
 
 
@@ -153,6 +158,7 @@ class DefineOnDest(MigrateStep):
         "on both hosts",
         holds="the guest's name and UUID there, by the reserved definition",
         leaves="both hosts' disks; the guest is defined on the source again",
+        by=("move.uuid",),
     )
 
 
@@ -178,9 +184,10 @@ class RemoveDisk(MigrateStep):
         "marks of its disks there",
         holds="the file in a private directory beside it",
         leaves="the file under its name; the result tells who uses it",
+        by=("move.uuid", "identity"),
     )
     path: str
-    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what an earlier run had planned with
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what was planned with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +199,11 @@ class FinishRemoval(MigrateStep):
         at="the file, as its note tells, and all its users on that host, as for `delete disk`",
         holds="a lock on the note, and the file, which has no name that guests know",
         leaves="the disk, under its own name again; where another file has that, both",
+        by=("move.uuid", "identity"),
     )
     path: str
     place: str  # where it is now
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)  # as its note told
 
 
 class Forget(MigrateStep):
@@ -221,10 +230,15 @@ class Abort(MigrateStep):
     template = "abort the migration of {1.guest}"
 
 
-def steps(move: Move) -> list[MigrateStep]:
-    """The steps in order: the move is recorded before anything is made, and the source's disks are removed last."""
+def steps(move: Move, files: t.Mapping[str, FileIdentity | None] | None = None) -> list[MigrateStep]:
+    """The steps in order: the move is recorded before anything is made, and the source's disks are removed last.
+
+    `files` tells what the files of the disks are now, by path, as far as this machine has them.
+    """
+    known = files or {}
     made = [disk for disk in move.disks if disk.volume is not None]
-    left = [LeftDisk(disk.path) for disk in reversed(made) if disk.delete_source]  # what stands on another goes first
+    # what stands on another goes first
+    left = [LeftDisk(disk.path, known.get(disk.path)) for disk in reversed(made) if disk.delete_source]
     return [
         Record(move),
         *([DisableAutostart(move)] if move.autostart else []),
@@ -252,14 +266,14 @@ def finish(move: Move, left: t.Sequence[LeftDisk], *, resume: bool = False, defi
 
 
 def finishing(
-    move: Move, left: t.Sequence[LeftDisk], action: str, *, reserved: bool, aside: t.Mapping[str, str]
+    move: Move, left: t.Sequence[LeftDisk], action: str, *, reserved: bool, aside: t.Mapping[str, RemovedFile]
 ) -> list[MigrateStep]:
     """The steps that remain after a run that was interrupted when the guest had arrived. `action` is what remains to be
     done to the guest itself; its definition there may still be `reserved`. `aside` maps disks that were being deleted
-    to where they are now.
+    to where they are now, and what their notes tell.
     """
     steps = finish(move, left, resume=action == "resume_dest", define=reserved)
-    return [*steps[:-1], *(FinishRemoval(move, path, place) for path, place in aside.items()), steps[-1]]
+    return [*steps[:-1], *(FinishRemoval(move, path, *removed) for path, removed in aside.items()), steps[-1]]
 
 
 def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:

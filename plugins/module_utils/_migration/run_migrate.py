@@ -57,7 +57,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold im
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal, run_owned_disks
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
-from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 
 __all__ = ["converge"]
@@ -150,7 +149,6 @@ class _Run:
         self._tell, self._interrupted = watch.tell, watch.interrupted
         self._hold: Hold | None = None  # of a guest that is off
         self._copied: dict[str, t.Mapping[str, t.Any]] = {}  # its disks, as they were before they were copied
-        self._planned: dict[str, FileIdentity] = {}  # what the files of its disks were when it was planned
         self._undefined: str = ""  # its definition on the source, which may have to come back
         self.name: str = params["name"]
         self.notes: list[str] = []
@@ -238,12 +236,12 @@ class _Run:
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [plan_convergence.can_work(dirty, move.tuning)])
+        files = {}
         if is_here(self.endpoints.source.getURI()):
-            found_files = {disk.path: identity.of_path(disk.path) for disk in move.disks if disk.volume}
-            self._planned = {path: one for path, one in found_files.items() if one}
+            files = {disk.path: identity.of_path(disk.path) for disk in move.disks if disk.volume}
         if not move.active:
             self.gate.hold(self._holds, lambda: self._held(move))
-        steps, wanted = plan_migrate.steps(move), run_disk_moves.images(self.endpoints.source, move.disks)
+        steps, wanted = plan_migrate.steps(move, files), run_disk_moves.images(self.endpoints.source, move.disks)
         self.gate.after(before).run(steps, self._do)
         shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
@@ -334,7 +332,7 @@ class _Run:
         reserved = run_copy_offline.is_open(there)
         disks = [recorded_disks[path] for path in goes if path in free]
         aside = {
-            one.note.path: one.place
+            one.note.path: (one.place, one.note.identity)
             for one in run_disposal.unfinished(self.endpoints.source, recorded_disks)
             if one.note and one.note.guest_uuid == there.uuid
         }
@@ -425,13 +423,14 @@ class _Run:
         """Delete a disk or UEFI variables on the source, if it is still the file that was migrated."""
         if self._hold:
             self._hold.free(step.path)
-        expected = step.identity or self._planned.get(step.path)
         there = libvirt_query.find_by_uuid(self.endpoints.dest, move.uuid)
         plan_concurrent_changes.check_is_there(move.guest, there=there is not None)  # else this may be the last copy
         arrived = t.cast(FoundGuest, there)
         pooled = step.path not in xml_host_bindings.files(arrived.live_xml or arrived.xml)
         source = self.endpoints.source
-        run_disposal.dispose(run_disposal.Disposal(source, step.path, move.guest, move.uuid, expected, pooled=pooled))
+        run_disposal.dispose(
+            run_disposal.Disposal(source, step.path, move.guest, move.uuid, step.identity, pooled=pooled)
+        )
 
 
 def _identity(found: FoundGuest) -> str:
@@ -484,7 +483,7 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     ),
     plan_migrate.FinishRemoval: Looked(
         lambda run, _endpoints, move, _step: run.check_before_remove(move),
-        lambda _run, endpoints, _move, step: run_disposal.finish(endpoints.source, step.place),
+        lambda _run, endpoints, _move, step: run_disposal.finish(endpoints.source, step.place, step.identity),
     ),
     plan_migrate.Forget: lambda run, _endpoints, move, _step: run.settle(move),
 }

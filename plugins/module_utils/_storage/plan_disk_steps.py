@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = ["MAKING", "Claim", "CreateVolume", "Customize", "GrowDisk", "GrowRunningDisk", "WriteSeed"]
 
@@ -33,12 +34,14 @@ class CreateVolume(GuestStep):
         at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
         holds="the file, moved to .corral/.removed of its directory; remotely nothing",
         leaves="the file, under its name; its user",
+        by=("expected",),
     )
 
     volume: Volume
     xml: str = dataclasses.field(repr=False)
     replace: bool = False
     claim: Claim | None = dataclasses.field(default=None, repr=False)
+    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
 
     @property
     def path(self) -> str:
@@ -61,12 +64,14 @@ class WriteSeed(GuestStep):
         at="who but the guest uses the seed that it has",
         holds="",
         leaves="the seed as it is; its user",
+        by=("uuid", "path"),
     )
 
     volume: Volume
     files: t.Mapping[str, str] = dataclasses.field(repr=False)
     replace: bool = True
     claim: Claim | None = dataclasses.field(default=None, repr=False)
+    uuid: str = dataclasses.field(default="", repr=False)  # of the guest, which is no user of its own seed
 
     @property
     def path(self) -> str:
@@ -85,6 +90,7 @@ class Customize(GuestStep):
         at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
         holds="the file, moved to .corral/.removed of its directory; remotely nothing",
         leaves="the file, under its name; its user",
+        by=("expected",),
     )
 
     pool: str
@@ -93,6 +99,7 @@ class Customize(GuestStep):
     commands: tuple[tuple[str, str], ...] = dataclasses.field(repr=False)
     replace: bool = False
     claim: Claim | None = dataclasses.field(default=None, repr=False)
+    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
 
     def __str__(self) -> str:
         return f"apply cloud-init seed to disk {self.path} (virt-customize)"

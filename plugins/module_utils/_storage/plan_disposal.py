@@ -22,8 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
-    "Aside", "DiskSight", "check_given_back", "check_identity", "check_sight", "command", "is_given_back",
-    "steps_and_notes",
+    "Aside", "DiskSight", "check_given_back", "check_identity", "check_note", "check_sight", "command",
+    "is_given_back", "steps_and_notes",
 ]  # fmt: skip
 
 
@@ -52,12 +52,23 @@ def command(uri: str | None, path: str) -> str:
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path] if uri else ["rm", path])
 
 
-def check_identity(path: str, guest: str, expected: FileIdentity | None, found: FileIdentity) -> None:
+def check_identity(
+    path: str, guest: str, expected: FileIdentity | None, found: FileIdentity, *, verb: str = "delete"
+) -> None:
     """Raise Refused if the disk is another file than the one that was created for the guest."""
     if expected is not None and not expected.is_same(found):
         raise Refused(
-            f"cannot delete disk {path} of {guest}: another file than the one that was created for {guest} has this "
+            f"cannot {verb} disk {path} of {guest}: another file than the one that was created for {guest} has this "
             "name; inspect it, and delete it by hand if nobody needs it"
+        )
+
+
+def check_note(place: str, expected: FileIdentity | None, found: FileIdentity) -> None:
+    """Raise Refused if the note on a disk that was moved aside tells of another file than the plan has seen."""
+    if expected is not None and expected != found:
+        raise Refused(
+            f"cannot finish the removal of {place}: its note tells of another file since this run has read it; it is "
+            "left as it is; inspect it, and run again"
         )
 
 
@@ -125,7 +136,7 @@ def steps_and_notes(guest: str, found: t.Iterable[DiskAside]) -> tuple[list[Fini
         if one.taken and one.moved:
             notes.append(kept(one, note.host_uuid, Moment(note.since, "", 0)))
         else:
-            made.append(FinishRemoval(guest, one.place, note.path, _verb(one)))
+            made.append(FinishRemoval(guest, one.place, note.path, _verb(one), note.identity))
     return made, notes
 
 

@@ -31,6 +31,7 @@ class DeleteVolume(GuestStep):
         at=f"inode, time of birth and mark of the file, or the volume's key where it is none here; {_USERS}",
         holds="the file, moved to .corral/.removed of its directory; remotely nothing",
         leaves="the disk, under its name; its user, and the command that deletes it",
+        by=("expected", "key"),
     )
 
     path: str
@@ -57,11 +58,13 @@ class FinishRemoval(GuestStep):
         at=f"inode, time of birth and mark of the file, as its note tells; {_USERS}",
         holds="a lock on the note, and the file, which has no name that guests know",
         leaves="the disk, under its own name again; where another file has that, both",
+        by=("expected",),
     )
 
     place: str  # where the disk is now
     path: str  # where it was
     what: str = DELETE
+    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # which file the note tells of
 
     def __str__(self) -> str:
         return f"{self.what} disk {self.path}, which was moved to {self.place}"

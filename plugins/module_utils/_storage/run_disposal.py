@@ -106,7 +106,7 @@ class Disposal:
         return run_file_users.users(self.connection, without=self.without).of(self.path)
 
     def _described(self, found: FileIdentity, size_bytes: int) -> RemovedDisk:
-        plan_disposal.check_identity(self.path, self.guest, self.expected, found)
+        plan_disposal.check_identity(self.path, self.guest, self.expected, found, verb=self.verb)
         since = now()
         return RemovedDisk(
             path=self.path,
@@ -188,6 +188,7 @@ class Finishing:
 
     connection: t.Any
     place: str
+    expected: FileIdentity | None = None  # of the disk, as its note told
     quarantine: files_removed_disks.Quarantine | None = None
     needed: bool = False
 
@@ -198,6 +199,8 @@ class Finishing:
         with contextlib.ExitStack() as stack:
             _alone(self.connection, stack)
             self.quarantine = found = files_removed_disks.resume(stack, directory, key)
+            if found:
+                plan_disposal.check_note(self.place, self.expected, found.note.identity)
             if found and found.is_moved:
                 sight = _sight(self.connection, found, ())
                 self.needed = plan_disposal.is_given_back(sight, returned=found.returned)
@@ -218,6 +221,6 @@ class Finishing:
             libvirt_storage.refresh(self.connection, pool.name)
 
 
-def finish(connection: t.Any, place: str) -> None:
+def finish(connection: t.Any, place: str, expected: FileIdentity | None = None) -> None:
     """Finish the removal of the disk at this place, or undo it if somebody uses the disk."""
-    Looked(Finishing.look, Finishing.act)(Finishing(connection, place))
+    Looked(Finishing.look, Finishing.act)(Finishing(connection, place, expected))

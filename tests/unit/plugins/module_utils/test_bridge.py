@@ -677,7 +677,8 @@ def test_netplan_files_and_commands(name: str) -> None:
     (trial,) = change.trial.values()
     assert isinstance(trial, Document) and change.lasting[path] == trial
     assert trial.head == "# eth0 was moved to the bridge br0 by the role corral.virt.bridge.\n"
-    assert trial.content["network"]["bridges"]["br0"]["interfaces"] == ["eth0"]
+    network = t.cast(t.Any, trial.content["network"])
+    assert network["bridges"]["br0"]["interfaces"] == ["eth0"]
     assert ethernets == {"eth1": {"dhcp6": True}, "eth0": {"dhcp4": True}}
     cloud = "/etc/cloud/cloud.cfg.d/99-corral-bridge.cfg"
     assert set(change.lasting) == ({path, cloud} if "cloud" in name else {path})

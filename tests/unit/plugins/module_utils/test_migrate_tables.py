@@ -242,7 +242,12 @@ def test_what_remains_after_the_arrival() -> None:
     ],
 )
 def test_what_remains_of_an_interrupted_run(action: str, reserved: bool, first: list[str]) -> None:
-    found = [step.verb for step in finishing(move(), [LeftDisk("/a")], action, reserved=reserved, aside={"/b": "/c/b"})]
+    found = [
+        step.verb
+        for step in finishing(
+            move(), [LeftDisk("/a")], action, reserved=reserved, aside={"/b": ("/c/b", FileIdentity(7))}
+        )
+    ]
     assert found == [*first, "removedisk", "finishremoval", "forget"]
 
 
