@@ -63,6 +63,7 @@ class ActionModule(ActionBase):
                     f"format: {action.name} prints JSON only where nothing else is printed; set "
                     f"ANSIBLE_STDOUT_CALLBACK={terminal.ONLY_REPORTS}"
                 )
+            self._check_hosts(action, values, task_vars or {})
             if "gone" in action.arguments:
                 self._check_gone(values, task_vars or {})
         except BadInput as error:
@@ -71,6 +72,13 @@ class ActionModule(ActionBase):
         secret = action_arguments.withheld(action, values)
         shown = {name: value for name, value in values.items() if name not in secret}
         return {**result, "changed": False, "arguments": shown, "withheld": secret}
+
+    def _check_hosts(self, action: PlaybookAction, values: Variables, variables: Variables) -> None:
+        """Raises BadInput if a host that must be in the group is not, or not in the run."""
+        members = variables["groups"].get(values["virt_group"]) or ()
+        reachable = variables["ansible_play_hosts_all"]
+        if found := [*action_arguments.unknown_hosts(action, values, members, reachable)]:
+            raise action_arguments.BadArguments(found)
 
     def _check_gone(self, values: Variables, variables: Variables) -> None:
         """Raises BadInput if a host in `gone` is not dead, or not confirmed."""

@@ -144,7 +144,8 @@ class _Document:
         action = result.task.action.rpartition(".")[2]
         if terminal.is_report(action):
             self._is_in_a_file = "out" in told
-            self._report |= _parsed(told.get("text"), result.task.args.get("kind"))
+            if not (self._changes and result.task.args.get("kind") == "steps"):  # which changes include
+                self._report |= _parsed(told.get("text"))
         elif action in terminal.SPEAKING and (context.CLIARGS.get("check") or not result.task.check_mode):
             self._changes.setdefault(host, {}).update({one["name"]: one for one in report_data.changes(told)})
         place = None if result.task.run_once else host
@@ -170,8 +171,8 @@ class _Document:
         return any(told["host"] == problem["host"] and told["problem"] in problem["problem"] for told in self._problems)
 
 
-def _parsed(text: object, kind: object) -> dict[str, t.Any]:
-    """A JSON report's fields; other text as `text`, except steps, which changes include."""
+def _parsed(text: object) -> dict[str, t.Any]:
+    """A JSON report's fields; other text as `text`."""
     if isinstance(text, str) and text.startswith("{"):
         return t.cast("dict[str, t.Any]", json.loads(text))
-    return {"text": text} if text and kind != "steps" else {}
+    return {"text": text} if text else {}

@@ -43,6 +43,16 @@ attributes:
     support: full
 """
 
+    SEEN = r"""
+options:
+  seen:
+    description:
+      - Carry out only the plan that was reviewed. This is the RV(ignore:seen) that an earlier run of the same task
+        returned, usually one in check mode.
+      - If the object, or what is to be done to it, is not as it was then, the task is refused and nothing is changed.
+    type: str
+"""
+
     INFO = r"""
 options: {}
 attributes:

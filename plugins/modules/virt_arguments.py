@@ -19,6 +19,7 @@ description:
     C(awx_), C(tower_), C(semaphore_), C(virt_), C(corral_) or C(_), are allowed.
   - An empty text means that the argument is not given, as web forms send questions that nobody has answered. Lists and
     dictionaries may be written as JSON or YAML.
+  - A hypervisor on which the action works must be in the group, and not excluded by C(--limit).
   - Hosts that are declared gone (C(gone)) must be in the group, must not answer, and must be confirmed by name
     (C(confirm), or at the terminal).
 author:
@@ -32,8 +33,8 @@ options:
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, add_disk,
       remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, rename, import, from_salt, simulate, query, list,
-      host_info, drain, undrain, rebalance, rolling_update, rotate_certificates, build_image, images, site,
-      awx_setup, console_server]
+      host_info, pools, volumes, create_volume, resize_volume, delete_volume, drain, undrain, rebalance,
+      rolling_update, rotate_certificates, build_image, images, site, awx_setup, console_server]
 """
 
 EXAMPLES = r"""

@@ -484,6 +484,7 @@ options:
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
+  - corral.virt.connection.seen
 seealso:
   - module: corral.virt.virt_network_info
   - module: corral.virt.virt_domain
@@ -591,6 +592,10 @@ pending:
   returned: success
   type: list
   elements: str
+seen:
+  description: Digest of what the steps were planned from, and of the steps; for O(seen) of a later run.
+  returned: success
+  type: str
 notes:
   description: Additional notes, such as guests that lost the network; also shown as warnings.
   returned: success

@@ -48,6 +48,7 @@ options:
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
+  - corral.virt.connection.seen
 seealso:
   - module: corral.virt.virt_image
   - ref: corral.virt.storage role <ansible_collections.corral.virt.storage_role>
@@ -78,6 +79,10 @@ steps:
   elements: str
   sample: [define pool fast in /srv/nvme/guests, set autostart of pool fast on, start pool fast]
 pending: {description: Changes that wait for a restart of the pool., returned: success, type: list, elements: str}
+seen:
+  description: Digest of what the steps were planned from, and of the steps; for O(seen) of a later run.
+  returned: success
+  type: str
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 

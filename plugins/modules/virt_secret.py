@@ -82,6 +82,7 @@ options:
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
+  - corral.virt.connection.seen
 seealso:
   - module: corral.virt.virt_secret_info
   - module: corral.virt.virt_volume
@@ -124,6 +125,10 @@ steps:
   elements: str
   sample: [define secret /srv/a.luks of usage volume, set the value of secret /srv/a.luks of usage volume]
 pending: {description: Always empty., returned: success, type: list, elements: str}
+seen:
+  description: Digest of what the steps were planned from, and of the steps; for O(seen) of a later run.
+  returned: success
+  type: str
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 

@@ -125,6 +125,7 @@ options:
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
+  - corral.virt.connection.seen
 seealso:
   - module: corral.virt.virt_volume_info
   - module: corral.virt.virt_secret
@@ -181,6 +182,10 @@ steps:
   elements: str
   sample: ["create volume data.qcow2 of pool default (qcow2, 20GiB)"]
 pending: {description: Always empty., returned: success, type: list, elements: str}
+seen:
+  description: Digest of what the steps were planned from, and of the steps; for O(seen) of a later run.
+  returned: success
+  type: str
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 

@@ -85,6 +85,21 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
         ("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
         ("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
+        (
+            "create_volume",
+            {"host": "h1", "volume": "data.raw", "size": "2GiB", "disk_format": "raw"},
+            "h1 create volume data.raw of pool default (raw, 2GiB)",
+        ),
+        (
+            "create_volume",
+            {"host": "h2", "volume": "debian-12.qcow2", "size": "2GiB"},
+            "h2 debian-12.qcow2 is already in that state",
+        ),
+        (
+            "delete_volume",
+            {"host": "h1", "volume": "taken-system.qcow2"},
+            "h1 delete volume taken-system.qcow2 of pool",
+        ),
     ],
 )
 def test_guests_are_acted_on_where_they_are(
@@ -105,6 +120,48 @@ def test_a_login_is_waited_for_where_it_is_asked_for(
     told = commands.do("start", *flags, guest="web1", **more)
     assert commands.code == 0 and "h1 web1 is already in that state" in told
     assert ("Reach the guests" in told) == waits and ("ok: [h1 -> web1(192.168.0." in told) == waits
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "told"),
+    [
+        ("create_volume", {"volume": "data.qcow2", "size": "20GiB"}, "create volume data.qcow2 of pool default (qcow2"),
+        ("resize_volume", {"volume": "debian-12.qcow2", "size": "3GiB"}, "resize volume debian-12.qcow2 of pool"),
+        ("delete_volume", {"volume": "debian-12.qcow2", "wipe": True}, "wipe and delete volume debian-12.qcow2 of"),
+    ],
+)
+def test_check_mode_tells_what_becomes_of_a_volume(
+    commands: Commands, action: str, arguments: dict[str, t.Any], told: str
+) -> None:
+    told_there = commands.do(action, "--check", "--diff", host="h1", **arguments)
+    assert f"h1 {told}" in told_there and commands.code == 0
+    assert action == "delete_volume" or re.search(f'[+] *"?capacity"?: "?{arguments["size"]}', told_there)
+
+
+def test_pools_and_volumes_are_printed(commands: Commands) -> None:
+    told = commands.do("pools")
+    assert "HOST POOL TYPE STATE USED SIZE FREE PATH h1 default dir active [##...." in told and commands.code == 0
+    told = commands.do("volumes", host="h2", pool="default")
+    assert "h2 default debian-12.qcow2 qcow2 2.0 GiB 512.0 MiB -" in told and " h1 default" not in told
+    told = commands.do("volumes", pool="defalt")
+    assert "pool: none of h1, h2 has a storage pool defalt; choose one of default" in told and commands.code == 2
+
+
+def test_the_commands_of_the_guide_about_volumes(tmp_path: Path) -> None:
+    """One after the other, on a host that has the volume; the test driver forgets what was done."""
+    guide = (payload.ROOT / "docs/docsite/rst/guide_commands.rst").read_text()
+    section = guide.partition("\nVolumes and pools\n---")[2].partition("\n---")[0]
+    shown = [shlex.split(line) for line in re.findall(r"^    \$ (ansible-playbook .*)$", section, re.MULTILINE)]
+    assert [words[1] for words in shown] == [
+        f"corral.virt.{action}" for action in ("pools", "create_volume", "resize_volume", "volumes", "delete_volume")
+    ]
+    here = Commands(tmp_path, {"hyper1": []})
+    there = tmp_path / "hyper1.xml"
+    text = there.read_text().replace("debian-12.qcow2", "data.qcow2")
+    there.write_text(text.replace(str(2 * 1024**3), str(20 * 1024**3)))
+    for _playbook, name, *options in shown:
+        told = here.do(name.rpartition(".")[2], "--check", *options)
+        assert here.code == 0 and ("data.qcow2" in told or name.endswith("pools")), told
 
 
 def test_check_mode_tells_the_same(commands: Commands) -> None:
@@ -132,6 +189,22 @@ def test_check_mode_asks_for_the_number_and_goes_on(commands: Commands, action: 
         ("start", {"tag": "none"}, "no guest has the tag none"),
         ("drain", {}, "host: drain requires this argument; write -e host=HOST"),
         ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
+        (
+            "delete_volume",
+            {"host": "h1", "volume": "data"},
+            "cannot find volume data of pool default on h1; to see all: ansible-playbook corral.virt.volumes -e host=h1",
+        ),
+        (
+            "resize_volume",
+            {"host": "h1", "volume": "debian-12.qcow2", "size": "1GiB"},
+            "shrink: true",
+        ),
+        (
+            "create_volume",
+            {"host": "h1", "volume": "debian-12.qcow2", "size": "3GiB"},
+            "cannot create volume debian-12.qcow2 of pool default on h1: it is there, with 2GiB; choose another name",
+        ),
+        ("volumes", {"host": "h3"}, "host: h3 is not a host of the group hyper; choose one of h1, h2"),
         ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
         ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
         (

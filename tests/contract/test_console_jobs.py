@@ -149,6 +149,9 @@ REQUIRED: dict[str, dict[str, t.Any]] = {
     **{key: {"disk": "data"} for key in ("add_disk", "remove_disk")},
     **{key: {"nic": "eth1"} for key in ("add_nic", "remove_nic")},
     "insert_iso": {"iso": "/srv/a.iso"},
+    "create_volume": {"host": "hyper1", "volume": "a.qcow2", "size": "1GiB"},
+    "resize_volume": {"host": "hyper1", "volume": "a.qcow2", "size": "2GiB"},
+    "delete_volume": {"host": "hyper1", "volume": "a.qcow2"},
 }
 
 

@@ -93,7 +93,8 @@ def test_a_run_whose_output_is_full_ends_with_an_error(
 
 
 def test_only_the_report_is_printed(commands: Commands) -> None:
-    for action, kinds in (("list", {"guests"}), ("host_info", {"cpus", "pools"})):
+    kinds_of = {"list": {"guests"}, "host_info": {"cpus", "pools"}, "pools": {"pools"}, "volumes": {"volumes"}}
+    for action, kinds in kinds_of.items():
         result = run(commands, action, format="json")
         report = json.loads(result.stdout)
         assert (report["version"], report["kind"], result.returncode, result.stderr) == (1, action, 0, "")
@@ -112,6 +113,10 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
         "front",
     ]
     assert run(commands, "start", "--check", guest="web2").stdout == "h1\n  start web2\n", "steps are a report, too"
+    given = {"host": "h1", "volume": "data.qcow2", "size": "1GiB"}
+    told = json.loads(run(commands, "create_volume", "--check", format="json", env=None, **given).stdout)
+    steps = "h1\n  create volume data.qcow2 of pool default (qcow2, 1GiB)"
+    assert (told["kind"], told["text"], told["hosts"], told["problems"]) == ("create_volume", steps, [], [])
 
 
 def test_failures_go_elsewhere_and_the_exit_code_stays(commands: Commands) -> None:
@@ -314,7 +319,8 @@ def test_text_only_reports_have_no_other_format(tmp_path: Path) -> None:
             "ignore_errors": True,
         }
     )
-    assert result["h1"]["msg"] == "format: steps is text only; omit it, or choose one of query, list, host_info, images"
+    kinds = ", ".join(report_data.KINDS)
+    assert result["h1"]["msg"] == f"format: steps is text only; omit it, or choose one of {kinds}"
 
 
 def test_a_report_stands_below_its_banner(commands: Commands) -> None:

@@ -74,12 +74,57 @@ BARE = {
     "memory_used_mib": 0,
 }
 GUESTS: dict[str, dict[str, t.Any]] = {"hyper1": {"domains": [WEB1, OFF], "host": LOAD}, "hyper2": {"domains": []}}
+POOLS: dict[str, t.Any] = {
+    "pools": [
+        {
+            "name": "images",
+            "type": "dir",
+            "active": True,
+            "autostart": True,
+            "path": "/srv/images",
+            "capacity_bytes": 100 * GIB,
+            "allocation_bytes": 92 * GIB,
+            "available_bytes": 8 * GIB,
+        },
+        {
+            "name": "backup",
+            "type": "logical",
+            "active": False,
+            "autostart": False,
+            "path": "/dev/backup",
+            "capacity_bytes": None,
+            "allocation_bytes": None,
+            "available_bytes": None,
+        },
+    ]
+}
+VOLUME: dict[str, t.Any] = {
+    "name": "web1-system.qcow2",
+    "pool": "images",
+    "path": "/srv/images/web1-system.qcow2",
+    "capacity": "20GiB",
+    "format": "qcow2",
+    "backing": {"path": "/srv/images/debian-13.qcow2", "format": "qcow2"},
+    "capacity_bytes": 20 * GIB,
+    "allocation_bytes": 3 * GIB // 2,
+}
+LOCKED = {
+    **{key: value for key, value in VOLUME.items() if key != "backing"},
+    "name": "accounts.luks",
+    "format": "raw",
+    "encryption": "luks",
+}
+DEVICE = {"name": "old", "pool": "backup", "path": "/dev/backup/old", "capacity_bytes": GIB, "allocation_bytes": GIB}
 HOSTS: dict[str, dict[str, dict[str, t.Any]]] = {
     "query": GUESTS,
     "list": GUESTS,
     "host_info": {"hyper1": {"host": INFO}, "hyper2": {"host": BARE}},
+    "pools": {"hyper1": POOLS, "hyper2": {"pools": []}},
+    "volumes": {"hyper1": {"volumes": [VOLUME, LOCKED, DEVICE]}, "hyper2": {"volumes": []}},
 }
-CASES = [(kind, form) for kind in HOSTS for form in ("seed", "table", "json")]
+CASES = [
+    (kind, form) for kind in HOSTS for form in ("seed", "table", "json") if form != "seed" or kind in report_text.KINDS
+]
 
 
 def reported(kind: str, form: str, hosts: t.Mapping[str, t.Any]) -> str:

@@ -10,7 +10,7 @@ from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Tabl
 
 __all__ = ["TABLE"]
 
-ACTIONS = ("create", "change", "migrate", "drain")  # of the console, with options of modules
+ACTIONS = ("create", "change", "migrate", "drain", "create_volume")  # of the console
 
 
 def rows() -> list[tuple[str, ...]]:

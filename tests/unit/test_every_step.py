@@ -119,11 +119,6 @@ def test_a_step_that_destroys_looks_again() -> None:
 
 # Looks that compare nothing that their step carries. The list only gets shorter.
 WITHOUT_IDENTITY = {
-    "_noun.plan_noun.Define": "it carries its ref and what was seen; its look does not say so yet",
-    "_noun.plan_noun.Create": "the same",
-    "_noun.plan_noun.Undefine": "the same",
-    "_volume.plan_volume.Delete": "it carries identity and key; its look does not say so yet",
-    "_volume.plan_volume.Resize": "it carries its path only",
     "_storage.plan_clone_steps.Remove": "the plan of a disk without a guest does not ask which file it is",
 }
 

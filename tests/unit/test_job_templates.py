@@ -51,7 +51,7 @@ def test_a_template_keeps_its_name() -> None:
     assert {action.name for action in job_templates.ACTIONS} <= set(SURVEYS)
     admins = {template.name for template in job_templates.TEMPLATES if template.admin}
     assert admins == {
-        *("build_image", "insert_iso"),
+        *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume"),
         *(f"{name}_admin" for name in ("add_disk", "create", "drain", "migrate", "rebalance", "rolling_update")),
     }
 
@@ -87,13 +87,13 @@ def test_no_question_is_about_a_secret(action: PlaybookAction) -> None:
 
 @NAMED
 def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
-    assert not action.destructive or "confirm" in action.survey
+    assert not action.counts_guests or "confirm" in action.survey
     required = {name for name, argument in action.arguments.items() if argument.required}
     assert required <= set(action.survey)
 
 
 SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", "dest": "/srv", "out": "a.yml"}
-SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso"}
+SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso", "volume": "a.qcow2", "size": "1GiB"}
 
 
 @NAMED

@@ -45,6 +45,7 @@ class Spec:
     xml: str | None = dataclasses.field(default=None, repr=False)
     allow_restart: bool = False
     force: bool = False
+    seen: str | None = None  # of the plan that was reviewed
     within: str | None = None  # the name of what it lies in
     own: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict, repr=False)  # options of this noun only
 

@@ -64,6 +64,7 @@ class Define(NounStep):
         at="UUID, and the whole stored definition of an object that exists",
         holds="",
         leaves="the definition as others have changed it",
+        by=("ref.uuid", "seen"),
     )
 
     xml: str = dataclasses.field(repr=False)
@@ -107,6 +108,7 @@ class Undefine(NounStep):
         at="UUID, and the whole stored definition",
         holds="",
         leaves="the object as others have changed it",
+        by=("ref.uuid", "seen"),
     )
 
     seen: str = dataclasses.field(default="", repr=False)  # digest of the definition

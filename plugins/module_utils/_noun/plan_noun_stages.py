@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.digest import digest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun, xml_document
@@ -63,7 +64,10 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
         result = dataclasses.replace(result, steps=tuple(made))
     findings = [one for rule in noun.rules for one in rule(case, result)]
     refusals = [one for one in findings if isinstance(one, VirtError)]
-    _refuse([*_identity(noun, case), *_fixed(noun, case), *_violations(noun, case), *refusals])
+    result = dataclasses.replace(result, seen=_seen(case, result))
+    _refuse(
+        [*_identity(noun, case), *_outrun(noun, case, result), *_fixed(noun, case), *_violations(noun, case), *refusals]
+    )
     notes = (*result.notes, *(one for one in findings if isinstance(one, str)))
     return dataclasses.replace(result, notes=notes, row={**noun.row(case, result)})
 
@@ -103,6 +107,23 @@ def _identity(noun: Noun, case: Case) -> t.Iterator[VirtError]:
         yield Refused(
             f"cannot change uuid of {case.ref(kind)} from {found.uuid} to {spec.uuid}: another {kind.name} has this "
             "name; choose another name"
+        )
+
+
+def _seen(case: Case, result: NounPlan) -> str:
+    """The digest of what the plan was made from, and of its steps."""
+    found = case.found
+    state = found and (found.uuid, found.digest, found.persistent, found.active, found.autostart)
+    return digest((state, [str(step) for step in result.steps]))
+
+
+def _outrun(noun: Noun, case: Case, result: NounPlan) -> t.Iterator[VirtError]:
+    """Refuse to carry out what is not the plan that was reviewed."""
+    if case.spec.seen is not None and case.spec.seen != result.seen:
+        steps = "; ".join(map(str, result.steps)) or "nothing"
+        yield Refused(
+            f"cannot carry out what was planned for {case.ref(noun.schema.kind)}: it has changed since, or the options "
+            f"have; the plan is now: {steps}; review it in check mode, and give the seen that this returns"
         )
 
 

@@ -48,6 +48,7 @@ def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:
         params["state"],
         fields,
         params.get("autostart"),
+        seen=params.get("seen"),
         within=params[kind.within] if kind.within else None,
         own={option: params[option] for option in noun.schema.own if params.get(option) is not None},
         **more,
@@ -95,6 +96,7 @@ def converge(
         "steps": [str(step) for step in done.steps],
         "pending": list(done.pending),
         "notes": list(done.notes),
+        "seen": done.seen,
         kind.name: None if done.after is None else row,
     }
 

@@ -29,6 +29,7 @@ def argument_spec(schema: Schema) -> dict[str, t.Any]:
         "name": {"type": "str", "required": True},
         **({kind.within: {"type": "str", "required": True}} if kind.within else {}),
         "state": {"type": "str", "choices": list(schema.states), "default": schema.states[0]},
+        "seen": {"type": "str"},
         **({"autostart": {"type": "bool"}} if kind.autostart else {}),
         **{option: _EXTRAS[option] for option in schema.extras},
         **run_arguments.spec(schema.options),

@@ -74,13 +74,15 @@ class Resize(NounStep):
     """Change the size that a guest sees; shrinking loses what is behind the new end."""
 
     look: t.ClassVar[Look | None] = Look(
-        at="who uses the file: guests, volumes on top of it, loop devices",
+        at="inode and birth of the file; who uses it: guests, volumes on top of it, loop devices",
         holds="the lock of disks: no run of this collection takes an existing disk into use",
         leaves="the volume as it is; its user",
+        by=("identity",),
     )
 
     capacity_kib: int
     path: str = dataclasses.field(repr=False)
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"resize {self.ref} to {size_text(self.capacity_kib)}"
@@ -95,6 +97,7 @@ class Delete(NounStep):
         "running, saved, with snapshots and backup jobs; volumes on top of it; loop devices; open descriptors",
         holds="the disk is moved aside before the look, and given back where the look finds a user",
         leaves="the volume; its user",
+        by=("identity", "key"),
     )
 
     path: str = dataclasses.field(repr=False)
@@ -177,7 +180,8 @@ def _own(case: Case) -> list[NounStep]:
     wanted = spec.fields.get("capacity_kib")
     has = _capacity_kib(case, has_content=bool(source) and (case.found is None or is_half))
     if wanted is not None and has is not None and wanted != has:
-        steps.append(Resize(ref, wanted, _path(case)))
+        identity = host.identity(_path(case))[1] if case.found else None
+        steps.append(Resize(ref, wanted, _path(case), identity))
     if "dest" in spec.own and case.found and not is_half and not host.is_saved(spec.own["dest"]):
         steps.append(Save(ref, spec.own["dest"]))
     return steps
@@ -203,6 +207,12 @@ def check_unused(ref: object, verb: str, user: str | None) -> None:
     """Raise Refused if somebody uses a volume that is to be changed."""
     if user:
         raise Refused(f"cannot {verb} {ref}: {user} uses it; {_REMEDIES[verb]}")
+
+
+def check_same(ref: object, verb: str, expected: FileIdentity | None, found: FileIdentity | None) -> None:
+    """Raise Refused if the volume is another file than the one that the plan has seen."""
+    if expected and not (found and expected.is_same(found)):
+        raise Refused(f"cannot {verb} {ref}: another file has its name by now; inspect it, and run again")
 
 
 _REMEDIES = {

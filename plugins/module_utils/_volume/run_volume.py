@@ -48,6 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     Save,
     check_original,
     check_part,
+    check_same,
     check_unused,
     taker,
 )
@@ -173,6 +174,8 @@ def _unused(volume: t.Any, step: Resize) -> t.Iterator[None]:
     with contextlib.ExitStack() as stack:
         if is_system(connection.getURI()):
             stack.enter_context(locks.flocked(DISKS, fcntl.LOCK_EX))
+        found = run_owned_disks.identities(connection, [step.path]).get(step.path)
+        check_same(step.ref, "resize", step.identity, found)
         user = run_file_users.users(connection).of(step.path)
         check_unused(step.ref, "resize", taker(_writer(connection, step.path), user))
         yield

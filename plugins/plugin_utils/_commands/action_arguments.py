@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction
 
-__all__ = ["ArgumentProblem", "BadArguments", "asked", "converted", "withheld"]
+__all__ = ["ArgumentProblem", "BadArguments", "asked", "converted", "unknown_hosts", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")
@@ -84,6 +84,26 @@ def asked(action: PlaybookAction, given: Given, known: t.Callable[[], t.Collecti
 def _is_empty(value: object) -> bool:
     """True if the argument counts as not given: web forms send an empty text for an unanswered question."""
     return value is None or (isinstance(value, str) and not value.strip())
+
+
+def unknown_hosts(
+    action: PlaybookAction, values: Given, members: t.Sequence[str], reachable: t.Collection[str]
+) -> t.Iterator[ArgumentProblem]:
+    """Problems of hosts that must be in the group.
+
+    `members` are the hosts of the group, `reachable` those that `--limit` leaves in the run.
+    """
+    for name, argument in action.arguments.items():
+        host = values.get(name)
+        if argument.kind != "host" or not argument.existing or host is None or host in reachable:
+            continue
+        if host in members:
+            yield ArgumentProblem(name, f"--limit excludes {host}", remedy="omit --limit")
+            continue
+        near = difflib.get_close_matches(host, members, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(members))}"
+        text = f"{host} is not a host of the group {values['virt_group']}"
+        yield ArgumentProblem(name, text, remedy=remedy)
 
 
 def withheld(action: PlaybookAction, arguments: Given) -> list[str]:

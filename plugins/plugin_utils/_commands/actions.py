@@ -70,8 +70,8 @@ class Argument:
     description: str = ""
     required: bool = False
     minimum: int | None = None
-    kind: str | None = None  # of what it names: guest, host, image, group
-    existing: bool = False  # a guest that is there, whatever its name
+    kind: str | None = None  # of what it names: guest, host, image, group, pool, volume
+    existing: bool = False  # a guest that is there, whatever its name, or a host of the group
     options_of: str | None = None  # a module whose options this dictionary holds
     option: bool = False  # an option of that module, under its own name
 
@@ -147,6 +147,11 @@ class PlaybookAction:
     def creates(self) -> bool:
         """True if the action creates the guest."""
         return self.new_name == "guest"
+
+    @property
+    def counts_guests(self) -> bool:
+        """True if the number of its guests must be confirmed; other objects are named one by one."""
+        return self.destructive and self.kind == "guest"
 
     @property
     def renames(self) -> bool:

@@ -243,11 +243,45 @@ def _image(item: Told) -> dict[str, t.Any]:
     }
 
 
+def _pools(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    return {"pools": [_whole_pool(pool) for pool in sorted(result["pools"], key=lambda pool: str(pool["name"]))]}
+
+
+def _whole_pool(pool: Told) -> dict[str, t.Any]:
+    return {
+        **_pool(pool),
+        "type": str(pool["type"]),
+        "active": bool(pool["active"]),
+        "autostart": bool(pool.get("autostart")),
+        "allocation_bytes": _number(pool.get("allocation_bytes")),
+    }
+
+
+def _volumes(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    volumes = sorted(result["volumes"], key=lambda volume: (str(volume["pool"]), str(volume["name"])))
+    return {"volumes": [_volume(volume) for volume in volumes]}
+
+
+def _volume(volume: Told) -> dict[str, t.Any]:
+    sizes = {size: _number(volume.get(size)) for size in ("capacity_bytes", "allocation_bytes")}
+    return {
+        "name": str(volume["name"]),
+        "pool": str(volume["pool"]),
+        "path": _text(volume.get("path")),
+        "format": _text(volume.get("format")),
+        "encryption": _text(volume.get("encryption")),
+        **sizes,
+        "backing_file": _text((volume.get("backing") or {}).get("path")),
+    }
+
+
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "query": _query,
     "list": _list,
     "host_info": _host_info,
     "images": _images,
+    "pools": _pools,
+    "volumes": _volumes,
 }
 
 

@@ -113,15 +113,12 @@ def _guest(guest: Report) -> list[_Cell]:
 
 
 def _list(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    rows = [[_Cell("HOST"), _Cell("GUEST"), _Cell("STATE")]]
-    for host in hosts:
-        if not host.get("guests"):
-            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
-        rows += [
-            [_Cell(host["name"]), _Cell(one["name"]), _Cell(one["state"], _STATES.get(one["state"]))]
-            for one in host.get("guests") or ()
-        ]
-    yield from _rows(rows, paint)
+    title = [_Cell("HOST"), _Cell("GUEST"), _Cell("STATE")]
+    yield from _by_host(hosts, "guests", title, _name_and_state, paint)
+
+
+def _name_and_state(guest: Report) -> list[_Cell]:
+    return [_Cell(guest["name"]), _Cell(guest["state"], _STATES.get(guest["state"]))]
 
 
 def _host_info(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
@@ -171,12 +168,8 @@ def _details(host: Report) -> list[list[_Cell]]:
 
 def _images(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     title = ("HOST", "IMAGE", "POOL", "FETCHED", "SIZE", "CONTENTS", "USED", "VERIFIED", "FROM")
-    rows = [[_Cell(word, right=word in ("SIZE", "CONTENTS")) for word in title]]
-    for host in hosts:
-        if not host.get("images"):
-            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
-        rows += [[_Cell(host["name"]), *_image(image)] for image in host.get("images") or ()]
-    yield from _rows(rows, paint)
+    head = [_Cell(word, right=word in ("SIZE", "CONTENTS")) for word in title]
+    yield from _by_host(hosts, "images", head, _image, paint)
 
 
 def _image(image: Report) -> list[_Cell]:
@@ -193,11 +186,62 @@ def _image(image: Report) -> list[_Cell]:
     ]
 
 
+def _pools(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "POOL", "TYPE", "STATE", "", "USED", "SIZE", "FREE", "PATH")
+    yield from _by_host(hosts, "pools", [_Cell(word, right=word in _SIZES) for word in title], _pool, paint)
+
+
+def _pool(pool: Report) -> list[_Cell]:
+    used, whole = pool["allocation_bytes"], pool["capacity_bytes"]
+    return [
+        _Cell(pool["name"]),
+        _Cell(pool["type"]),
+        _Cell("active") if pool["active"] else _Cell("inactive", "yellow"),
+        _bar(used, whole),
+        *(_Cell(size(each), right=True) for each in (used, whole, pool["available_bytes"])),
+        _Cell(pool["path"] or "-"),
+    ]
+
+
+def _volumes(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "POOL", "VOLUME", "FORMAT", "SIZE", "TAKEN", "BACKING FILE")
+    yield from _by_host(hosts, "volumes", [_Cell(word, right=word in _SIZES) for word in title], _volume, paint)
+
+
+def _volume(volume: Report) -> list[_Cell]:
+    encrypted = f" ({volume['encryption']})" if volume["encryption"] else ""
+    return [
+        _Cell(volume["pool"]),
+        _Cell(volume["name"]),
+        _Cell(f"{volume['format'] or '-'}{encrypted}"),
+        _Cell(size(volume["capacity_bytes"]), right=True),
+        _Cell(size(volume["allocation_bytes"]), right=True),
+        _Cell(volume["backing_file"] or "-"),
+    ]
+
+
+_SIZES = ("SIZE", "USED", "FREE", "TAKEN")
+
+
+def _by_host(
+    hosts: t.Sequence[Report], of: str, title: list[_Cell], row: t.Callable[[Report], list[_Cell]], paint: Paint
+) -> list[str]:
+    """A line for each object of each host; one for a host that has none, or was not reached."""
+    rows = [title]
+    for host in hosts:
+        if not host.get(of):
+            rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
+        rows += [[_Cell(host["name"]), *row(each)] for each in host.get(of) or ()]
+    return _rows(rows, paint)
+
+
 _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
     "query": _query,
     "list": _list,
     "host_info": _host_info,
     "images": _images,
+    "pools": _pools,
+    "volumes": _volumes,
 }
 
 

@@ -42,7 +42,7 @@ def described(name: str) -> dict[str, t.Any]:
         "description": action.description,
         "object": "cluster" if action.everywhere else action.kind,
         "destructive": action.destructive,
-        "confirm": action.destructive,
+        "confirm": action.counts_guests,
         "from": list(action.from_states),
         "arguments": [_argument(action, each) for each in arguments(action).values()],
     }

@@ -125,7 +125,7 @@ def order(
         raise BadOrder(errors)
     values, errors = _read(action, values)
     errors |= {**_errors_of_hosts(action, values, hosts), **_errors_of_options(action, arguments, values)}
-    if action.destructive and not check and not _confirms(given.get("confirm"), len(guests)):
+    if action.counts_guests and not check and not _confirms(given.get("confirm"), len(guests)):
         errors["confirm"] = f"confirm with the number of guests: {len(guests)}"
     flat, bound = _flat(action, values)
     original, missing = _original(flat, others)
@@ -374,6 +374,13 @@ def _exclusive(
     if action.everywhere:
         return tuple(f"host:{host}" for host in sorted(hosts))
     if action.kind == "host":
-        return (f"host:{values['host']}",)
+        return tuple(_volumes(action, values)) or (f"host:{values['host']}",)
     made = [f"name:{values[action.new_name]}"] if action.new_name else []
     return (*(f"guest:{uuid}" for uuid in dict.fromkeys(one.uuid for one in guests)), *made)
+
+
+def _volumes(action: PlaybookAction, values: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """The lock of the volume that it acts on: other jobs of the host go on meanwhile."""
+    for name, argument in action.arguments.items():
+        if argument.kind == "volume":
+            yield f"volume:{values['host']}/{values['pool']}/{values[name]}"

@@ -183,7 +183,7 @@ def _unfit(rule: Rule, request: Request) -> str:
         if rule.tags and not any(matches(tag, rule.tags) for tag in guest.tags):
             return f"only guests with the tag {' '.join(rule.tags)}, not {guest.name}"
     if not request.guests and (rule.guests or rule.tags) and request.hosts and request.action != "view":
-        return "it acts on all guests of a host, and the rule is for some"
+        return "it acts on a host and not on its guests alone, and the rule is for some guests"
     if rule.hosts and (reason := _elsewhere(rule, request)):
         return reason
     if request.action in RIGHTS:

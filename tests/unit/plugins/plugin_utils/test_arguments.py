@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 ROOT = Path(__file__).parents[4]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 TYPES = {"str", "int", "float", "bool", "list", "dict", "raw", "path"}
-KINDS = {"guest", "host", "image", "group", "AWX"}
+KINDS = {"guest", "host", "image", "group", "pool", "volume", "AWX"}
 STATES_SEEN = {"running", "paused", "crashed", "shutdown"}
 
 Given = dict[str, t.Any]
@@ -122,6 +122,8 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("build_image", {"image": "a.qcow2", "dest": "/srv", "rebuild": "0"}, {"rebuild": False, "install": True}),
     ("rotate_certificates", {"authority": "true"}, {"authority": True}),
     ("site", {"virt_group": "kvm"}, {"virt_group": "kvm"}),
+    ("create_volume", {"host": "h1", "volume": "a", "size": 20}, {"size": "20", "pool": "default"}),
+    ("delete_volume", {"host": "h1", "volume": "a", "pool": "data", "wipe": "yes"}, {"pool": "data", "wipe": True}),
     ("create", {"guest": "web1", "gone": "h7,h8", "confirm": "h7,h8"}, {"gone": ["h7", "h8"], "confirm": ["h7", "h8"]}),
     ("rename", {"guest": "web1", "to": "web2"}, {"guest": "web1", "to": "web2"}),
 ]
@@ -230,6 +232,9 @@ REFUSED: list[tuple[str, Given, str]] = [
         {"tag": "a", "confirm": "some"},
         "argument 'confirm' is of type str and we were unable to convert to int",
     ),
+    ("delete_volume", {"host": "h1"}, "volume: delete_volume requires this argument; write -e volume=VOLUME"),
+    ("resize_volume", {"host": "h1", "volume": "a"}, "size: resize_volume requires this argument; write -e size=SIZE"),
+    ("pools", {"pool": "data"}, "pool: pools does not take it; it belongs to add_disk, volumes, create_volume"),
     ("start", {"guest": "a", "virt_grup": "kvm"}, "virt_grup: start has no such argument; did you mean virt_group?"),
     ("awx_setup", {"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
 ]
@@ -239,6 +244,23 @@ REFUSED: list[tuple[str, Given, str]] = [
 def test_what_is_wrong_is_refused_with_what_is_right(action: str, given: Given, told: str) -> None:
     (problem,) = problems(action, given)
     assert problem.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        (None, []),
+        ("hyper1", []),
+        ("hyper2", ["host: --limit excludes hyper2; omit --limit"]),
+        ("hiper1", ["host: hiper1 is not a host of the group kvm; did you mean hyper1?"]),
+        ("web", ["host: web is not a host of the group kvm; choose one of hyper1, hyper2"]),
+    ],
+)
+def test_the_host_of_a_volume_must_be_there(host: str | None, told: list[str]) -> None:
+    action, values = _actions.action("volumes"), {"virt_group": "kvm", "host": host}
+    found = action_arguments.unknown_hosts(action, values, ["hyper1", "hyper2"], ["hyper1"])
+    assert [str(problem) for problem in found] == told
+    assert not [*action_arguments.unknown_hosts(_actions.action("drain"), values, [], [])], "its role looks itself"
 
 
 def test_all_problems_are_told_at_once() -> None:

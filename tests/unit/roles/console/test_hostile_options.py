@@ -58,7 +58,7 @@ def rules(action: str) -> list[list[policy.Rule]]:
     most = MOST if action in ("create", "change") else {}
     image = {"image": "debian-*"} if action == "create" else {}
     wide = {**WIDE, "may": action, "at_most": most, "arguments": {"*": "*", **image}}
-    if action in ("drain", "undrain", "rebalance"):
+    if actions.action(action).kind == "host":
         del wide["guests"]
     return [policy.parsed([rule], offers.names()) for rule in (wide, *TABLES.get(action, ()))]
 

@@ -30,12 +30,27 @@ TEAM: list[dict[str, t.Any]] = [
     {"who": "group:web-team", "may": "rename", "guests": "web*"},
     {"who": "user:front", "may": ["reset", "force_off"], "tags": "front"},
     {"who": "user:keeper", "may": ["drain", "undrain"], "hosts": "rack1-*"},
+    {
+        "who": "user:disks",
+        "may": ["create_volume", "delete_volume"],
+        "hosts": "rack1-*",
+        "at_most": {"size": "10GiB"},
+        "arguments": {"pool": "data", "volume": "team-*"},
+    },
     {"who": "user:half", "may": ["drain", "rebalance"], "guests": "web*"},
     {"who": "user:auditor", "may": ["view", "audit"]},
 ]
 RULES = policy.parsed(TEAM, offers.names())
 ADMIN, TEAMER, FRONT = Who("alice", ("admins",)), Who("bob", ("web-team",)), Who("front")
-KEEPER, HALF, NOBODY = Who("keeper"), Who("half"), Who("eve", ("others",))
+KEEPER, HALF, DISKS, NOBODY = Who("keeper"), Who("half"), Who("disks"), Who("eve", ("others",))
+
+
+VOLUME = {"volume": "team-a", "pool": "data"}
+VOLUMES: dict[str, dict[str, t.Any]] = {
+    "create_volume": {**VOLUME, "size": "5GiB"},
+    "resize_volume": {**VOLUME, "size": "6GiB"},
+    "delete_volume": VOLUME,
+}
 
 
 def seen(name: str, host: str = "hyper1", *tags: str) -> Seen:
@@ -59,6 +74,8 @@ def sample(action: str) -> Order:
         return _create()
     if action in ("drain", "undrain"):
         return ordered(action, host="hyper1")
+    if action in VOLUMES:
+        return ordered(action, host="hyper1", **VOLUMES[action])
     if action == "rebalance":
         return ordered(action)
     more = {
@@ -431,8 +448,37 @@ def test_a_name_to_be_counts() -> None:
 
 def test_a_rule_for_some_guests_is_none_for_whole_hosts() -> None:
     assert not refused(KEEPER, "drain", host="rack1-a") and "not hyper1" in refused(KEEPER, "drain", host="hyper1")
-    assert "acts on all guests" in refused(HALF, "drain", host="hyper1")
+    assert "the rule is for some guests" in refused(HALF, "drain", host="hyper1")
     assert "acts on all hosts" in refused(HALF, "rebalance")
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "why"),
+    [
+        ("create_volume", {}, ""),
+        ("create_volume", {"disk_format": "raw"}, ""),
+        ("create_volume", {"size": "11GiB"}, "size at most 10GiB"),
+        ("create_volume", {"size": "lots"}, "give size, at most 10GiB"),
+        ("create_volume", {"volume": "web1-data.qcow2"}, "volume only team-*"),
+        ("create_volume", {"volume": "team-/../web1-data.qcow2"}, "volume only team-*"),
+        ("create_volume", {"pool": "default"}, "pool only data"),
+        ("create_volume", {"pool": None}, "pool only data"),
+        ("create_volume", {"host": "hyper1"}, "only hosts rack1-*, not hyper1"),
+        ("resize_volume", {}, "may not resize_volume"),
+    ],
+)
+def test_a_volume_is_judged_by_its_name_its_pool_and_its_size(action: str, more: dict[str, t.Any], why: str) -> None:
+    given = {**VOLUMES[action], "host": "rack1-a", **more}
+    found = refused(DISKS, action, **given)
+    assert why in found if why else not found, found
+
+
+@pytest.mark.parametrize("named", [{"pool": "*"}, {"volume": "*"}, {"*": "*"}])
+def test_a_rule_must_name_volumes_and_pools(named: dict[str, str]) -> None:
+    """A volume may be another guest's disk."""
+    rule = {"who": "user:x", "may": ["create_volume"], "at_most": {"size": "10GiB"}, "arguments": named}
+    request = ordered("create_volume", host="hyper1", **VOLUMES["create_volume"]).request
+    assert "would allow it" in policy.refusal(policy.parsed([rule], offers.names()), Who("x"), request)
 
 
 @pytest.mark.parametrize(
@@ -489,6 +535,7 @@ def test_what_is_destructive_is_confirmed_and_a_preview_is_not() -> None:
             ordered("purge", seen("a1"), seen("a2"), confirm=confirm)
     assert ordered("purge", seen("a1"), seen("a2"), confirm=2).guests
     assert order.order({"action": "purge", "check": True}, (seen("a1"),), HOSTS).check
+    assert ordered("delete_volume", host="hyper1", confirm=None, **VOLUME).hosts, "it is named exactly"
 
 
 def test_a_name_that_is_taken_is_told_only_to_whom_the_policy_allows_the_rest() -> None:
@@ -512,6 +559,8 @@ def test_what_a_job_holds() -> None:
     assert ordered("drain", host="hyper1").exclusive == ("host:hyper1",)
     assert ordered("rebalance").exclusive == tuple(f"host:{host}" for host in HOSTS)
     assert _create().exclusive == ("name:ci-1",)
+    made = ordered("resize_volume", host="hyper1", **VOLUMES["resize_volume"])
+    assert (made.exclusive, made.shared) == (("volume:hyper1/data/team-a",), ("host:hyper1",))
 
 
 def test_secrets_are_known() -> None:

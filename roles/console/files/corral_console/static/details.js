@@ -73,7 +73,7 @@ export function Host({ name }) {
   const action = (known) => actionOf(known) && may(known, { host: name }) && html`<button onClick=${() => (quick(known) ? act(known, { hosts: [name] }) : askFor(known, { hosts: [name] }))}>${label(known)}</button>`;
   return html`<nav class="path" aria-label="Path"><a href="#/">Hosts</a></nav>
     <div class="title"><h1>${name}</h1><span class=${`state ${host.state}`}>${host.state === "unreachable" ? `Unreachable since ${new Date(host.since * 1000).toLocaleString()}` : host.state === "connected" ? "Connected" : "Connecting"}</span>
-      <span class="buttons">${host.state === "connected" && ("maintenance" in host ? action(host.maintenance ? "undrain" : "drain") : html`<${HostButtons} host=${host} />`)}</span></div>
+      <span class="buttons">${host.state === "connected" && "maintenance" in host && action(host.maintenance ? "undrain" : "drain")}${host.state === "connected" && html`<${HostButtons} host=${host} />`}</span></div>
     ${host.reason && html`<p class="problem">${readable(host.reason)}</p>`}
     <${Maintenance} host=${host} />
     <${Expiry} host=${host} />

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useReducer, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, keepJob, state, subscribe } from "/static/server.js";
-import { actionOf, active, begin, label, namesOf } from "/static/actions.js";
+import { VOLUMES, actionOf, active, begin, label, namesOf } from "/static/actions.js";
 import { Plan } from "/static/plan.js";
 import { DialogTitle, closeDialog, openDialog, tell } from "/static/ui.js";
 import { plural, shown } from "/static/words.js";
@@ -97,6 +97,7 @@ const named = (name) => name.replaceAll("_", " ").replace(/^./, (letter) => lett
 function choicesOf(argument) {
   if (argument.object === "host") return [...state.host.keys()].map((key) => key.slice("host/".length)).sort();
   if (argument.object === "guest") return [...new Set([...state.guest.values()].map((guest) => guest.name))].sort();
+  if (argument.object === "pool") return [...new Set([...state.host.values()].flatMap((host) => (host.pools || []).map((pool) => pool.name)))].sort();
   return argument.live || [];
 }
 
@@ -128,13 +129,14 @@ export function askFor(name, { guests = [], hosts = [] }) {
 // Actions that run without a question.
 export const quick = (name) => ["start", "resume", "pause", "undrain"].includes(name);
 
-const CHECKED = ["drain", "rebalance", "purge"];
+const CHECKED = ["drain", "rebalance", "purge", ...VOLUMES];
 export const SURE = {
   shutdown: "The guest is asked to shut down.",
   reboot: "The guest is asked to reboot.",
   reset: "The guest is reset as by the button: what it has not written is lost.",
   force_off: "The guest is switched off as by pulling the plug: what it has not written is lost.",
   purge: "The guest is removed with its own disks. This cannot be undone.",
+  delete_volume: "The volume is deleted with its content, unless a guest uses it. This cannot be undone.",
 };
 
 function ActionForm({ name, guests, hosts }) {

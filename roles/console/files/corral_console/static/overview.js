@@ -2,7 +2,7 @@
 
 import { Component, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "/static/lib/htm/standalone.module.js";
 import { ask, changed, state } from "/static/server.js";
-import { act, actionOf, cancel, guestActions, jobOf, jobOfHost, label, possible, refusal } from "/static/actions.js";
+import { VOLUMES, act, actionOf, cancel, guestActions, jobOf, jobOfHost, label, possible, refusal } from "/static/actions.js";
 import { may } from "/static/rights.js";
 import { openChange } from "/static/change.js";
 import { openCreate } from "/static/create.js";
@@ -206,12 +206,14 @@ function grouped(guests, group, filtered) {
 
 function hostItems(host) {
   const busy = jobOfHost(host.name) ? "a job is at work on it" : host.state !== "connected" ? "it cannot be reached" : "";
-  const item = (name, refused) => ({ label: `${label(name)}${quick(name) ? "" : " …"}`, refusal: busy || (may(name, { host: host.name }) ? refused : `you may not ${name} it`), run: () => (quick(name) ? act(name, { hosts: [host.name] }) : askFor(name, { hosts: [host.name] })) });
+  const item = (name, refused) => ({ label: `${label(name)}${quick(name) ? "" : " …"}`, danger: actionOf(name).destructive, refusal: busy || (may(name, { host: host.name }) ? refused : `you may not ${label(name).toLowerCase()}${VOLUMES.includes(name) ? "s there" : " it"}`), run: () => (quick(name) ? act(name, { hosts: [host.name] }) : askFor(name, { hosts: [host.name] })) });
   const known = "maintenance" in host;
-  return [
+  const volumes = VOLUMES.filter(actionOf).map((name) => item(name, ""));
+  const maintenance = [
     ...(actionOf("drain") ? [item("drain", known && host.maintenance ? "it is drained already" : "")] : []),
     ...(actionOf("undrain") ? [item("undrain", known && !host.maintenance ? "it is not drained" : "")] : []),
   ];
+  return [...maintenance, ...(maintenance.length && volumes.length ? [{ line: true }] : []), ...volumes];
 }
 
 export function HostButtons({ host }) {
