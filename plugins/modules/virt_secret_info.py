@@ -39,9 +39,9 @@ EXAMPLES = r"""
   corral.virt.virt_secret_info:
   register: found
 
-- name: Stop if the passphrase of a disk is missing
-  ansible.builtin.assert:
-    that: "'/srv/guests/data.luks' in found.secrets | map(attribute='name')"
+- name: Show for which volumes it has a passphrase
+  ansible.builtin.debug:
+    msg: "{{ found.secrets | selectattr('usage', 'eq', 'volume') | map(attribute='name') }}"
 """
 
 RETURN = r"""

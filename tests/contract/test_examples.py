@@ -30,6 +30,8 @@ NEEDS_A_HOST = {
     "virt_migrate",
     "virt_migrations",
     "virt_pool",
+    "virt_secret",
+    "virt_volume",
     "virt_tls",
 }
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))

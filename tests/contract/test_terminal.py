@@ -31,6 +31,8 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_network": {"name": "default"},
     "virt_network_info": {},
     "virt_pool": {"name": "default"},
+    "virt_secret": {"name": "a", "usage": "ceph"},
+    "virt_volume": {"name": "a", "pool": "default"},
 }
 
 

@@ -672,14 +672,14 @@ BUDGETS_KIB = {
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 74,
+    "virt_pool": 76,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
     "virt_pool_info": 64,
-    "virt_secret": 72,
-    "virt_secret_info": 70,
-    "virt_volume": 140,
-    "virt_volume_info": 58,
+    "virt_secret": 74,
+    "virt_secret_info": 72,
+    "virt_volume": 142,
+    "virt_volume_info": 56,
     "virt_image_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It

@@ -105,7 +105,7 @@ def test_a_pool_goes_whatever_else_is_said_of_it() -> None:
 def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
     """Without options of every noun, without fields that no option has, and with nothing that what runs can be told."""
     schema = Schema(kind=POOL.schema.kind, table=POOL.schema.table, states=("active",))
-    assert set(run_noun_options.argument_spec(schema)) == {"name", "state", "autostart", "type", "path"}
+    assert set(run_noun_options.argument_spec(schema)) == {"name", "state", "seen", "autostart", "type", "path"}
     bare = Noun(
         schema=schema, shape=POOL.shape, skeleton=POOL.skeleton, rules=(), made=POOL.made, shown=(), host=POOL.host
     )
@@ -115,7 +115,7 @@ def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
 
 @pytest.mark.parametrize("state", ["active", "inactive"])
 def test_check_mode_says_what_a_real_run_does(state: str) -> None:
-    wanted: dict[str, t.Any] = {"name": "extra", "path": "/srv/extra", "state": state, "autostart": None}
+    wanted: dict[str, t.Any] = {"name": "extra", "path": "/srv/extra", "state": state, "autostart": None, "seen": None}
     with opened("test:///default") as connection:
 
         def run(*, check_mode: bool = False, **more: str) -> dict[str, t.Any]:
