@@ -35,7 +35,11 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import (
     xml_document,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
+from ansible_collections.corral.virt.plugins.module_utils._secret.plan_secret import SECRET
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Size, SizeOf
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
+from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import VOLUME
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Table, option_of
 
 FOLDER, URI = os.environ.get("CORRAL_FOREIGN_XML"), os.environ.get("CORRAL_FOREIGN_URI")
@@ -105,33 +109,35 @@ def report(wrong: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
             print(f"{count:6} {reason}  ({next(place for place, one in failed.items() if one.startswith(reason))})")
 
 
-def test_all_networks_come_back(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("noun", [NETWORK, POOL, SECRET, VOLUME], ids=lambda noun: noun.schema.kind.name)
+def test_all_of_a_noun_come_back(noun: Noun, capsys: pytest.CaptureFixture[str]) -> None:
     """As they were, also after an import as options was said to them."""
-    found = documents("network")
-    wrong = {place: network(etree.tostring(root, encoding="unicode")) for place, root in found.items()}
+    found = documents(noun.schema.kind.name)
+    wrong = {place: of_noun(noun, etree.tostring(root, encoding="unicode")) for place, root in found.items()}
     report(wrong, capsys)
     assert found and not any(wrong.values())
 
 
-def network(xml: str) -> str:
-    """What goes wrong with a network: nothing, a change or a crash."""
+def of_noun(noun: Noun, xml: str) -> str:
+    """What goes wrong with a document: nothing, a change or a crash."""
     try:
-        return network_changes(xml, {}) or network_changes(xml, network_import(xml))
+        return noun_changes(noun, xml, {}) or noun_changes(noun, xml, noun_import(noun, xml))
     except Exception as error:  # noqa: BLE001  (each kind is reported)
         return f"CRASH {error!r}"
 
 
-def network_import(xml: str) -> t.Mapping[str, t.Any]:
+def noun_import(noun: Noun, xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
-    output = run_noun_arguments.arguments(NETWORK.schema, "any", Found("", True, False, xml))
-    result = ArgumentSpecValidator(run_noun_options.argument_spec(NETWORK.schema)).validate(output)
+    within = {"usage": "ceph"}.get(str(noun.schema.kind.within), "default") if noun.schema.kind.within else None
+    output = run_noun_arguments.arguments(noun.schema, "any", Found("", xml=xml), within)
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(noun.schema)).validate(output)
     assert not result.error_messages
-    return run_noun.spec(NETWORK, result.validated_parameters).fields
+    return run_noun.spec(noun, result.validated_parameters).fields
 
 
-def network_changes(xml: str, fields: t.Mapping[str, t.Any]) -> str:
-    """What an edit makes of a network; empty when it is left as it was."""
-    after = xml_document.edit(xml, fields, table=NETWORK.schema.table, shape=NETWORK.shape, finish=NETWORK.finish)
+def noun_changes(noun: Noun, xml: str, fields: t.Mapping[str, t.Any]) -> str:
+    """What an edit makes of a document; empty when it is left as it was."""
+    after = xml_document.edit(xml, fields, table=noun.schema.table, shape=noun.shape, finish=noun.finish)
     if after.changes:
         return "; ".join(map(str, after.changes))
     return "" if canonical(after.xml) == canonical(xml) else "without a word"

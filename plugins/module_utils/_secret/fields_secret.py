@@ -81,4 +81,4 @@ def is_named(document: str, uuid: str, usage: str, name: str) -> bool:
     root = tree.parse(document)
     by_uuid = {one.get("uuid") for one in root.iter("secret")} | {one.get("secret") for one in root.iter("encryption")}
     by_usage = {(one.get("type"), one.get("usage")) for one in root.iter("secret")}
-    return uuid in by_uuid or any(used == name and kind in (usage, "passphrase") for kind, used in by_usage)
+    return uuid in by_uuid or any(used == name and kind in (usage, "passphrase", None) for kind, used in by_usage)

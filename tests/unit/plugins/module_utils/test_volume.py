@@ -1,0 +1,249 @@
+"""What is planned of a volume, whatever the host; the documents are valid for libvirt."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from lxml import etree
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import VOLUME, Delete, check_same, taker
+
+SCHEMA = Path("/usr/share/libvirt/schemas/storagevol.rng")
+XML = """<volume type='file'><name>a</name><key>/p/a</key><capacity unit='bytes'>1073741824</capacity>
+<target><path>/p/a</path><format type='qcow2'/></target></volume>"""
+UUID = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2"
+SOURCE = SourceFile(1024**3, 1024**3, "raw", 1024**2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A `VolumeHost` that knows all its answers."""
+
+    type: str = "dir"
+    free_bytes: int = 10 * 1024**3
+    file: SourceFile = SOURCE
+    there: str | None = "/p/original"
+    used_by: str | None = None
+    written_by: str | None = None
+    left: str | None = None
+    saved: bool = False
+
+    def pool(self) -> PoolSight:
+        return PoolSight(self.type, self.free_bytes)
+
+    def source(self, _path: str) -> SourceFile:
+        return self.file
+
+    def original(self, _pool: str, _name: str) -> str | None:
+        return self.there
+
+    def user(self, _path: str) -> str | None:
+        return self.used_by
+
+    def writer(self, _path: str) -> str | None:
+        return self.written_by
+
+    def identity(self, _path: str) -> tuple[str | None, FileIdentity | None]:
+        return "/p/a", FileIdentity(7)
+
+    def unfinished(self) -> str | None:
+        return self.left
+
+    def content(self, spec: Spec) -> str:
+        return str(spec.own.get("source"))
+
+    def is_saved(self, _path: str) -> bool:
+        return self.saved
+
+
+def planned(there: bool | str = False, host: Host | None = None, **options: t.Any) -> NounPlan:
+    """The plan for volume `a` of pool `default`."""
+    given = {"name": "a", "pool": "default", **options}
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(VOLUME.schema)).validate(given)
+    assert not result.error_messages, result.error_messages
+    xml = there if isinstance(there, str) else XML
+    found = Found(None, xml=xml, digest="d") if there else None
+    return plan(VOLUME, run_noun.spec(VOLUME, result.validated_parameters), Facts(found, host or Host()))
+
+
+@pytest.mark.parametrize(
+    ("there", "host", "options", "steps"),
+    [
+        (False, {}, {"capacity": "1GiB"}, ["create volume a of pool default (qcow2, 1GiB)"]),
+        (
+            False,
+            {},
+            {"capacity": "1GiB", "encryption": "luks", "secret": UUID},
+            ["create volume a of pool default (raw, luks, 1GiB)"],
+        ),
+        (
+            False,
+            {},
+            {"backing": {"path": "/p/b", "format": "raw"}},
+            ["create volume a of pool default (qcow2)"],
+        ),
+        (
+            False,
+            {},
+            {"clone_of": "b", "clone_pool": "fast"},
+            ["create volume a of pool default (qcow2) as a copy of volume b of pool fast"],
+        ),
+        (
+            False,
+            {},
+            {"source": "/s"},
+            ["create volume a of pool default (raw)", "upload /s into volume a of pool default"],
+        ),
+        (
+            False,
+            {},
+            {"source": "/s", "capacity": "2GiB"},
+            [
+                "create volume a of pool default (raw, 2GiB)",
+                "upload /s into volume a of pool default",
+                "resize volume a of pool default to 2GiB",
+            ],
+        ),
+        (True, {}, {}, []),
+        (True, {}, {"capacity": "1GiB", "format": "qcow2", "mode": "0600", "owner": 1, "preallocate": True}, []),
+        (True, {}, {"source": "/s"}, []),
+        (True, {}, {"clone_of": "b"}, []),
+        (True, {"left": "/s"}, {"source": "/s"}, ["upload /s into volume a of pool default"]),
+        (True, {}, {"capacity": "2GiB"}, ["resize volume a of pool default to 2GiB"]),
+        (True, {"used_by": "guest g"}, {"capacity": "2GiB"}, ["resize volume a of pool default to 2GiB"]),
+        (True, {}, {"capacity": "512MiB", "shrink": True}, ["resize volume a of pool default to 512MiB"]),
+        (True, {}, {"dest": "/d"}, ["download volume a of pool default to /d"]),
+        (True, {"saved": True}, {"dest": "/d"}, []),
+        (True, {"saved": True, "written_by": "guest g (running)"}, {"dest": "/d"}, []),
+        (True, {}, {"state": "absent"}, ["delete volume a of pool default"]),
+        (True, {"left": "/s"}, {"state": "absent", "wipe": True}, ["wipe and delete volume a of pool default"]),
+        (False, {}, {"state": "absent"}, []),
+    ],
+)
+def test_the_steps(there: bool, host: dict[str, t.Any], options: dict[str, t.Any], steps: list[str]) -> None:
+    assert [str(step) for step in planned(there, Host(**host), **options).steps] == steps
+
+
+@pytest.mark.parametrize(
+    ("there", "host", "options", "error", "text"),
+    [
+        (False, {}, {}, BadInput, "a new volume requires it"),
+        (False, {}, {"capacity": "1GiB", "encryption": "luks"}, BadInput, "secret of volume a"),
+        (False, {"type": "logical"}, {"capacity": "1GiB"}, Refused, "the pool is of type logical"),
+        (True, {}, {"capacity": "512MiB"}, Refused, "from 1GiB to 512MiB: what is behind its new end is lost"),
+        (True, {}, {"format": "raw"}, Refused, r"\(format: qcow2 -> raw\): it keeps what it was created with"),
+        (True, {}, {"backing": {"path": "/p/b", "format": "raw"}}, Refused, "backing.path"),
+        (True, {"written_by": "guest g (running)"}, {"capacity": "2GiB"}, Refused, r"guest g \(running\) uses it"),
+        (True, {"used_by": "/p/over"}, {"capacity": "2GiB"}, Refused, "/p/over uses it"),
+        (True, {"used_by": "guest g"}, {"state": "absent"}, Refused, "guest g uses it; remove or detach"),
+        (True, {"used_by": "/dev/loop0"}, {"state": "absent"}, Refused, "/dev/loop0 uses it"),
+        (False, {"there": None}, {"clone_of": "b"}, NotFound, "volume b of pool default: there is none"),
+        (False, {"written_by": "guest g (running)"}, {"clone_of": "b"}, Refused, "cannot clone volume b"),
+        (
+            False,
+            {"written_by": "guest g (running)"},
+            {"backing": {"path": "/p/b", "format": "raw"}},
+            Refused,
+            "cannot back volume a of pool default with /p/b",
+        ),
+        (False, {"free_bytes": 1024**3 - 1}, {"source": "/s"}, Refused, "it takes 1 GiB, and the pool has"),
+        (False, {"file": SourceFile(9, 9, "qcow2", 9)}, {"source": "/s", "format": "raw"}, Refused, "qcow2, not raw"),
+        (False, {"file": SourceFile(9, 9, "qcow2", 9, "/etc/shadow")}, {"source": "/s"}, Refused, "names /etc/shadow"),
+        (False, {}, {"source": "/s", "capacity": "512MiB"}, Refused, "what is behind its new end is lost"),
+        (True, {"left": "/s"}, {}, Refused, "was filling it with /s"),
+        (True, {"left": "/s"}, {"source": "/other"}, Refused, "was filling it with /s"),
+        (True, {"left": "/s"}, {"capacity": "2GiB"}, Refused, "was filling it with /s"),
+        (True, {"written_by": "guest g (running)"}, {"dest": "/d"}, Refused, "cannot download volume a"),
+    ],
+)
+def test_refusals(
+    there: bool, host: dict[str, t.Any], options: dict[str, t.Any], error: type[VirtError], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        planned(there, Host(**host), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "problems"),
+    [
+        ({"source": "/s", "clone_of": "b"}, 1),
+        ({"clone_of": "b", "backing": {"path": "/p/b", "format": "raw"}}, 1),
+        ({"clone_pool": "fast", "capacity": 1}, 1),
+        ({"encryption": "luks", "source": "/s", "secret": UUID}, 1),
+        ({"preallocate": True}, 1),
+        ({"preallocate": True, "source": "/s"}, 1),
+        ({"backing": {"path": "/p/b"}}, 1),
+        ({"wipe": True, "capacity": 1}, 1),
+        ({"secret": "x", "capacity": 1}, 1),
+        ({"wipe": True, "secret": "x", "source": "/s", "clone_of": "b", "name": "a/b", "clone_pool": "p"}, 4),
+    ],
+)
+def test_all_problems_are_told_at_once(options: dict[str, t.Any], problems: int) -> None:
+    with pytest.raises(BadInput, match="") as caught:
+        planned(**options)
+    assert len(caught.value.problems) == problems
+
+
+@pytest.mark.parametrize("name", ["a b", "-rf", "ü", "'\"", "a" * 237])
+def test_names_of_files(name: str) -> None:
+    assert planned(name=name, capacity=1).steps[0].ref.name == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\nb", "\x1b", "a" * 238, ".corral", "a.corral-unfinished"])
+def test_other_names(name: str) -> None:
+    with pytest.raises(BadInput, match="name: "):
+        planned(name=name, capacity=1)
+
+
+def test_a_plan_that_was_reviewed_is_carried_out_and_no_other() -> None:
+    seen = planned(True, capacity="2GiB").seen
+    assert planned(True, capacity="2GiB", seen=seen).steps
+    for there, capacity in ((True, "3GiB"), (False, "2GiB"), (XML.replace("qcow2", "raw"), "1GiB")):
+        with pytest.raises(Refused, match="cannot carry out what was planned"):
+            planned(there, capacity=capacity, seen=seen)
+
+
+def test_what_is_deleted_is_known_by_more_than_its_name() -> None:
+    (step,) = planned(True, state="absent").steps
+    assert isinstance(step, Delete) and (step.key, step.identity) == ("/p/a", FileIdentity(7))
+    check_same("a", "resize", None, None)
+    check_same("a", "resize", FileIdentity(7), FileIdentity(7))
+    for found in (None, FileIdentity(8)):
+        with pytest.raises(Refused, match="another file has its name"):
+            check_same("a", "resize", FileIdentity(7), found)
+
+
+def test_who_must_not_notice_a_new_size() -> None:
+    assert taker(None, None) is None and taker(None, "guest g") is None
+    assert taker("guest g (running)", "guest g") == "guest g (running)" and taker(None, "/p/over") == "/p/over"
+
+
+@pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA}")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"capacity": "1GiB"},
+        {"capacity": "1GiB", "format": "raw", "preallocate": True},
+        {"capacity": "1GiB", "encryption": "luks", "secret": UUID},
+        {"capacity": "1GiB", "format": "qcow2", "encryption": "luks", "secret": UUID},
+        {"backing": {"path": "/p/b", "format": "qcow2"}},
+        {"source": "/s", "mode": "0600", "owner": 1, "group": 2, "label": "x"},
+        {"clone_of": "b", "format": "vmdk"},
+    ],
+)
+def test_libvirt_accepts_the_document(options: dict[str, t.Any]) -> None:
+    step = planned(**options).steps[0]
+    assert isinstance(step, Define)
+    schema = etree.RelaxNG(etree.parse(str(SCHEMA)))
+    assert schema.validate(etree.fromstring(step.xml)), f"{schema.error_log}\n{step.xml}"
