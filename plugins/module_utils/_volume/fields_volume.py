@@ -83,6 +83,7 @@ def skeleton(spec: Spec) -> str:
     if "secret" in own and spec.fields.get("encryption"):
         encryption = tree.make(target, "encryption", format=spec.fields["encryption"])
         tree.make(encryption, "secret", type="passphrase", uuid=own["secret"])
+    finish(volume)
     return tree.text(volume)
 
 
@@ -97,7 +98,11 @@ def sized(xml: str, size_bytes: int) -> str:
 
 def finish(volume: tree.Element) -> None:
     """Give a new qcow2 the format of today; libvirt's default is that of 2010."""
-    target = volume.find("target")
-    form = volume.find("target/format")
-    if target is not None and form is not None and form.get("type") == "qcow2" and target.find("compat") is None:
+    target, form = volume.find("target"), volume.find("target/format")
+    if target is None or form is None:
+        return
+    compat = target.find("compat")
+    if form.get("type") == "qcow2" and compat is None:
         tree.make(target, "compat").text = "1.1"
+    elif form.get("type") != "qcow2" and compat is not None:
+        target.remove(compat)

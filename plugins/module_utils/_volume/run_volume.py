@@ -12,7 +12,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
@@ -158,7 +158,13 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
     if copy_of or "source" in own:
         libvirt_volume.mark(connection, ref, _content(spec), _raw)
     capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
-    libvirt_storage.create(connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity)
+    try:
+        libvirt_storage.create(
+            connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity
+        )
+    except NotMade:  # there is nothing to go on with
+        libvirt_volume.unmark(connection, ref)
+        raise
     if copy_of:
         libvirt_volume.unmark(connection, ref)
 

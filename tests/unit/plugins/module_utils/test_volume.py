@@ -190,7 +190,7 @@ def test_refusals(
     ],
 )
 def test_all_problems_are_told_at_once(options: dict[str, t.Any], problems: int) -> None:
-    with pytest.raises(BadInput, match="") as caught:
+    with pytest.raises(BadInput, match=" of volume ") as caught:
         planned(**options)
     assert len(caught.value.problems) == problems
 
@@ -245,5 +245,7 @@ def test_who_must_not_notice_a_new_size() -> None:
 def test_libvirt_accepts_the_document(options: dict[str, t.Any]) -> None:
     step = planned(**options).steps[0]
     assert isinstance(step, Define)
+    root = etree.fromstring(step.xml)
+    assert (root.findtext("target/compat") == "1.1") == (root.find("target/format").get("type") == "qcow2")
     schema = etree.RelaxNG(etree.parse(str(SCHEMA)))
     assert schema.validate(etree.fromstring(step.xml)), f"{schema.error_log}\n{step.xml}"
