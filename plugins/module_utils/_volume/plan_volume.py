@@ -161,7 +161,7 @@ def _problems(spec: Spec) -> t.Iterator[str]:
         yield f"wipe {what}: it requires state: absent"
     if "secret" in own:
         try:
-            uuid_of(own["secret"], what="secret")
+            uuid_of(own["secret"], what=f"secret {what}")
         except BadInput as error:
             yield from error.problems
 
