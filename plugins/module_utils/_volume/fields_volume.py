@@ -74,7 +74,8 @@ def skeleton(spec: Spec) -> str:
     tree.make(volume, "capacity", unit="bytes").text = "0"
     tree.make(volume, "allocation", unit="KiB").text = str(spec.fields["capacity_kib"] if own.get("preallocate") else 0)
     target = tree.make(volume, "target")
-    tree.make(target, "format", type="raw" if spec.fields.get("encryption") or own.get("source") else "qcow2")
+    is_raw = own.get("source") or (spec.fields.get("encryption") and not spec.fields.get("backing.path"))
+    tree.make(target, "format", type="raw" if is_raw else "qcow2")
     permissions = {option: own[option] for option in ("mode", "owner", "group", "label") if option in own}
     if permissions:
         element = tree.make(target, "permissions")

@@ -151,12 +151,10 @@ def _problems(spec: Spec) -> t.Iterator[str]:
         yield f"{given[0]} {what}: it and {given[1]} are mutually exclusive"
     if "clone_pool" in own and "clone_of" not in own:
         yield f"clone_pool {what}: it requires clone_of"
-    if spec.fields.get("encryption") and given:
+    if spec.fields.get("encryption") and given and given != ["backing"]:
         yield f"encryption {what}: it and {given[0]} are mutually exclusive; create it empty"
     if own.get("preallocate") and (given or not spec.fields.get("capacity_kib")):
         yield f"preallocate {what}: it requires capacity, and no {given[0] if given else 'other content'}"
-    if spec.fields.get("backing.path") and not spec.fields.get("backing.format"):
-        yield f"backing.format {what}: it is required beside backing.path; guessing would let a guest choose it"
     if own.get("wipe") and spec.state != "absent":
         yield f"wipe {what}: it requires state: absent"
     if "secret" in own:
@@ -258,9 +256,16 @@ def _lies_in_a_directory(case: Case, _plan: NounPlan) -> Findings:
 def _has_a_size(case: Case, _plan: NounPlan) -> Findings:
     spec = case.spec
     has = spec.fields.get("capacity_kib") or spec.fields.get("backing.path") or _content(spec)
-    if spec.state == "present" and case.found is None and not has:
+    if not has and spec.state == "present" and case.found is None:
         yield BadInput(f"capacity of {_ref(case)}: a new volume requires it, or source, clone_of or backing")
-    if spec.state == "present" and case.found is None and spec.fields.get("encryption") and "secret" not in spec.own:
+    if spec.state == "absent" or case.found is not None:
+        return
+    if spec.fields.get("backing.path") and not spec.fields.get("backing.format"):
+        yield BadInput(
+            f"backing.format of {_ref(case)}: it is required beside backing.path, because a guest could choose what is "
+            "guessed"
+        )
+    if spec.fields.get("encryption") and "secret" not in spec.own:
         yield BadInput(f"secret of {_ref(case)}: encryption requires it; virt_secret creates one")
 
 

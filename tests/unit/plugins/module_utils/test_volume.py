@@ -140,6 +140,7 @@ def test_the_steps(there: bool, host: dict[str, t.Any], options: dict[str, t.Any
     [
         (False, {}, {}, BadInput, "a new volume requires it"),
         (False, {}, {"capacity": "1GiB", "encryption": "luks"}, BadInput, "secret of volume a"),
+        (False, {}, {"backing": {"path": "/p/b"}}, BadInput, "backing.format of volume a of pool default"),
         (False, {"type": "logical"}, {"capacity": "1GiB"}, Refused, "the pool is of type logical"),
         (True, {}, {"capacity": "512MiB"}, Refused, "from 1GiB to 512MiB: what is behind its new end is lost"),
         (True, {}, {"format": "raw"}, Refused, r"\(format: qcow2 -> raw\): it keeps what it was created with"),
@@ -183,7 +184,6 @@ def test_refusals(
         ({"encryption": "luks", "source": "/s", "secret": UUID}, 1),
         ({"preallocate": True}, 1),
         ({"preallocate": True, "source": "/s"}, 1),
-        ({"backing": {"path": "/p/b"}}, 1),
         ({"wipe": True, "capacity": 1}, 1),
         ({"secret": "x", "capacity": 1}, 1),
         ({"wipe": True, "secret": "x", "source": "/s", "clone_of": "b", "name": "a/b", "clone_pool": "p"}, 4),
@@ -238,6 +238,7 @@ def test_who_must_not_notice_a_new_size() -> None:
         {"capacity": "1GiB", "encryption": "luks", "secret": UUID},
         {"capacity": "1GiB", "format": "qcow2", "encryption": "luks", "secret": UUID},
         {"backing": {"path": "/p/b", "format": "qcow2"}},
+        {"backing": {"path": "/p/b", "format": "qcow2"}, "encryption": "luks", "secret": UUID},
         {"source": "/s", "mode": "0600", "owner": 1, "group": 2, "label": "x"},
         {"clone_of": "b", "format": "vmdk"},
     ],
