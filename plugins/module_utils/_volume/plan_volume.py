@@ -253,13 +253,13 @@ def _lies_in_a_directory(case: Case, _plan: NounPlan) -> Findings:
         )
 
 
-def _has_a_size(case: Case, _plan: NounPlan) -> Findings:
+def _says_enough(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse a new volume without what it needs."""
     spec = case.spec
-    has = spec.fields.get("capacity_kib") or spec.fields.get("backing.path") or _content(spec)
-    if not has and spec.state == "present" and case.found is None:
-        yield BadInput(f"capacity of {_ref(case)}: a new volume requires it, or source, clone_of or backing")
     if spec.state == "absent" or case.found is not None:
         return
+    if not (spec.fields.get("capacity_kib") or spec.fields.get("backing.path") or _content(spec)):
+        yield BadInput(f"capacity of {_ref(case)}: a new volume requires it, or source, clone_of or backing")
     if spec.fields.get("backing.path") and not spec.fields.get("backing.format"):
         yield BadInput(
             f"backing.format of {_ref(case)}: it is required beside backing.path, because a guest could choose what is "
@@ -369,7 +369,7 @@ VOLUME = Noun(
     skeleton=skeleton,
     rules=(
         _lies_in_a_directory,
-        _has_a_size,
+        _says_enough,
         _is_complete,
         _shrinks_only_when_told,
         _keeps_its_users,
