@@ -51,7 +51,7 @@ options:
         of the file.
       - A volume keeps its format.
     type: str
-    choices: [raw, qcow2, qed, vdi, vmdk, vpc, iso]
+    choices: [raw, qcow2, qed, vdi, vmdk, vpc]
   encryption:
     description: Encrypt a new volume. It keeps its encryption.
     type: str
@@ -95,7 +95,7 @@ options:
       - Refused while a running guest writes the volume.
     type: path
   preallocate:
-    description: Reserve the whole space of a new empty volume.
+    description: Reserve the whole space of a new empty volume. It requires O(format=raw).
     type: bool
     default: false
   shrink:
@@ -108,8 +108,8 @@ options:
     type: bool
     default: false
   mode:
-    description: Mode of the file of a new volume, such as V("0600").
-    type: str
+    description: Mode of the file of a new volume, three octal digits in quotes, such as V("0600").
+    type: raw
   owner:
     description: Number of the user who owns the file of a new volume. libvirt changes it while a guest runs.
     type: int

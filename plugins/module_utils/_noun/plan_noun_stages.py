@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.digest import digest
@@ -114,7 +115,15 @@ def _seen(case: Case, result: NounPlan) -> str:
     """The digest of what the plan was made from, and of its steps."""
     found = case.found
     state = found and (found.uuid, found.digest, found.persistent, found.active, found.autostart)
-    return digest((state, [str(step) for step in result.steps]))
+    return digest((state, [(str(step), [_known_by(step, by) for by in _looks(step)]) for step in result.steps]))
+
+
+def _looks(step: NounStep) -> tuple[str, ...]:
+    return step.look.by if step.look else ()
+
+
+def _known_by(step: t.Any, field: str) -> t.Any:
+    return functools.reduce(getattr, field.split("."), step)
 
 
 def _outrun(noun: Noun, case: Case, result: NounPlan) -> t.Iterator[VirtError]:

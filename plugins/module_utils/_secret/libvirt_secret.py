@@ -64,6 +64,15 @@ class _Host:
                 raise
         return "same" if hmac.compare_digest(value, given) else "other"
 
+    def named(self, uuid: str) -> str | None:
+        with explained("find secret", uuid):
+            try:
+                return f"secret {self.connection.secretLookupByUUIDString(uuid).usageID() or uuid}"
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_NO_SECRET:
+                    raise
+        return None
+
     def documents(self) -> t.Iterator[tuple[str, str]]:
         for name, xmls in libvirt_query.of_all(self.connection, _guest):
             yield from ((f"guest {name}", xml) for xml in xmls)

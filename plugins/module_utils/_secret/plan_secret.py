@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret 
 
 __all__ = ["SECRET", "SecretHost", "SetValue", "ValueState", "value_of"]
 
+_MOST_BYTES = 65536
 Findings = t.Iterator[t.Union[VirtError, str]]
 
 
@@ -46,6 +47,9 @@ class SecretHost(t.Protocol):
 
     def value(self, given: bytes) -> ValueState:
         """How the secret's value compares with the given one; `private`: libvirt tells nobody."""
+
+    def named(self, uuid: str) -> str | None:
+        """The secret with this UUID, in words; None if there is none."""
 
     def documents(self) -> t.Iterable[tuple[str, str]]:
         """The documents of guests, stored and running, and of pools, each with its owner in words."""
@@ -68,6 +72,8 @@ def _problems(spec: Spec) -> t.Iterator[str]:
     try:
         if value_of(spec) == b"":
             yield f"value of secret {spec.name}: it must not be empty; omit it to leave the value alone"
+        if len(value_of(spec) or b"") > _MOST_BYTES:
+            yield f"value of secret {spec.name}: libvirt keeps at most {_MOST_BYTES} bytes"
         if spec.within == "none":
             units.uuid_of(spec.name, what="name")
     except BadInput as error:
@@ -78,11 +84,24 @@ def _problems(spec: Spec) -> t.Iterator[str]:
 
 def _own(case: Case) -> list[NounStep]:
     given, update = value_of(case.spec), case.spec.own.get("update_value")
-    if given is None or (case.found and update == "on_create"):
+    if given is None:
         return []
     state = case.facts.host.value(given) if case.found else "none"
+    if state != "none" and update == "on_create":
+        return []
     due = state in ("none", "other") or (state == "private" and update == "always")
     return [SetValue(case.ref(SECRET_SCHEMA.kind))] if due else []
+
+
+def _takes_nobodys_uuid(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse a UUID that another secret has: libvirt would turn that one into this."""
+    if case.spec.state == "absent" or case.found is not None:
+        return
+    other = case.facts.host.named(uuid_of(case.spec))
+    if other is not None:
+        yield Refused(
+            f"cannot create {case.ref(SECRET_SCHEMA.kind)}: {other} has the UUID {uuid_of(case.spec)}; choose another"
+        )
 
 
 def _stays_private(case: Case, _plan: NounPlan) -> Findings:
@@ -122,7 +141,7 @@ SECRET = Noun(
     schema=SECRET_SCHEMA,
     shape=SHAPE,
     skeleton=skeleton,
-    rules=(_stays_private, _tells_what_nobody_knows, _keeps_its_users),
+    rules=(_takes_nobodys_uuid, _stays_private, _tells_what_nobody_knows, _keeps_its_users),
     made=lambda values: "(private)" if values.get("private") else "",
     shown=("description", "private"),
     own=_own,

@@ -20,9 +20,15 @@ __all__ = ["SHAPE", "VOLUME_SCHEMA", "finish", "sized", "skeleton"]
 SHAPE = Shape("volume")
 _NAME_BYTES = 255 - len(UNFINISHED)
 
+
+def _same_format(found: str | None, wanted: str) -> bool:
+    """True for one format; libvirt calls a raw file with the content of a CD iso."""
+    return found == wanted or (found == "iso" and wanted == "raw")
+
+
 VOLUME: Table = {
     "capacity_kib": Row("capacity", k.KIB, unit="KiB"),
-    "format": Row("target/format/@type", k.choice("raw", "qcow2", "qed", "vdi", "vmdk", "vpc", "iso")),
+    "format": Row("target/format/@type", k.choice("raw", "qcow2", "qed", "vdi", "vmdk", "vpc"), same=_same_format),
     "encryption": Row("target/encryption/@format", k.choice("luks")),
     "backing.path": Row("backingStore/path", k.PATH),
     "backing.format": Row(
@@ -57,7 +63,7 @@ VOLUME_SCHEMA = Schema(
         "preallocate": {"type": "bool", "default": False},
         "shrink": {"type": "bool", "default": False},
         "wipe": {"type": "bool", "default": False},
-        "mode": {"type": "str"},
+        "mode": {"type": "raw"},
         "owner": {"type": "int"},
         "group": {"type": "int"},
         "label": {"type": "str"},

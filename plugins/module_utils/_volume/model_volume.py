@@ -10,7 +10,7 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
-__all__ = ["UNFINISHED", "VOLUME_KIND", "PoolSight", "SourceFile"]
+__all__ = ["UNFINISHED", "VOLUME_KIND", "Original", "PoolSight", "SourceFile"]
 
 VOLUME_KIND = ObjectKind(
     "volume",
@@ -31,6 +31,15 @@ class SourceFile:
     format: str
     capacity_kib: int  # what a guest sees of it
     names: str | None = None  # other files that it names
+
+
+@dataclasses.dataclass(frozen=True)
+class Original:
+    """A volume to clone."""
+
+    path: str
+    capacity_kib: int
+    encrypted: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

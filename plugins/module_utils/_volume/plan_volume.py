@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
@@ -30,7 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
     finish,
     skeleton,
 )
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import Original, PoolSight, SourceFile
 
 __all__ = [
     "VOLUME",
@@ -41,9 +42,9 @@ __all__ = [
     "Save",
     "SourceFile",
     "VolumeHost",
+    "check_new",
     "check_original",
     "check_unused",
-    "taker",
 ]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
@@ -118,11 +119,16 @@ class VolumeHost(t.Protocol):
     def source(self, path: str) -> SourceFile:
         """The file to upload; raises Failed or NotFound."""
 
-    def original(self, pool: str, name: str) -> str | None:
-        """The path of the volume to clone; None if there is none."""
+    def original(self, pool: str, name: str) -> Original | None:
+        """The volume to clone; None if there is none."""
 
     def user(self, path: str) -> str | None:
         """Who has the volume as a disk, or stands on it, in words."""
+
+    def taker(self, path: str) -> str | None:
+        """Who must not notice a new size: all but a guest that is off, without saved state or snapshots, whose disk
+        it is.
+        """
 
     def writer(self, path: str) -> str | None:
         """The running guest that has the volume as a disk."""
@@ -153,6 +159,13 @@ def _problems(spec: Spec) -> t.Iterator[str]:
         yield f"clone_pool {what}: it requires clone_of"
     if spec.fields.get("encryption") and given and given != ["backing"]:
         yield f"encryption {what}: it and {given[0]} are mutually exclusive; create it empty"
+    if "mode" in own and not re.fullmatch("0?[0-7]{3}", own["mode"] if isinstance(own["mode"], str) else ""):
+        yield f"mode {what}: must be three octal digits in quotes, such as '0600'"
+    for option in ("source", "dest"):
+        if option in own and not own[option].startswith("/"):
+            yield f"{option} {what}: must be an absolute path"
+    if own.get("preallocate") and spec.fields.get("format", "raw" if spec.fields.get("encryption") else "") != "raw":
+        yield f"preallocate {what}: it requires format: raw"
     if own.get("preallocate") and (given or not spec.fields.get("capacity_kib")):
         yield f"preallocate {what}: it requires capacity, and no {given[0] if given else 'other content'}"
     if own.get("wipe") and spec.state != "absent":
@@ -217,17 +230,28 @@ _REMEDIES = {
     "resize": "a guest's disk grows with virt_domain (disks[].size); shut the guest down to do it here, and do not "
     "resize what others stand on",
     "delete": "remove or detach that first",
+    "fill": "it is not complete: remove it from that first, and run again",
     "clone": "shut that guest down, or clone the guest (virt_domain: clone_of)",
     "download": "shut that guest down first, as it writes while it is read",
     "back": "a guest that writes it destroys what stands on it; clone it instead (clone_of)",
 }
 
 
-def check_original(pool: str, name: str, found: str | None) -> str:
-    """The document of the volume to clone; raises NotFound."""
+def check_original(pool: str, name: str, found: Original | None, capacity_kib: int | None = None) -> None:
+    """Raise NotFound or Refused for a volume that cannot be cloned."""
+    what = f"cannot clone volume {name} of pool {pool}"
     if found is None:
-        raise NotFound(f"cannot clone volume {name} of pool {pool}: there is none; virt_volume_info lists them")
-    return found
+        raise NotFound(f"{what}: there is none; virt_volume_info lists them")
+    if found.encrypted:
+        raise Refused(f"{what}: libvirt would write its copy unencrypted; download it, and upload it (dest, source)")
+    if capacity_kib is not None and capacity_kib < found.capacity_kib:
+        raise Refused(f"{what}: it is larger than {size_text(capacity_kib)}; omit capacity, and resize the copy")
+
+
+def check_new(ref: object, found: str | None) -> None:
+    """Raise Refused if the volume that is to be created is there by now."""
+    if found is not None:
+        raise Refused(f"cannot create {ref}: somebody has made one of this name meanwhile; run again")
 
 
 def check_part(path: str, *, is_ours: bool) -> None:
@@ -280,16 +304,7 @@ def _shrinks_only_when_told(case: Case, plan: NounPlan) -> Findings:
                     "behind its new end is lost; shrink the file systems in it first, and set shrink: true"
                 )
             if case.found:
-                yield from _tried(lambda: check_unused(_ref(case), "resize", _taker(case, host)))
-
-
-def taker(writer: str | None, user: str | None) -> str | None:
-    """Who must not notice a new size: a running guest, or whoever stands on it; a guest that is off may."""
-    return writer or (None if user and user.startswith("guest ") else user)
-
-
-def _taker(case: Case, host: VolumeHost) -> str | None:
-    return taker(host.writer(_path(case)), host.user(_path(case)))
+                yield from _tried(lambda: check_unused(_ref(case), "resize", host.taker(_path(case))))
 
 
 def _keeps_its_users(case: Case, plan: NounPlan) -> Findings:
@@ -303,13 +318,16 @@ def _comes_from_what_is_there(case: Case, plan: NounPlan) -> Findings:
     if creates and "clone_of" in spec.own:
         pool, name = spec.own.get("clone_pool") or str(spec.within), spec.own["clone_of"]
         original = host.original(pool, name)
-        yield from _tried(lambda: t.cast(None, check_original(pool, name, original)))
+        yield from _tried(lambda: check_original(pool, name, original, spec.fields.get("capacity_kib")))
         if original is not None:
-            yield from _tried(lambda: check_unused(f"volume {name} of pool {pool}", "clone", host.writer(original)))
+            writer = host.writer(original.path)
+            yield from _tried(lambda: check_unused(f"volume {name} of pool {pool}", "clone", writer))
     if creates and spec.fields.get("backing.path"):
         base = spec.fields["backing.path"]
         yield from _tried(lambda: check_unused(f"{_ref(case)} with {base}", "back", host.writer(base)))
     if any(isinstance(step, Fill) for step in plan.steps):
+        if case.found:
+            yield from _tried(lambda: check_unused(_ref(case), "fill", host.user(_path(case))))
         yield from _of_source(case, host.source(spec.own["source"]), host.pool().available_bytes)
 
 
@@ -336,10 +354,10 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
     if case.found is None or case.spec.state == "absent":
         return
     left = case.facts.host.unfinished()
-    if left is not None and left != (case.facts.host.content(case.spec) if _content(case.spec) else None):
+    if left is not None and left != (case.facts.host.content(case.spec) if "source" in case.spec.own else None):
         yield Refused(
-            f"cannot use {_ref(case)}: an interrupted run was filling it with {left}; run that again to finish it, or "
-            "remove the volume first (state: absent)"
+            f"cannot use {_ref(case)}: an interrupted run was filling it with {left}; run that again to finish an "
+            "upload, or remove the volume first (state: absent)"
         )
 
 

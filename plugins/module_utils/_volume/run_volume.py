@@ -12,7 +12,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
@@ -38,20 +38,26 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
-from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import sized
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sized
 from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
+    VOLUME_KIND,
+    Original,
+    PoolSight,
+    SourceFile,
+)
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     Delete,
     Fill,
     Resize,
     Save,
+    check_new,
     check_original,
     check_part,
     check_same,
     check_unused,
-    taker,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 
 __all__ = ["API"]
 
@@ -81,13 +87,16 @@ class _Host:
         return SourceFile(status.st_size, free_space.allocated(path), header.format, -(-capacity // 1024), names)
 
     @asked
-    def original(self, pool: str, name: str) -> str | None:
-        found = libvirt_storage.volume_in(self._connection, pool, name)
-        return str(xml_host.volume(found)["path"]) if found else None
+    def original(self, pool: str, name: str) -> Original | None:
+        return _original(self._connection, pool, name)
 
     @asked
     def user(self, path: str) -> str | None:
         return run_file_users.users(self._connection).of(path)
+
+    @asked
+    def taker(self, path: str) -> str | None:
+        return _taker(self._connection, path)
 
     @asked
     def writer(self, path: str) -> str | None:
@@ -100,7 +109,10 @@ class _Host:
 
     @asked
     def unfinished(self) -> str | None:
-        return libvirt_volume.unfinished(self._connection, self._ref)
+        left = libvirt_volume.unfinished(self._connection, self._ref)
+        content, _newline, which = (left or "").partition("\n")
+        is_it = which == _which(self._connection, self._ref)
+        return left and (content if is_it else f"{content} (or another volume of this name)")
 
     def content(self, spec: Spec) -> str:
         return _content(spec)
@@ -145,28 +157,70 @@ def _writer(connection: Connection, path: str) -> str | None:
     return None
 
 
+def _original(connection: Connection, pool: str, name: str) -> Original | None:
+    xml = libvirt_storage.volume_in(connection, pool, name)
+    if xml is None:
+        return None
+    found, fields = xml_host.volume(xml), values(xml, VOLUME_SCHEMA.table)
+    return Original(str(found["path"]), -(-found["capacity_bytes"] // 1024), bool(fields.get("encryption")))
+
+
+def _which(connection: Connection, ref: Ref) -> str:
+    """Which volume has the name now: its file, or on another machine libvirt's key."""
+    xml = libvirt_storage.volume_in(connection, _pool(ref), ref.name)
+    path = str(xml_host.volume(xml)["path"]) if xml else ""
+    found = run_owned_disks.identities(connection, [path]).get(path) if path else None
+    return f"{found.inode} {found.born_ns}" if found else str(path and libvirt_storage.volume_key(connection, path))
+
+
+def _pool(ref: Ref) -> str:
+    return ref.within.name if ref.within else ""
+
+
+def _taker(connection: Connection, path: str) -> str | None:
+    """Who uses a volume, but a guest that is off, without saved state or snapshots, whose disk it is."""
+    user = run_file_users.users(connection).of(path)
+    owners = [uuid for uuid in libvirt_query.of_all(connection, lambda one: _off_owner(connection, one, path)) if uuid]
+    return run_file_users.users(connection, but=owners[0]).of(path) if user and owners else user
+
+
+def _off_owner(connection: Connection, domain: t.Any, path: str) -> str | None:
+    """The UUID of such a guest."""
+
+    def located(pool: str, volume: str) -> str:
+        return libvirt_storage.path_in(connection, pool, volume) or volume
+
+    found = libvirt_query.found(domain)
+    is_kept = found.live_xml or libvirt_query.saved_xml(domain) or libvirt_query.snapshots(domain)
+    return None if is_kept or path not in sources(found.xml, located) else found.uuid
+
+
 def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
-    """Create the volume; one that gets content has a mark until that is complete."""
+    """Create the volume; one that gets content has a mark until that is complete.
+
+    Until the mark says which volume it is about, nothing is ever written into one that has the name.
+    """
     own, ref, copy_of, xml = spec.own, step.ref, None, step.xml
+    check_new(ref, libvirt_storage.volume_in(connection, _pool(ref), ref.name))
     if "clone_of" in own:
         pool = own.get("clone_pool") or str(spec.within)
-        original = libvirt_storage.volume_in(connection, pool, own["clone_of"])
-        copy_of = str(xml_host.volume(check_original(pool, own["clone_of"], original))["path"])
+        original = _original(connection, pool, own["clone_of"])
+        check_original(pool, own["clone_of"], original)
+        copy_of = original.path if original else None
     elif "source" in own:
         xml = sized(xml, os.stat(own["source"]).st_size)
+    for path, verb in ((copy_of, "clone"), (spec.fields.get("backing.path"), "back")):
+        check_unused(ref, verb, _writer(connection, path) if path else None)
     libvirt_volume.unmark(connection, ref)
-    if copy_of or "source" in own:
-        libvirt_volume.mark(connection, ref, _content(spec), _raw)
+    content = _content(spec) if copy_of or "source" in own else None
+    if content:
+        libvirt_volume.mark(connection, ref, content, _raw)
     capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
-    try:
-        libvirt_storage.create(
-            connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity
-        )
-    except NotMade:  # there is nothing to go on with
-        libvirt_volume.unmark(connection, ref)
-        raise
+    libvirt_storage.create(connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity)
     if copy_of:
         libvirt_volume.unmark(connection, ref)
+    elif content:
+        libvirt_volume.mark(connection, ref, f"{content}\n{_which(connection, ref)}", _raw)
 
 
 def _raw(name: str, size_bytes: int) -> str:
@@ -182,8 +236,7 @@ def _unused(volume: t.Any, step: Resize) -> t.Iterator[None]:
             stack.enter_context(locks.flocked(DISKS, fcntl.LOCK_EX))
         found = run_owned_disks.identities(connection, [step.path]).get(step.path)
         check_same(step.ref, "resize", step.identity, found)
-        user = run_file_users.users(connection).of(step.path)
-        check_unused(step.ref, "resize", taker(_writer(connection, step.path), user))
+        check_unused(step.ref, "resize", _taker(connection, step.path))
         yield
 
 
@@ -218,15 +271,19 @@ def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
 
 
 def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
+    path = VOLUME_TYPE.named(connection, step.ref).path()
+    check_unused(step.ref, "fill", run_file_users.users(connection).of(path))
     with _progress(spec) as tell:
         libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
     if is_here(connection.getURI()):
-        durable.fsync(VOLUME_TYPE.named(connection, step.ref).path())
+        with contextlib.suppress(PermissionError):  # the file is root's
+            durable.fsync(path)
     libvirt_volume.unmark(connection, step.ref)
     libvirt_storage.refresh(connection, str(spec.within))  # libvirt looks at what it holds now
 
 
 def _save(connection: Connection, spec: Spec, step: Save) -> None:
+    check_unused(step.ref, "download", _writer(connection, VOLUME_TYPE.named(connection, step.ref).path()))
     size = _size_bytes(connection, step.ref)
     part = os.path.join(os.path.dirname(step.dest), f".{os.path.basename(step.dest)}.corral-part")
     with _progress(spec) as tell, _explained_os(step.dest):

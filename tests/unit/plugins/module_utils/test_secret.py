@@ -34,6 +34,9 @@ class Host:
     def value(self, _given: bytes) -> ValueState:
         return self.state
 
+    def named(self, _uuid: str) -> str | None:
+        return None
+
     def documents(self) -> t.Iterable[tuple[str, str]]:
         return self.named_by
 
@@ -57,6 +60,7 @@ def planned(there: str | None = None, host: Host | None = None, **options: t.Any
         ("no", "other", {"value": "x"}, [SET]),
         ("no", "none", {"value": "x"}, [SET]),
         ("no", "other", {"value": "x", "update_value": "on_create"}, []),
+        ("no", "none", {"value": "x", "update_value": "on_create"}, [SET]),
         ("no", "same", {"value": "x", "update_value": "always"}, []),
         ("yes", "private", {"value": "x"}, []),
         ("yes", "private", {"value": "x", "update_value": "always"}, [SET]),
@@ -88,6 +92,7 @@ def test_no_plan_holds_a_value() -> None:
     ("options", "text"),
     [
         ({"value": ""}, "must not be empty"),
+        ({"value": "x" * 65537}, "at most 65536 bytes"),
         ({"value": "%%%", "value_encoding": "base64"}, "it is not Base64"),
         ({"usage": "volume"}, "the absolute path of the volume"),
         ({"usage": "none"}, "name: "),

@@ -16,14 +16,20 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import PoolSight, SourceFile
-from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import VOLUME, Delete, check_same, taker
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import Original, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
+    VOLUME,
+    Delete,
+    check_new,
+    check_same,
+)
 
 SCHEMA = Path("/usr/share/libvirt/schemas/storagevol.rng")
 XML = """<volume type='file'><name>a</name><key>/p/a</key><capacity unit='bytes'>1073741824</capacity>
 <target><path>/p/a</path><format type='qcow2'/></target></volume>"""
 UUID = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2"
 SOURCE = SourceFile(1024**3, 1024**3, "raw", 1024**2)
+ORIGINAL = Original("/p/original", 1024)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Host:
     type: str = "dir"
     free_bytes: int = 10 * 1024**3
     file: SourceFile = SOURCE
-    there: str | None = "/p/original"
+    there: Original | None = ORIGINAL
+    taken_by: str | None = None
     used_by: str | None = None
     written_by: str | None = None
     left: str | None = None
@@ -45,11 +52,14 @@ class Host:
     def source(self, _path: str) -> SourceFile:
         return self.file
 
-    def original(self, _pool: str, _name: str) -> str | None:
+    def original(self, _pool: str, _name: str) -> Original | None:
         return self.there
 
     def user(self, _path: str) -> str | None:
         return self.used_by
+
+    def taker(self, _path: str) -> str | None:
+        return self.taken_by
 
     def writer(self, _path: str) -> str | None:
         return self.written_by
@@ -116,7 +126,7 @@ def planned(there: bool | str = False, host: Host | None = None, **options: t.An
             ],
         ),
         (True, {}, {}, []),
-        (True, {}, {"capacity": "1GiB", "format": "qcow2", "mode": "0600", "owner": 1, "preallocate": True}, []),
+        (True, {}, {"capacity": "1GiB", "format": "qcow2", "mode": "0600", "owner": 1}, []),
         (True, {}, {"source": "/s"}, []),
         (True, {}, {"clone_of": "b"}, []),
         (True, {"left": "/s"}, {"source": "/s"}, ["upload /s into volume a of pool default"]),
@@ -145,11 +155,20 @@ def test_the_steps(there: bool, host: dict[str, t.Any], options: dict[str, t.Any
         (True, {}, {"capacity": "512MiB"}, Refused, "from 1GiB to 512MiB: what is behind its new end is lost"),
         (True, {}, {"format": "raw"}, Refused, r"\(format: qcow2 -> raw\): it keeps what it was created with"),
         (True, {}, {"backing": {"path": "/p/b", "format": "raw"}}, Refused, "backing.path"),
-        (True, {"written_by": "guest g (running)"}, {"capacity": "2GiB"}, Refused, r"guest g \(running\) uses it"),
-        (True, {"used_by": "/p/over"}, {"capacity": "2GiB"}, Refused, "/p/over uses it"),
+        (True, {"taken_by": "/p/over"}, {"capacity": "2GiB"}, Refused, "/p/over uses it"),
         (True, {"used_by": "guest g"}, {"state": "absent"}, Refused, "guest g uses it; remove or detach"),
         (True, {"used_by": "/dev/loop0"}, {"state": "absent"}, Refused, "/dev/loop0 uses it"),
         (False, {"there": None}, {"clone_of": "b"}, NotFound, "volume b of pool default: there is none"),
+        (
+            False,
+            {"there": Original("/p/b", 9, encrypted=True)},
+            {"clone_of": "b"},
+            Refused,
+            "write its copy unencrypted",
+        ),
+        (False, {"there": Original("/p/b", 4096)}, {"clone_of": "b", "capacity": 2}, Refused, "larger than 2MiB"),
+        (True, {"left": "/s", "used_by": "guest g"}, {"source": "/s"}, Refused, "cannot fill volume a"),
+        (True, {"left": "a copy of volume b"}, {"clone_of": "b"}, Refused, "was filling it with a copy"),
         (False, {"written_by": "guest g (running)"}, {"clone_of": "b"}, Refused, "cannot clone volume b"),
         (
             False,
@@ -182,8 +201,10 @@ def test_refusals(
         ({"clone_of": "b", "backing": {"path": "/p/b", "format": "raw"}}, 1),
         ({"clone_pool": "fast", "capacity": 1}, 1),
         ({"encryption": "luks", "source": "/s", "secret": UUID}, 1),
-        ({"preallocate": True}, 1),
-        ({"preallocate": True, "source": "/s"}, 1),
+        ({"preallocate": True}, 2),
+        ({"preallocate": True, "capacity": 1, "format": "qcow2"}, 1),
+        ({"mode": 416, "capacity": 1}, 1),
+        ({"source": "s", "dest": "d"}, 2),
         ({"wipe": True, "capacity": 1}, 1),
         ({"secret": "x", "capacity": 1}, 1),
         ({"wipe": True, "secret": "x", "source": "/s", "clone_of": "b", "name": "a/b", "clone_pool": "p"}, 4),
@@ -224,9 +245,14 @@ def test_what_is_deleted_is_known_by_more_than_its_name() -> None:
             check_same("a", "resize", FileIdentity(7), found)
 
 
-def test_who_must_not_notice_a_new_size() -> None:
-    assert taker(None, None) is None and taker(None, "guest g") is None
-    assert taker("guest g (running)", "guest g") == "guest g (running)" and taker(None, "/p/over") == "/p/over"
+def test_what_comes_meanwhile_is_not_written_into() -> None:
+    check_new("volume a", None)
+    with pytest.raises(Refused, match="somebody has made one"):
+        check_new("volume a", "<volume/>")
+
+
+def test_a_cd_is_raw() -> None:
+    assert not planned(XML.replace("qcow2", "iso"), format="raw").steps
 
 
 @pytest.mark.skipif(not SCHEMA.exists(), reason=f"no {SCHEMA}")
