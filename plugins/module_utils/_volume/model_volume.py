@@ -10,7 +10,7 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
-__all__ = ["UNFINISHED", "VOLUME_KIND", "Original", "PoolSight", "SourceFile"]
+__all__ = ["UNFINISHED", "VOLUME_KIND", "CloneSource", "PoolSight", "SourceFile"]
 
 VOLUME_KIND = ObjectKind(
     "volume",
@@ -34,7 +34,7 @@ class SourceFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Original:
+class CloneSource:
     """A volume to clone."""
 
     path: str

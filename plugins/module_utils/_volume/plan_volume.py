@@ -31,7 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
     finish,
     skeleton,
 )
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import Original, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import CloneSource, PoolSight, SourceFile
 
 __all__ = [
     "VOLUME",
@@ -119,7 +119,7 @@ class VolumeHost(t.Protocol):
     def source(self, path: str) -> SourceFile:
         """The file to upload; raises Failed or NotFound."""
 
-    def original(self, pool: str, name: str) -> Original | None:
+    def original(self, pool: str, name: str) -> CloneSource | None:
         """The volume to clone; None if there is none."""
 
     def user(self, path: str) -> str | None:
@@ -237,7 +237,7 @@ _REMEDIES = {
 }
 
 
-def check_original(pool: str, name: str, found: Original | None, capacity_kib: int | None = None) -> None:
+def check_original(pool: str, name: str, found: CloneSource | None, capacity_kib: int | None = None) -> None:
     """Raise NotFound or Refused for a volume that cannot be cloned."""
     what = f"cannot clone volume {name} of pool {pool}"
     if found is None:

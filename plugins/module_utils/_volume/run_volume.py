@@ -12,7 +12,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
@@ -42,7 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
 from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
     VOLUME_KIND,
-    Original,
+    CloneSource,
     PoolSight,
     SourceFile,
 )
@@ -87,7 +87,7 @@ class _Host:
         return SourceFile(status.st_size, free_space.allocated(path), header.format, -(-capacity // 1024), names)
 
     @asked
-    def original(self, pool: str, name: str) -> Original | None:
+    def original(self, pool: str, name: str) -> CloneSource | None:
         return _original(self._connection, pool, name)
 
     @asked
@@ -157,12 +157,12 @@ def _writer(connection: Connection, path: str) -> str | None:
     return None
 
 
-def _original(connection: Connection, pool: str, name: str) -> Original | None:
+def _original(connection: Connection, pool: str, name: str) -> CloneSource | None:
     xml = libvirt_storage.volume_in(connection, pool, name)
     if xml is None:
         return None
     found, fields = xml_host.volume(xml), values(xml, VOLUME_SCHEMA.table)
-    return Original(str(found["path"]), -(-found["capacity_bytes"] // 1024), bool(fields.get("encryption")))
+    return CloneSource(str(found["path"]), -(-found["capacity_bytes"] // 1024), bool(fields.get("encryption")))
 
 
 def _which(connection: Connection, ref: Ref) -> str:
@@ -216,7 +216,14 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
     if content:
         libvirt_volume.mark(connection, ref, content, _raw)
     capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
-    libvirt_storage.create(connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity)
+    try:
+        libvirt_storage.create(
+            connection, str(spec.within), xml, name=spec.name, copy_of=copy_of, capacity_bytes=capacity
+        )
+    except NotMade:
+        if content and libvirt_volume.unfinished(connection, ref) == content:  # not that of who was faster
+            libvirt_volume.unmark(connection, ref)
+        raise
     if copy_of:
         libvirt_volume.unmark(connection, ref)
     elif content:

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import Original, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import CloneSource, PoolSight, SourceFile
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     VOLUME,
     Delete,
@@ -29,7 +29,7 @@ XML = """<volume type='file'><name>a</name><key>/p/a</key><capacity unit='bytes'
 <target><path>/p/a</path><format type='qcow2'/></target></volume>"""
 UUID = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2"
 SOURCE = SourceFile(1024**3, 1024**3, "raw", 1024**2)
-ORIGINAL = Original("/p/original", 1024)
+ORIGINAL = CloneSource("/p/original", 1024)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Host:
     type: str = "dir"
     free_bytes: int = 10 * 1024**3
     file: SourceFile = SOURCE
-    there: Original | None = ORIGINAL
+    there: CloneSource | None = ORIGINAL
     taken_by: str | None = None
     used_by: str | None = None
     written_by: str | None = None
@@ -52,7 +52,7 @@ class Host:
     def source(self, _path: str) -> SourceFile:
         return self.file
 
-    def original(self, _pool: str, _name: str) -> Original | None:
+    def original(self, _pool: str, _name: str) -> CloneSource | None:
         return self.there
 
     def user(self, _path: str) -> str | None:
@@ -161,12 +161,12 @@ def test_the_steps(there: bool, host: dict[str, t.Any], options: dict[str, t.Any
         (False, {"there": None}, {"clone_of": "b"}, NotFound, "volume b of pool default: there is none"),
         (
             False,
-            {"there": Original("/p/b", 9, encrypted=True)},
+            {"there": CloneSource("/p/b", 9, encrypted=True)},
             {"clone_of": "b"},
             Refused,
             "write its copy unencrypted",
         ),
-        (False, {"there": Original("/p/b", 4096)}, {"clone_of": "b", "capacity": 2}, Refused, "larger than 2MiB"),
+        (False, {"there": CloneSource("/p/b", 4096)}, {"clone_of": "b", "capacity": 2}, Refused, "larger than 2MiB"),
         (True, {"left": "/s", "used_by": "guest g"}, {"source": "/s"}, Refused, "cannot fill volume a"),
         (True, {"left": "a copy of volume b"}, {"clone_of": "b"}, Refused, "was filling it with a copy"),
         (False, {"written_by": "guest g (running)"}, {"clone_of": "b"}, Refused, "cannot clone volume b"),
