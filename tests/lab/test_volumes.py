@@ -222,6 +222,9 @@ def test_what_is_used_stays() -> None:
     on("virsh -q define /dev/stdin", given=xml)
     assert "guest g uses it" in refused("over", state="absent")
     four_steps("over", capacity="128MiB")  # the guest is off
+    on("virsh -q snapshot-create-as g s1")
+    assert "guest g" in refused("over", capacity="256MiB")
+    on("virsh -q snapshot-delete g s1")
     on("virsh -q start g")
     for options in ({"capacity": "256MiB"}, {"dest": "/root/x"}, {"state": "absent"}):
         assert "guest g" in refused("over", **options)
