@@ -35,7 +35,7 @@ options:
   chain:
     description:
       - The chain that the rules are in. V(root) for a new filter by default; others begin with V(mac), V(stp), V(vlan),
-        V(arp), V(rarp), V(ipv4) or V(ipv6), and get packets of this protocol only.
+        V(arp), V(rarp), V(ipv4) or V(ipv6), have at most 12 characters, and get packets of this protocol only.
       - Another chain has another priority, unless O(priority) is given.
     type: str
   priority:
@@ -99,8 +99,9 @@ options:
           - vlan
       match:
         description:
-          - Attributes of libvirt's protocol and their values, such as C(dstportstart) and V(22), or V($IP) for the
-            addresses of the guest. All must fit; C(match) V(no) inverts them.
+          - Attributes of libvirt's protocol and their values, such as C(dstportstart) and V(22), or C(srcipaddr) and
+            V($IP), the addresses of the guest. All must fit; C(match) V(no) inverts them. Attributes that the protocol
+            does not have are refused, as libvirt would ignore them.
           - Give values as C(virsh nwfilter-dumpxml) prints them, or the filter is defined again in each run. Addresses
             of network cards may be in upper case and masks of IPv4 in dotted form.
         type: dict

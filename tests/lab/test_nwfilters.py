@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import BUILT_IN, PROTOCOLS
+from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import BUILT_IN, MATCHES
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
 
 pytestmark = pytest.mark.lab
@@ -83,10 +83,7 @@ def test_a_filter_is_defined_changed_and_removed() -> None:
 
 def test_libvirt_takes_rules_of_every_protocol() -> None:
     match = {"srcmacaddr": "AA:BB:CC:DD:EE:FF"}
-    rules = [
-        {"action": "drop", "direction": "in", "protocol": one, **({} if one == "stp" else {"match": match})}
-        for one in PROTOCOLS
-    ]
+    rules = [{"action": "drop", "direction": "in", "protocol": one, "match": match} for one in MATCHES]
     four_steps(name="nw-a", rules=rules)
     mask = {"srcipaddr": "192.0.2.0", "srcipmask": "255.255.255.0", "match": False}
     four_steps(name="nw-a", rules=[{**SSH, "match": mask, "statematch": False}])

@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
-import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
-from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import NWFILTER_KIND, PROTOCOLS
+from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import MATCHES, NWFILTER_KIND
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row, Table, silent_is, values
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row, Table, silent_is
 
 __all__ = ["NWFILTER_SCHEMA", "SHAPE", "named_by_guest", "references", "skeleton"]
 
@@ -25,40 +25,43 @@ SHAPE = Shape("filter", ours=("uuid", "rule"), several=frozenset({"filterref", "
 
 _PRIORITY = k.integer(-1000, 1000)
 _DEFAULT_PRIORITY = 500  # of a rule
-_ATTRIBUTE = re.compile(r"[a-z][a-z-]*[a-z]", re.ASCII)
 
 
 def _spelt(name: str, value: object) -> str:
     """A value as libvirt prints it."""
-    text = ("no", "yes")[value] if isinstance(value, bool) else str(value)
+    words = ("no", "yes") if name == "match" else ("false", "true")
+    text = words[value] if isinstance(value, bool) else str(value)
     if name.endswith(("macaddr", "macmask")) and not text.startswith("$"):
         return text.lower()
     if name.endswith("ipmask") and "." in text:
-        try:
+        with contextlib.suppress(ValueError):
             return str(ipaddress.ip_network(f"0.0.0.0/{text}").prefixlen)
-        except ValueError:
-            return text
     return text
+
+
+def _matches(protocol: str | None, given: t.Mapping[str, t.Any]) -> dict[str, str]:
+    known = MATCHES.get(protocol or "", frozenset())
+    if given and not known:
+        raise ValueError("match requires protocol")
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{protocol} cannot match {name}; it can match {', '.join(sorted(known))}")
+        if not isinstance(value, (str, int)) or value == "":
+            raise ValueError(f"match: {name} must be a text or a number")
+    spelt = {name: _spelt(name, value) for name, value in sorted(given.items())}
+    return {name: value for name, value in spelt.items() if (name, value) != ("match", "yes")}
 
 
 def _rule(value: t.Any) -> dict[str, t.Any]:
     """A rule as it is kept: without what is silent."""
     if not isinstance(value, dict):
         raise ValueError("must be a rule with action and direction")
-    matches = {name: one for name, one in (value.get("match") or {}).items() if one is not None}
-    if matches and not value.get("protocol"):
-        raise ValueError("match requires protocol")
-    for name, one in matches.items():
-        if not _ATTRIBUTE.fullmatch(str(name)) or not isinstance(one, (str, int)) or one == "":
-            raise ValueError(
-                f"match: {name} must be an attribute of libvirt's {value['protocol']}, with text or number"
-            )
     kept = {
         "action": value["action"],
         "direction": value["direction"],
         "priority": _PRIORITY.check(value.get("priority", _DEFAULT_PRIORITY)),
         "protocol": value.get("protocol"),
-        "match": {name: _spelt(name, one) for name, one in sorted(matches.items())} or None,
+        "match": _matches(value.get("protocol"), value.get("match") or {}) or None,
         "statematch": False if value.get("statematch") is False else None,
     }
     return {key: one for key, one in kept.items() if one is not None}
@@ -71,7 +74,7 @@ _RULE = k.Kind(
             "action": {"type": "str", "required": True, "choices": ["accept", "continue", "drop", "reject", "return"]},
             "direction": {"type": "str", "required": True, "choices": ["in", "inout", "out"]},
             "priority": {"type": "int", "default": _DEFAULT_PRIORITY},
-            "protocol": {"type": "str", "choices": sorted(PROTOCOLS)},
+            "protocol": {"type": "str", "choices": sorted(MATCHES)},
             "match": {"type": "dict"},
             "statematch": {"type": "bool", "default": True},
         },
@@ -153,24 +156,18 @@ def _drop_priority(element: tree.Element) -> None:
 
 
 _CHAIN = k.matching(
-    r"root|(mac|stp|vlan|arp|rarp|ipv4|ipv6)[A-Za-z0-9_.:-]{0,9}",
-    "must be root, or begin with mac, stp, vlan, arp, rarp, ipv4 or ipv6, with at most nine more characters",
+    r"root|(?=.{3,12}\Z)(mac|stp|vlan|arp|rarp|ipv4|ipv6)[A-Za-z0-9_.:-]*",
+    "must be root, or begin with mac, stp, vlan, arp, rarp, ipv4 or ipv6 and have 12 letters, digits, _ . : - at most",
 )
-_REFERENCES = References("filterref/@filter", k.NAME)
 
 NWFILTER: Table = {
     "chain": Row("./@chain", _CHAIN, same=silent_is("root"), on_change=_drop_priority),
     "priority": Row("./@priority", _PRIORITY, same=silent_is(0)),
-    "filterrefs": _REFERENCES,
+    "filterrefs": References("filterref/@filter", k.NAME),
     "rules": Rules("rule", _RULE),
 }
 
-NWFILTER_SCHEMA = Schema(
-    kind=NWFILTER_KIND,
-    table=NWFILTER,
-    states=("present", "absent"),
-    extras=("uuid", "xml", "force"),
-)
+NWFILTER_SCHEMA = Schema(NWFILTER_KIND, NWFILTER, ("present", "absent"), extras=("uuid", "xml", "force"))
 
 
 def skeleton(spec: Spec) -> str:
@@ -185,10 +182,10 @@ def skeleton(spec: Spec) -> str:
 
 def references(document: str) -> tuple[str, ...]:
     """The filters that a document of a filter names."""
-    return tuple(values(document, {"filterrefs": _REFERENCES}).get("filterrefs", ()))
+    return tuple(NWFILTER["filterrefs"].read(tree.parse(document)) or ())
 
 
 def named_by_guest(*documents: str) -> set[str]:
     """The filters that the documents of a guest name."""
-    found = (one for document in documents for one in tree.parse(document).iterfind("devices/interface/filterref"))
-    return {one.get("filter") for one in found}
+    roots = map(tree.parse, documents)
+    return {one.get("filter") for root in roots for one in root.iterfind("devices/interface/filterref")}

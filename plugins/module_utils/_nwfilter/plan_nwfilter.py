@@ -72,12 +72,9 @@ def _ends(case: Case, plan: NounPlan) -> Findings:
     name, ref = case.spec.name, case.ref(NWFILTER_SCHEMA.kind)
     own = case.stored.after.get("filterrefs", ())
     filters = {one: references(document) for one, document in case.facts.host.filters().items()} | {name: own}
-    reached, waiting = set[str](), list(own)
-    while waiting:
-        one = waiting.pop()
-        if one not in reached:
-            reached.add(one)
-            waiting += filters.get(one, ())
+    reached = set(own)
+    while new := {two for one in reached for two in filters.get(one, ())} - reached:
+        reached |= new
     if name in reached:
         yield Refused(f"cannot define {ref}: it would include itself, by way of filterrefs; remove the one that does")
     missing = sorted(reached - set(filters))
