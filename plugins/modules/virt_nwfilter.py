@@ -155,7 +155,7 @@ nwfilter:
   type: dict
   contains:
     name: {description: Name., type: str, returned: always}
-    uuid: {description: UUID., type: str, returned: unless it is new and has none of the options}
+    uuid: {description: UUID., type: str, returned: unless the filter is new and O(uuid) not given}
     chain: {description: Chain of its rules., type: str, returned: always}
     priority: {description: Priority of its chain., type: int, returned: if it has one}
     filterrefs: {description: Filters that it includes., type: list, elements: str, returned: if it has any}

@@ -31,8 +31,8 @@ def _spelt(name: str, value: object) -> str:
     """A value as libvirt prints it."""
     words = ("no", "yes") if name == "match" else ("false", "true")
     text = words[value] if isinstance(value, bool) else str(value)
-    if name.endswith(("macaddr", "macmask")) and not text.startswith("$"):
-        return text.lower()
+    if name.endswith(("macaddr", "macmask", "-address", "-address-mask")) and not text.startswith("$"):
+        return ":".join(part.zfill(2) for part in text.lower().split(":"))
     if name.endswith("ipmask") and "." in text:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_network(f"0.0.0.0/{text}").prefixlen)

@@ -102,9 +102,9 @@ def test_another_chain_has_another_priority() -> None:
 
 
 def test_values_as_libvirt_prints_them() -> None:
-    match = {"srcmacaddr": "AA:BB:CC:DD:EE:FF", "srcipaddr": "$IP", "dstipmask": "255.255.255.0", "match": False}
+    match = {"srcmacaddr": "AA:BB:CC:DD:EE:F", "srcipaddr": "$IP", "dstipmask": "255.255.255.0", "match": False}
     (rule,) = planned(rules=[{**SSH, "match": match}]).after["rules"]  # type: ignore[index]
-    assert rule["match"] == {"dstipmask": "24", "match": "no", "srcipaddr": "$IP", "srcmacaddr": "aa:bb:cc:dd:ee:ff"}
+    assert rule["match"] == {"dstipmask": "24", "match": "no", "srcipaddr": "$IP", "srcmacaddr": "aa:bb:cc:dd:ee:0f"}
 
 
 @pytest.mark.parametrize(
