@@ -129,7 +129,7 @@ def _make(root: tree.Element, rule: t.Mapping[str, t.Any]) -> None:
 def _line(rule: t.Any) -> str:
     if not isinstance(rule, dict):
         return str(rule)
-    matches = [f"{name}={value}" for name, value in rule.get("match", {}).items()]
+    matches = [f"{name}={value}" for name, value in (rule.get("match") or {}).items()]
     words = [rule["action"], rule["direction"], str(rule["priority"]), rule.get("protocol"), *matches]
     return " ".join(filter(None, [*words, "statematch=false" if rule.get("statematch") is False else None]))
 

@@ -117,6 +117,7 @@ def test_values_as_libvirt_prints_them() -> None:
         ({"filterrefs": [""]}, "must not be empty"),
         ({"filterrefs": ["a/b"]}, "filterrefs of nwfilter a"),
         ({"rules": [{**SSH, "priority": 1001}]}, "from -1000 to 1000"),
+        ({"rules": [{"action": "drop", "direction": "in", "priority": 1001}]}, "from -1000 to 1000"),
         ({"rules": [{"action": "drop", "direction": "in", "match": {"a": 1}}]}, "match requires protocol"),
         ({"rules": [{**SSH, "match": {"dstport": 22}}]}, "tcp cannot match dstport; it can match comment, "),
         ({"rules": [{**SSH, "protocol": "mac"}]}, "mac cannot match dstportstart"),
