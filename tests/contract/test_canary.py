@@ -91,6 +91,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_migrations": {},
     "virt_network": {"name": "default"},
     "virt_network_info": {},
+    "virt_nwfilter": {"name": "a"},
     "virt_pool": {"name": "default"},
     "virt_secret": {"name": "a", "usage": "ceph"},
     "virt_volume": {"name": "a", "pool": "default"},

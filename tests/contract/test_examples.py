@@ -29,6 +29,7 @@ NEEDS_A_HOST = {
     "virt_image_info",
     "virt_migrate",
     "virt_migrations",
+    "virt_nwfilter",
     "virt_pool",
     "virt_secret",
     "virt_volume",

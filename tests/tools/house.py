@@ -20,6 +20,7 @@ FLOORS = (
     "_tls",
     "_noun",
     "_secret",
+    "_nwfilter",
     "_power",
     "_storage",
     "_volume",

@@ -36,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
+from ansible_collections.corral.virt.plugins.module_utils._nwfilter.plan_nwfilter import NWFILTER
 from ansible_collections.corral.virt.plugins.module_utils._secret.plan_secret import SECRET
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Size, SizeOf
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
@@ -109,10 +110,10 @@ def report(wrong: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
             print(f"{count:6} {reason}  ({next(place for place, one in failed.items() if one.startswith(reason))})")
 
 
-@pytest.mark.parametrize("noun", [NETWORK, POOL, SECRET, VOLUME], ids=lambda noun: noun.schema.kind.name)
+@pytest.mark.parametrize("noun", [NETWORK, NWFILTER, POOL, SECRET, VOLUME], ids=lambda noun: noun.schema.kind.name)
 def test_all_of_a_noun_come_back(noun: Noun, capsys: pytest.CaptureFixture[str]) -> None:
     """As they were, also after an import as options was said to them."""
-    found = documents(noun.schema.kind.name)
+    found = documents(noun.shape.tag)
     wrong = {place: of_noun(noun, etree.tostring(root, encoding="unicode")) for place, root in found.items()}
     report(wrong, capsys)
     assert found and not any(wrong.values())

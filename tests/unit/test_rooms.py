@@ -676,6 +676,8 @@ BUDGETS_KIB |= {
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
     "virt_pool_info": 64,
+    "virt_nwfilter": 80,
+    "virt_nwfilter_info": 70,
     "virt_secret": 74,
     "virt_secret_info": 72,
     "virt_volume": 142,

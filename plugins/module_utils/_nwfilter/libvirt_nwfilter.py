@@ -1,0 +1,56 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The libvirt API of network filters."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
+from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import NWFILTER_KIND
+
+__all__ = ["API", "NWFILTER_TYPE", "nwfilters"]
+
+NWFILTER_TYPE = ObjectType(NWFILTER_KIND, "network filter", "VIR_ERR_NO_NWFILTER", lookup="nwfilterLookup")
+
+
+def nwfilters(connection: Connection) -> list[tuple[Ref, t.Any]]:
+    """libvirt's network filters; none where the driver has none."""
+    with explained("list the network filters of", connection.getURI()):
+        try:
+            found = connection.listAllNWFilters()
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+                raise
+            found = []
+        return [(NWFILTER_KIND.ref(one.name()), one) for one in found]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Host:
+    """The `NwfilterHost` behind a connection."""
+
+    connection: Connection
+
+    def filters(self) -> dict[str, str]:
+        with explained("read the network filters of", self.connection.getURI()):
+            return {ref.name: one.XMLDesc(0) for ref, one in nwfilters(self.connection)}
+
+    def guests(self) -> list[tuple[str, tuple[str, ...]]]:
+        return libvirt_query.of_all(self.connection, _guest)
+
+
+def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
+    """The name of a guest, and all its documents."""
+    found = libvirt_query.found(domain)
+    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
+
+
+API = ObjectApi(NWFILTER_TYPE, define="nwfilterDefineXML", host=lambda connection, _spec: _Host(connection))
