@@ -75,7 +75,8 @@ options:
   clone_of:
     description:
       - Create the volume as a copy of this one, without a backing file. If the filesystem can, both share their blocks.
-      - Refused while a running guest writes the original.
+      - Refused while a running guest writes the original, and for an encrypted one, whose copy libvirt would write in
+        the clear.
     type: str
   clone_pool:
     description: Pool of O(clone_of). The same pool by default.

@@ -680,7 +680,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_secret": 74,
     "virt_secret_info": 72,
-    "virt_volume": 142,
+    "virt_volume": 143,
     "virt_volume_info": 56,
     "virt_image_info": 71,
 }  # nouns by table: rows, their options and the stages of a plan

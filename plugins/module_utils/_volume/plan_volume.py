@@ -37,13 +37,14 @@ __all__ = [
     "VOLUME",
     "Delete",
     "Fill",
-    "PoolSight",
     "Resize",
     "Save",
-    "SourceFile",
     "VolumeHost",
     "check_new",
     "check_original",
+    "check_part",
+    "check_same",
+    "check_source",
     "check_unused",
 ]
 
@@ -252,6 +253,15 @@ def check_new(ref: object, found: str | None) -> None:
     """Raise Refused if the volume that is to be created is there by now."""
     if found is not None:
         raise Refused(f"cannot create {ref}: somebody has made one of this name meanwhile; run again")
+
+
+def check_source(path: str, before: str, now: str) -> None:
+    """Raise Refused if the file that was uploaded is not the one that the upload began with."""
+    if before != now:
+        raise Refused(
+            f"cannot upload {path}: it has changed during the upload, and the volume holds parts of both; remove the volume "
+            "(state: absent), and run again"
+        )
 
 
 def check_part(path: str, *, is_ours: bool) -> None:

@@ -55,6 +55,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     check_original,
     check_part,
     check_same,
+    check_source,
     check_unused,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
@@ -127,10 +128,8 @@ def _content(spec: Spec) -> str:
     if "source" not in spec.own:
         return f"a copy of volume {spec.own['clone_of']} of pool {spec.own.get('clone_pool') or spec.within}"
     path = spec.own["source"]
-    try:
+    with _explained_os("read", path):
         found = os.stat(path)
-    except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
     return f"{path} ({found.st_size} bytes, changed at {found.st_mtime_ns} ns)"
 
 
@@ -208,7 +207,8 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
         check_original(pool, own["clone_of"], original)
         copy_of = original.path if original else None
     elif "source" in own:
-        xml = sized(xml, os.stat(own["source"]).st_size)
+        with _explained_os("read", own["source"]):
+            xml = sized(xml, os.stat(own["source"]).st_size)
     for path, verb in ((copy_of, "clone"), (spec.fields.get("backing.path"), "back")):
         check_unused(ref, verb, _writer(connection, path) if path else None)
     libvirt_volume.unmark(connection, ref)
@@ -280,8 +280,10 @@ def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
 def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
     path = VOLUME_TYPE.named(connection, step.ref).path()
     check_unused(step.ref, "fill", run_file_users.users(connection).of(path))
-    with _progress(spec) as tell:
+    before = _content(spec)
+    with _progress(spec) as tell, _explained_os("read", step.source):
         libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
+    check_source(step.source, before, _content(spec))
     if is_here(connection.getURI()):
         with contextlib.suppress(PermissionError):  # the file is root's
             durable.fsync(path)
@@ -293,7 +295,7 @@ def _save(connection: Connection, spec: Spec, step: Save) -> None:
     check_unused(step.ref, "download", _writer(connection, VOLUME_TYPE.named(connection, step.ref).path()))
     size = _size_bytes(connection, step.ref)
     part = os.path.join(os.path.dirname(step.dest), f".{os.path.basename(step.dest)}.corral-part")
-    with _progress(spec) as tell, _explained_os(step.dest):
+    with _progress(spec) as tell, _explained_os("write", step.dest):
         with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
             status = os.fstat(file.fileno())
             check_part(part, is_ours=status.st_uid == os.geteuid() and not status.st_mode & 0o077)
@@ -321,11 +323,11 @@ def _progress(spec: Spec) -> t.Iterator[Tell]:
 
 
 @contextlib.contextmanager
-def _explained_os(path: str) -> t.Iterator[None]:
+def _explained_os(verb: str, path: str) -> t.Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
+        raise Failed(f"cannot {verb} {path}: {error.strerror}; {remedy(error, path)}") from error
 
 
 API = ObjectApi(

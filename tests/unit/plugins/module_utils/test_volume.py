@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     Delete,
     check_new,
     check_same,
+    check_source,
 )
 
 SCHEMA = Path("/usr/share/libvirt/schemas/storagevol.rng")
@@ -249,6 +250,12 @@ def test_what_comes_meanwhile_is_not_written_into() -> None:
     check_new("volume a", None)
     with pytest.raises(Refused, match="somebody has made one"):
         check_new("volume a", "<volume/>")
+
+
+def test_a_file_that_changes_while_it_is_uploaded_is_told() -> None:
+    check_source("/s", "/s (1 bytes)", "/s (1 bytes)")
+    with pytest.raises(Refused, match="it has changed during the upload"):
+        check_source("/s", "/s (1 bytes)", "/s (2 bytes)")
 
 
 def test_a_cd_is_raw() -> None:
