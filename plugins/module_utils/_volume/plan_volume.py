@@ -259,8 +259,8 @@ def check_source(path: str, before: str, now: str) -> None:
     """Raise Refused if the file that was uploaded is not the one that the upload began with."""
     if before != now:
         raise Refused(
-            f"cannot upload {path}: it has changed during the upload, and the volume holds parts of both; remove the volume "
-            "(state: absent), and run again"
+            f"cannot upload {path}: it has changed during the upload, and the volume holds parts of both; remove the "
+            "volume (state: absent), and run again"
         )
 
 
