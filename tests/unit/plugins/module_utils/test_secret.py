@@ -30,12 +30,13 @@ class Host:
 
     state: ValueState = "same"
     named_by: tuple[tuple[str, str], ...] = ()
+    other: str | None = None
 
     def value(self, _given: bytes) -> ValueState:
         return self.state
 
     def named(self, _uuid: str) -> str | None:
-        return None
+        return self.other
 
     def documents(self) -> t.Iterable[tuple[str, str]]:
         return self.named_by
@@ -110,6 +111,10 @@ def test_bad_values(options: dict[str, t.Any], text: str) -> None:
 def test_what_cannot_be() -> None:
     with pytest.raises(Refused, match="keeps a private secret private"):
         planned("yes", private=False)
+    taken = Host(other="secret b")
+    with pytest.raises(Refused, match=f"secret b has the UUID {UUID}"):
+        planned(None, taken, uuid=UUID)
+    assert not planned("no", taken).steps and not planned(None, taken, state="absent").steps
     with pytest.raises(Refused, match="cannot change uuid"):
         planned("no", uuid=UUID.replace("2", "3"))
 
