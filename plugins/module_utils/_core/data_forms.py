@@ -14,10 +14,15 @@ import json
 import pathlib
 import typing as t
 
-__all__ = ["SIMPLE", "FixedTuple", "Form", "Mapping", "OneOf", "Plain", "Record", "Scalar", "Several"]
+__all__ = ["SIMPLE", "FixedTuple", "Form", "Mapping", "OneOf", "Plain", "Record", "Scalar", "Several", "exactly"]
 
 Schema = dict[str, t.Any]
 _WORDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def exactly(value: object, *kinds: type) -> bool:
+    """Tell whether a value is of one of these types itself: in JSON a boolean is no number."""
+    return value.__class__ in kinds
 
 
 def _word(data: object) -> str:
@@ -42,7 +47,7 @@ class Form(t.Protocol):
 class Scalar:
     """A type that JSON has, or one that has a text or number there."""
 
-    python: type
+    python: t.Any
     json: type
     shape: t.Mapping[str, str]
     to: t.Callable[[t.Any], t.Any] = lambda value: value
@@ -56,7 +61,7 @@ class Scalar:
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) is self.json:
+        if exactly(data, self.json):
             try:
                 return self.back(data)
             except (ValueError, OverflowError):
@@ -79,14 +84,14 @@ class Several:
 
     def data(self, value: t.Any) -> t.Any:
         """See `Form`; a set is sorted."""
-        if type(value) is not self.python:
+        if not exactly(value, self.python):
             raise TypeError(f"a value of the type {type(value).__name__} is no {self.python.__name__}")
         found = [self.of.data(one) for one in value]
         return found if self.python is not frozenset else sorted(found, key=json.dumps)
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) is not list:
+        if not exactly(data, list):
             problems.append(f"{place}: must be a list, not {_word(data)}")
             return None
         found = [self.of.value(one, f"{place}[{at}]", problems) for at, one in enumerate(data)]
@@ -105,13 +110,13 @@ class FixedTuple:
 
     def data(self, value: t.Any) -> t.Any:
         """See `Form`."""
-        if type(value) is not tuple or len(value) != len(self.of):
+        if not exactly(value, tuple) or len(value) != len(self.of):
             raise TypeError(f"a value of the type {type(value).__name__} is no tuple of {len(self.of)}")
         return [form.data(one) for form, one in zip(self.of, value)]
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) is not list or len(data) != len(self.of):
+        if not exactly(data, list) or len(data) != len(self.of):
             problems.append(f"{place}: must be a list of {len(self.of)}")
             return None
         return tuple(form.value(one, f"{place}[{at}]", problems) for at, (form, one) in enumerate(zip(self.of, data)))
@@ -130,16 +135,16 @@ class Mapping:
 
     def data(self, value: t.Any) -> t.Any:
         """See `Form`."""
-        if not isinstance(value, collections.abc.Mapping) or not all(type(key) is str for key in value):
+        if not isinstance(value, collections.abc.Mapping) or not all(exactly(key, str) for key in value):
             raise TypeError(f"a value of the type {type(value).__name__} is no mapping of texts")
         return {key: self.of.data(one) for key, one in value.items()}
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) is not dict:
+        if not exactly(data, dict):
             problems.append(f"{place}: must be an object, not {_word(data)}")
             return None
-        problems += [f"{place}[{key!r}]: must have a string as its name" for key in data if type(key) is not str]
+        problems += [f"{place}[{key!r}]: must have a string as its name" for key in data if not exactly(key, str)]
         return {key: self.of.value(one, f"{place}[{key!r}]", problems) for key, one in data.items()}
 
     def schema(self, known: Schema) -> Schema:
@@ -188,13 +193,13 @@ class Record:
 
     def data(self, value: t.Any) -> t.Any:
         """See `Form`."""
-        if type(value) is not self.python:
+        if not exactly(value, self.python):
             raise TypeError(f"a value of the type {type(value).__name__} is no {self.python.__name__}")
         return {name: form.data(getattr(value, name)) for name, form in self.fields().items()}
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) is not dict:
+        if not exactly(data, dict):
             problems.append(f"{place}: must be an object, not {_word(data)}")
             return None
         fields, mine = self.fields(), []
@@ -229,9 +234,9 @@ class Plain:
 
     def data(self, value: t.Any) -> t.Any:
         """See `Form`."""
-        if value is None or type(value) in (bool, int, float, str):
+        if value is None or exactly(value, bool, int, float, str):
             return value
-        if type(value) in (list, tuple):
+        if exactly(value, list, tuple):
             return {type(value).__name__: [self.data(one) for one in value]}
         if isinstance(value, collections.abc.Mapping):
             return {"dict": Mapping(self).data(value)}
@@ -239,10 +244,10 @@ class Plain:
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
         """See `Form`."""
-        if type(data) not in (dict, list):
+        if not exactly(data, dict, list):
             return data
         made: t.Mapping[str, Form] = {"list": Several(list, self), "tuple": Several(tuple, self), "dict": Mapping(self)}
-        name = next(iter(data)) if type(data) is dict and len(data) == 1 else ""
+        name = next(iter(data)) if exactly(data, dict) and len(data) == 1 else ""
         if name not in made:
             problems.append(f"{place}: must be a scalar, or an object of one list, tuple or dict")
             return None

@@ -44,7 +44,7 @@ def plan_of(data: object) -> Plan[t.Any]:
     """The plan, equal to the one that the data was made of; raises BadInput with every problem and its place."""
     rest = {**data} if isinstance(data, dict) else {}
     version = rest.pop("version", None)
-    if type(version) is not int or version != VERSION:
+    if not forms.exactly(version, int) or version != VERSION:
         raise BadInput(f"plan.version: must be {VERSION}; this version of the collection reads no other")
     return t.cast("Plan[t.Any]", _read(_Named(Plan, "plan"), rest, "plan"))
 
@@ -94,7 +94,7 @@ def _named_object(kind: type, field: str, known: dict[str, t.Any]) -> dict[str, 
 class _Named:
     """An object of some class below one, which a field tells; `Form`."""
 
-    python: type
+    python: t.Any
     field: str
 
     def data(self, value: t.Any) -> t.Any:

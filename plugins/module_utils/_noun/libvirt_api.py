@@ -56,7 +56,7 @@ def doer(connection: Connection, api: ObjectApi, spec: Spec) -> t.Callable[[plan
                 made_uuid = made.UUIDString() if api.of.kind.uuid else None
             else:
                 thing = api.of.identified(connection, dataclasses.replace(step.ref, uuid=step.ref.uuid or made_uuid))
-                if type(step) is plan_noun.Undefine:  # the front has looked at it
+                if step.__class__ is plan_noun.Undefine:  # the front has looked at it
                     thing.undefine()
                 else:
                     own[type(step)](thing, step)

@@ -107,5 +107,5 @@ def test_which_checksum_counts(
 )
 def test_a_list_without_the_file_is_refused(more: dict[str, t.Any], dialogue: Dialogue) -> None:
     refused = pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of debian\.qcow2")
-    with told(dialogue) as host, refused:
+    with refused, told(dialogue) as host:
         requested_checksum(spec(Sums(None, LIST), **more), host)

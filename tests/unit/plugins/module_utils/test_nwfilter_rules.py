@@ -181,11 +181,8 @@ def test_all_that_libvirt_matches_is_known() -> None:
     def attributes(element: t.Any) -> set[str]:
         if element.tag == f"{form}attribute":
             return {element.get("name")}
-        parts = [
-            *element,
-            *([defined[name]] if element.tag == f"{form}ref" and (name := element.get("name")) in defined else []),
-        ]
-        return set().union(*map(attributes, parts))
+        named = defined.get(element.get("name")) if element.tag == f"{form}ref" else None
+        return set().union(*map(attributes, [*element, *([] if named is None else [named])]))
 
     found = {str(one.get("name")): attributes(one) for one in grammar.iter(f"{form}element")}
     assert MATCHES.keys() <= found.keys()
@@ -207,10 +204,13 @@ def test_libvirt_accepts_the_document(protocol: str) -> None:
     [
         THERE,
         # as libvirt 9.0 prints its own
-        f"<filter name='a' chain='root'><uuid>{UUID}</uuid><filterref filter='b'/><rule action='accept' direction='out' priority='-650'><mac protocolid='ipv4'/></rule><filterref filter='c'/></filter>",
-        f"<filter name='a' chain='ipv4-ip' priority='-710'><uuid>{UUID}</uuid><rule action='return' direction='out' priority='100'><ip srcipaddr='0.0.0.0' protocol='udp'/></rule><rule action='return' direction='out' priority='500'><ip srcipaddr='$IP'/></rule><rule action='drop' direction='out' priority='1000'/></filter>",
+        f"""<filter name='a' chain='root'><uuid>{UUID}</uuid><filterref filter='b'/><rule action='accept'
+        direction='out' priority='-650'><mac protocolid='ipv4'/></rule><filterref filter='c'/></filter>""",
+        f"""<filter name='a' chain='ipv4-ip' priority='-710'><uuid>{UUID}</uuid><rule action='return' direction='out'
+        priority='100'><ip srcipaddr='0.0.0.0' protocol='udp'/></rule><rule action='return' direction='out'
+        priority='500'><ip srcipaddr='$IP'/></rule><rule action='drop' direction='out' priority='1000'/></filter>""",
     ],
-)  # fmt: skip
+)
 def test_its_arguments_change_nothing(there: str) -> None:
     given = run_noun_arguments.arguments(NWFILTER.schema, "a", Found(UUID, xml=there))
     assert len(given["rules"]) == there.count("<rule ") and not planned(there, **given).steps

@@ -90,8 +90,18 @@ def test_a_step_as_data() -> None:
     ("wrong", "problems"),
     [
         ({"parts": [{"name": "a"}, 7]}, ["parts[0].below: is missing", "parts[1]: must be an object, not a number"]),
-        ({"parts": [{"name": "a", "below": {"name": True, "below": None}}]}, ["parts[0].below.name: must be of type string, not a boolean"]),
-        ({"pair": {"one": 1.0, "two": None, "three": 3}}, [": has no field 'three'", ".one: must be of type integer, not a number", ".two: must be of type string, not null"]),
+        (
+            {"parts": [{"name": "a", "below": {"name": True, "below": None}}]},
+            ["parts[0].below.name: must be of type string, not a boolean"],
+        ),
+        (
+            {"pair": {"one": 1.0, "two": None, "three": 3}},
+            [
+                ": has no field 'three'",
+                ".one: must be of type integer, not a number",
+                ".two: must be of type string, not null",
+            ],
+        ),
         ({"names": ["x", 1]}, ["names[1]: must be of type string, not a number"]),
         ({"sizes": {"b": [2]}}, ["sizes['b']: must be of type integer, not a list"]),
         ({"sizes": {"b": [2, 3]}}, ["sizes['b'][1]: must be of type string, not a number"]),
@@ -99,7 +109,7 @@ def test_a_step_as_data() -> None:
         ({"image": "A"}, ["image: is no bytes"]),
         ({"inner": {"step": "module_utils.Assemble"}}, ["inner.parts: is missing"]),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_told_with_its_place(wrong: dict[str, t.Any], problems: list[str]) -> None:
     with pytest.raises(BadInput, match=r"^plan\.steps\[3\]") as told:
         step_data.step_of({**DATA, **wrong}, "plan.steps[3]")
