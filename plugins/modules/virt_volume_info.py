@@ -16,6 +16,8 @@ description:
   - Returns the volumes of the active storage pools of a host, with their sizes, as options of
     M(corral.virt.virt_volume).
   - The pools are refreshed before, so that files that others have put there are seen.
+  - A pool that cannot be read is left out with a warning, unless O(pool) asks for it. So are files whose names are not
+    UTF-8.
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.info
@@ -84,11 +86,13 @@ OPTIONS = {**URI_OPTION, **run_noun_info.options(VOLUME_SCHEMA)}
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    rows = []
+    rows, problems = [], list[str]()
     with failures(module):
         with opened(module.params["uri"]) as connection:  # a refresh is no question
-            found = volumes(connection, module.params["pool"])
+            found = volumes(connection, module.params["pool"], problems)
             rows = run_noun_info.rows(VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, sizes)
+    for problem in problems:
+        module.warn(problem)
     module.exit_json(changed=False, volumes=rows)
 
 

@@ -304,6 +304,17 @@ def test_a_network_that_somebody_changed_in_the_meantime_is_left_as_it_is(host: 
     assert "theirs" in host.networkLookupByName(name).XMLDesc(0)
 
 
+def test_a_network_that_somebody_came_to_need_in_the_meantime_stays(host: t.Any) -> None:
+    host.networkDefineXML("<network><name>needed</name></network>").create()
+    guest = (
+        "<domain type='test'><name>comer</name><memory>1024</memory><os><type>hvm</type></os><devices>"
+        "<interface type='network'><source network='needed'/></interface></devices></domain>"
+    )
+    with pytest.raises(Refused, match="comer"):
+        run(host, name="needed", state="absent", meanwhile=lambda _step: host.createXML(guest))
+    assert host.networkLookupByName("needed").isActive()
+
+
 def refusing(first: list[str]) -> t.Any:
     """libvirt, which starts no network as long as there are reasons."""
 

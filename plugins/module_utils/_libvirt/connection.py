@@ -135,6 +135,9 @@ def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
         yield
     except libvirt.libvirtError as error:
         raise _translated(error, verb, what, remedy) from error
+    except UnicodeDecodeError as error:
+        said = error.object.decode(errors="backslashreplace")
+        raise Failed(f"cannot {verb} {what}: libvirt tells a text that is not UTF-8: {said[:200]}") from error
 
 
 def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:

@@ -120,7 +120,7 @@ def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
 
 
 def _sizes(volume: t.Any) -> t.Iterator[dict[str, t.Any]]:
-    """Name and sizes of a volume; nothing if it was deleted meanwhile."""
-    with contextlib.suppress(NotFound), explained("read volume", volume.name()):
+    """Name and sizes of a volume; nothing if it was deleted meanwhile, or has a name that is not UTF-8."""
+    with contextlib.suppress(NotFound, UnicodeDecodeError), explained("read volume", name := volume.name()):
         _type, capacity, allocation = volume.info()
-        yield {"name": volume.name(), "capacity_bytes": capacity, "allocation_bytes": allocation}
+        yield {"name": name, "capacity_bytes": capacity, "allocation_bytes": allocation}

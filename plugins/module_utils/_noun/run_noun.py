@@ -21,8 +21,10 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Create,
     Define,
+    NounPlan,
     NounStep,
     Start,
+    Stop,
     Undefine,
     Update,
     check_unchanged,
@@ -77,10 +79,9 @@ def converge(
 ) -> dict[str, t.Any]:
     """Bring one object to the wanted state, and return the result."""
     wanted, kind = spec(noun, params), noun.schema.kind
-    found = _found(connection, api, kind.ref(wanted.name, wanted.within))
-    host = noun.host(api.host(connection, wanted), wanted.name, found)
-    done = plan(noun, wanted, Facts(found, host))
-    _run(gate, done.steps, _Object(connection, api, wanted, found))
+    found, done = _planned(connection, noun, api, wanted)
+    as_found = dataclasses.replace(wanted, seen=None)
+    _run(gate, done.steps, _Object(connection, api, wanted, found, lambda: _planned(connection, noun, api, as_found)))
     states = {change.where: change.after for change in done.changes}
     row = {
         "name": wanted.name,
@@ -99,6 +100,12 @@ def converge(
         "seen": done.seen,
         kind.name: None if done.after is None else row,
     }
+
+
+def _planned(connection: Connection, noun: Noun, api: ObjectApi, wanted: Spec) -> tuple[Found | None, NounPlan]:
+    found = _found(connection, api, noun.schema.kind.ref(wanted.name, wanted.within))
+    host = noun.host(api.host(connection, wanted), wanted.name, found)
+    return found, plan(noun, wanted, Facts(found, host))
 
 
 def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:
@@ -126,8 +133,11 @@ def _found(connection: Connection, api: ObjectApi, ref: Ref) -> Found | None:
 class _Object:
     """One object during the steps: it is replaced or removed only if it is as the plan has seen it."""
 
-    def __init__(self, connection: Connection, api: ObjectApi, spec: Spec, found: Found | None) -> None:
+    def __init__(
+        self, connection: Connection, api: ObjectApi, spec: Spec, found: Found | None, again: t.Callable[[], object]
+    ) -> None:
         self._connection, self._api = connection, api
+        self._plan_again = again if spec.state == "absent" else lambda: None
         self.act = doer(connection, api, spec)
         self.found = found  # before the first step
         self._ours: str | None = None  # digest of the definition after the steps that changed it
@@ -143,6 +153,8 @@ class _Object:
         return result
 
     def _do(self, step: NounStep) -> object:
+        if isinstance(step, (Stop, Undefine)):
+            self._plan_again()  # somebody may have come to need it
         if type(step) in _DOERS:
             return _DOERS[type(step)](self, step)
         done = self.act(step)

@@ -22,7 +22,7 @@ _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is tol
 _BUSY_S = 600
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "names", "path_in",
+    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "listed", "names", "path_in",
     "pool_at", "pool_xml", "read", "read_part",
     "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
 ]  # fmt: skip
@@ -116,7 +116,7 @@ def path_in(connection: Connection, pool: str, name: str) -> str | None:
     try:
         with explained("find volume", f"{name} in pool {pool}"):
             found = connection.storagePoolLookupByName(pool)
-            if found.isActive() and name in found.listVolumes():
+            if found.isActive() and name in _names(found):
                 return t.cast(str, found.storageVolLookupByName(name).path())
             directory = brief.directory(found.XMLDesc())
     except NotFound:
@@ -128,19 +128,41 @@ def names(connection: Connection, pool: str) -> list[str]:
     """Names of the volumes of a pool, after a refresh; directories are volumes too."""
     refresh(connection, pool)
     with explained("list the volumes of pool", pool):
-        return list(active(connection, pool).listVolumes())
+        return _names(active(connection, pool))
+
+
+def listed(pool: t.Any, strange: list[str] | None = None) -> list[tuple[str, t.Any]]:
+    """The volumes of libvirt's pool, each with its name; without those whose names are not UTF-8, which `strange` gets.
+
+    libvirt's binding can do nothing with such a name; whoever needs all files reads the directory.
+    """
+    found = []
+    for volume in pool.listAllVolumes():
+        try:
+            found.append((volume.name(), volume))
+        except UnicodeDecodeError as error:
+            if strange is not None:
+                strange.append(error.object.decode(errors="backslashreplace"))
+    return found
+
+
+def _names(pool: t.Any) -> list[str]:
+    try:
+        return list(pool.listVolumes())
+    except UnicodeDecodeError:
+        return [name for name, _volume in listed(pool)]
 
 
 def all_volumes(connection: Connection) -> list[str]:
-    """The XML of all volumes of active pools, after a refresh."""
+    """The XML of all volumes of active pools, after a refresh; see `listed`."""
     with explained("list the volumes of", connection.getURI()):
         active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
         for pool in active:
             refresh(connection, pool.name())
-        volumes = [volume for pool in active for volume in pool.listAllVolumes()]
+        volumes = [each for pool in active for each in listed(pool)]
     documents = []
-    for volume in volumes:
-        with contextlib.suppress(NotFound), explained("read volume", volume.name()):  # its owner deletes it meanwhile
+    for name, volume in volumes:
+        with contextlib.suppress(NotFound), explained("read volume", name):  # its owner deletes it meanwhile
             documents.append(volume.XMLDesc())
     return documents
 
@@ -291,5 +313,5 @@ def _is_in_pool(connection: Connection, path: str) -> bool:
 
 def _delete_if_there(pool: t.Any, name: str) -> None:
     _refresh(pool)  # an interrupted run may have left a file that libvirt has not seen
-    if name in pool.listVolumes():
+    if name in _names(pool):
         pool.storageVolLookupByName(name).delete()

@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["Users", "own_chains", "users"]
 
@@ -142,6 +143,8 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         _add_volume(found, volume)
     for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
         found.add(path, device)
+    for path in _unlisted(connection) if is_here(connection.getURI()) else ():
+        found.add_chain(path, ascii(path))
     for document in documents:
         for path in document.others:
             found.add(path, document.user)
@@ -150,6 +153,16 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         for path in document.below:
             found.add_base(path, document.user)
     return found
+
+
+def _unlisted(connection: t.Any) -> t.Iterator[str]:
+    """The files of pools that libvirt's binding does not list, as their names are not UTF-8."""
+    for pool in libvirt_query.pools(connection):
+        with contextlib.suppress(OSError):
+            folder = brief.directory(pool["xml"]) if pool["active"] else None
+            names = os.listdir(folder) if folder else []
+            strange = [name for name in names if name.encode(errors="replace") != os.fsencode(name)]
+            yield from (os.path.join(str(folder), name) for name in strange)
 
 
 def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:

@@ -10,6 +10,8 @@ import contextlib
 import os
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
@@ -40,16 +42,29 @@ def _pool(ref: Ref) -> str:
     return ref.within.name if ref.within else ""
 
 
-def volumes(connection: Connection, pool: str | None) -> list[tuple[Ref, t.Any]]:
-    """libvirt's volume objects, of one pool or of all active ones, after a refresh."""
+def volumes(connection: Connection, pool: str | None, problems: list[str]) -> list[tuple[Ref, t.Any]]:
+    """libvirt's volume objects, of one pool or of all active ones, after a refresh.
+
+    `problems` gets why volumes are missing: pools that break, and names that are not UTF-8. The one pool asked for must
+    not break.
+    """
     with explained("list the storage pools of", connection.getURI()):
         active = [one.name() for one in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)]
     found = []
     for name in active if pool is None else [pool]:
-        libvirt_storage.refresh(connection, name)
-        with explained("list the volumes of pool", name):
-            listed = libvirt_storage.active(connection, name).listAllVolumes()
-        found += [(VOLUME_KIND.ref(one.name(), name), one) for one in listed if _is_shown(one.name())]
+        strange: list[str] = []
+        try:
+            libvirt_storage.refresh(connection, name)
+            with explained("list the volumes of pool", name):
+                listed = libvirt_storage.listed(libvirt_storage.active(connection, name), strange)
+        except VirtError as error:
+            if pool is not None:
+                raise
+            problems.append(str(error))
+            continue
+        found += [(VOLUME_KIND.ref(one, name), volume) for one, volume in listed if _is_shown(one)]
+        if strange:
+            problems.append(f"pool {name} has volumes whose names are not UTF-8; rename them: {some_of(strange, 5)}")
     return found
 
 
