@@ -207,6 +207,33 @@ def test_an_upload_that_was_cut_is_finished_by_the_same_task_only(half: bytes) -
     assert digest("/root/half") == digest("/root/long")
 
 
+def test_a_removal_that_was_cut_is_finished() -> None:
+    on(f"head -c 700M /dev/urandom > {IMAGES}/gone && ln {IMAGES}/gone /root/witness")
+    gone = {"name": "gone", "pool": "default", "state": "absent", "wipe": True}
+    process = LAB.start("ansible", "hyper1", "-m", "virt_volume", "-a", json.dumps(gone))
+    until(lambda: on(f"ls {IMAGES}/.corral/.removed/*.disk 2>/dev/null || true") != "", 60)
+    on("pkill -9 -f [v]irt_volume; pkill -9 -f '^/usr/bin/python3$'; true")
+    process.wait()
+    process.stdout and process.stdout.close()
+    assert on(f"ls {IMAGES}") == "" and on(f"find {IMAGES} -size +1M") != ""
+    assert "finish the removal of volume gone" in four_steps("gone", state="absent", wipe=True)[0]
+    assert on(f"find {IMAGES} -size +1M") == ""
+    assert on("tr -d '\\0' < /root/witness | head -c 9 | wc -c; rm /root/witness") == "0"
+
+
+def test_a_name_that_is_no_text_and_a_pool_that_breaks_hide_nothing_else() -> None:
+    on(f"truncate -s 1M {IMAGES}/good; truncate -s 1M {IMAGES}/$(printf 'b\\374d')")
+    on(f"cd {IMAGES} && qemu-img create -q -f qcow2 -b {IMAGES}/good -F raw $(printf 'o\\374r')")
+    on("mkdir -p /root/gone && virsh -q pool-create-as gone dir --target /root/gone && rmdir /root/gone")
+    said = LAB.play({"corral.virt.virt_volume_info": {}, "register": "told"}, {"debug": {"var": "told"}})
+    said += json.dumps(told("virt_volume_info"))
+    assert '"name": "good"' in said and "not UTF-8" in said and "b\\xfcd" in said and "/root/gone" in said, said
+    on("virsh -q pool-destroy gone; true")  # libvirt may have stopped it
+    assert "o\\xfcr uses it" in refused("good", state="absent")
+    four_steps("new", capacity="1MiB")
+    assert four_steps("new", state="absent")
+
+
 def test_what_is_used_stays() -> None:
     four_steps("base", source="/root/data")
     base = f"{IMAGES}/base"

@@ -680,9 +680,9 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_secret": 74,
     "virt_secret_info": 72,
-    "virt_volume": 143,
+    "virt_volume": 144,
     "virt_volume_info": 56,
-    "virt_image_info": 71,
+    "virt_image_info": 72,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them.

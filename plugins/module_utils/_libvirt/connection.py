@@ -137,7 +137,9 @@ def explained(verb: str, what: str, remedy: str = "") -> t.Iterator[None]:
         raise _translated(error, verb, what, remedy) from error
     except UnicodeDecodeError as error:
         said = error.object.decode(errors="backslashreplace")
-        raise Failed(f"cannot {verb} {what}: libvirt tells a text that is not UTF-8: {said[:200]}") from error
+        raise Failed(
+            f"cannot {verb} {what}: libvirt tells a text that is not UTF-8; rename what it names: {said[:200]}"
+        ) from error
 
 
 def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:

@@ -54,6 +54,8 @@ def doer(connection: Connection, api: ObjectApi, spec: Spec) -> t.Callable[[plan
                     getattr(connection, define)(step.xml) if isinstance(define, str) else define(connection, spec, step)
                 )
                 made_uuid = made.UUIDString() if api.of.kind.uuid else None
+            elif step.is_gone:
+                own[type(step)](None, step)
             else:
                 thing = api.of.identified(connection, dataclasses.replace(step.ref, uuid=step.ref.uuid or made_uuid))
                 if step.__class__ is plan_noun.Undefine:  # the front has looked at it

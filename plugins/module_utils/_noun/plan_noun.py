@@ -50,6 +50,8 @@ __all__ = [
 class NounStep(step.Step):
     """One change of one object of a noun."""
 
+    is_gone: t.ClassVar[bool] = False  # whether it is about an object that libvirt does not have any more
+
     ref: Ref
 
     def __str__(self) -> str:
@@ -208,11 +210,17 @@ def not_started(start: NounStep, error: object, undone: t.Sequence[NounStep], fa
     return Failed(f"{error}; it is as before ({'; '.join(map(str, undone))}): mend the reason, and run again")
 
 
-def absent(kind: ObjectKind, case: Case, shown: t.Collection[str], remove: t.Callable[[Case], NounStep]) -> NounPlan:
-    """The plan that stops an object and removes its definition."""
+def absent(
+    kind: ObjectKind,
+    case: Case,
+    shown: t.Collection[str],
+    remove: t.Callable[[Case], NounStep],
+    left: t.Callable[[Case], t.Sequence[NounStep]],
+) -> NounPlan:
+    """The plan that stops an object and removes its definition, or what is left of it."""
     found = case.found
     if found is None:
-        return NounPlan()
+        return NounPlan(tuple(left(case)))
     stop = (Stop(case.ref(kind)),) if found.active else ()
     forget = (remove(case),) if found.persistent else ()
     before = {**{field: case.stored.before.get(field) for field in shown}, **_states(kind, found)}

@@ -48,6 +48,7 @@ class Noun:
     own: t.Callable[[Case], t.Sequence[NounStep]] = lambda _case: ()  # steps of this noun only
     amends: frozenset[str] = frozenset()  # fields that its own steps change, where libvirt defines nothing anew
     remove: t.Callable[[Case], NounStep] | None = None  # the step that removes one; None: undefine
+    left: t.Callable[[Case], t.Sequence[NounStep]] = lambda _case: ()  # what finishes an interrupted removal
     # the step that creates one, where there is more to say than in its document
     create: t.Callable[[Case, plan_noun.Define], plan_noun.Define] = lambda _case, step: step
     problems: t.Callable[[Spec], t.Iterable[str]] = lambda _spec: ()  # with its own options
@@ -58,7 +59,8 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     """The plan for one object; raises all refusals at once."""
     case, kind = _edited_case(noun, spec, facts), noun.schema.kind
     if spec.state == "absent":
-        result = plan_noun.absent(kind, case, noun.shown, noun.remove or (lambda case: _undefine(kind, case)))
+        remove = noun.remove or (lambda case: _undefine(kind, case))
+        result = plan_noun.absent(kind, case, noun.shown, remove, noun.left)
     else:
         result = plan_noun.present(kind, case, noun.live, noun.made(case.stored.after), noun.own(case))
         made = (noun.create(case, one) if isinstance(one, plan_noun.Define) else one for one in result.steps)

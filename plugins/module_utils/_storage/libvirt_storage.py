@@ -59,7 +59,7 @@ def pool_at(connection: Connection, path: str) -> str:
 def refresh(connection: Connection, pool: str) -> None:
     """Refresh a pool: files may have come or gone behind libvirt's back."""
     found = active(connection, pool)
-    with explained("refresh storage pool", pool):
+    with explained("refresh storage pool", pool, f"mend what it stands on, or stop it (virsh pool-destroy {pool})"):
         _refresh(found)
 
 

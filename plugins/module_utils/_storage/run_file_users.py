@@ -144,7 +144,7 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     for device, path in loop_devices.backing_files() if is_here(connection.getURI()) else ():
         found.add(path, device)
     for path in _unlisted(connection) if is_here(connection.getURI()) else ():
-        found.add_chain(path, ascii(path))
+        found.add_chain(path, os.fsencode(path).decode(errors="backslashreplace"))
     for document in documents:
         for path in document.others:
             found.add(path, document.user)

@@ -37,6 +37,7 @@ __all__ = [
     "VOLUME",
     "Delete",
     "Fill",
+    "Finish",
     "Resize",
     "Save",
     "VolumeHost",
@@ -111,6 +112,26 @@ class Delete(NounStep):
         return f"{'wipe and delete' if self.wipe else 'delete'} {self.ref}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Finish(NounStep):
+    """Finish the removal of a volume that an interrupted run has moved aside."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="inode and birth of the file, as the note beside it tells; its users as for a removal",
+        holds="the note: no other run is at work on it; the lock of disks",
+        leaves="the volume, given back under its name; its user",
+        by=("identity",),
+    )
+    is_gone: t.ClassVar[bool] = True
+
+    place: str
+    identity: FileIdentity | None = dataclasses.field(default=None, repr=False)
+    wipe: bool = False
+
+    def __str__(self) -> str:
+        return f"finish the removal of {self.ref} ({self.place})"
+
+
 class VolumeHost(t.Protocol):
     """The host of a volume; each question takes round trips."""
 
@@ -136,6 +157,9 @@ class VolumeHost(t.Protocol):
 
     def identity(self, path: str) -> tuple[str | None, FileIdentity | None]:
         """libvirt's key of the volume, and which file it is."""
+
+    def removals(self) -> t.Sequence[tuple[str, FileIdentity]]:
+        """Where files of volumes with this name are that interrupted removals have moved aside, and which they are."""
 
     def unfinished(self) -> str | None:
         """What the volume is being filled with, as `content` names it; None: its content is complete."""
@@ -213,6 +237,11 @@ def _path(case: Case) -> str:
 def _remove(case: Case) -> NounStep:
     key, identity = case.facts.host.identity(_path(case))
     return Delete(_ref(case), _path(case), key, identity, bool(case.spec.own.get("wipe")))
+
+
+def _left(case: Case) -> list[NounStep]:
+    wipe = bool(case.spec.own.get("wipe"))
+    return [Finish(_ref(case), place, identity, wipe) for place, identity in case.facts.host.removals()]
 
 
 def check_unused(ref: object, verb: str, user: str | None) -> None:
@@ -411,5 +440,6 @@ VOLUME = Noun(
     own=_own,
     amends=frozenset({"capacity_kib"}),
     remove=_remove,
+    left=_left,
     problems=_problems,
 )

@@ -49,6 +49,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume i
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     Delete,
     Fill,
+    Finish,
     Resize,
     Save,
     check_new,
@@ -107,6 +108,13 @@ class _Host:
     def identity(self, path: str) -> tuple[str | None, FileIdentity | None]:
         found = run_owned_disks.identities(self._connection, [path])
         return libvirt_storage.volume_key(self._connection, path), found.get(path)
+
+    @asked
+    def removals(self) -> list[tuple[str, FileIdentity]]:
+        path = libvirt_storage.path_in(self._connection, self._pool, self._ref.name)
+        aside = run_disposal.unfinished(self._connection) if path else []
+        found = [(one.place, one.note) for one in aside if one.moved]
+        return [(place, note.identity) for place, note in found if note and _real(note.path) == _real(str(path))]
 
     @asked
     def unfinished(self) -> str | None:
@@ -170,6 +178,11 @@ def _which(connection: Connection, ref: Ref) -> str:
     path = str(xml_host.volume(xml)["path"]) if xml else ""
     found = run_owned_disks.identities(connection, [path]).get(path) if path else None
     return f"{found.inode} {found.born_ns}" if found else str(path and libvirt_storage.volume_key(connection, path))
+
+
+def _real(path: str) -> str:
+    """A path with its directory resolved."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _pool(ref: Ref) -> str:
@@ -266,7 +279,22 @@ class _Deletion(run_disposal.Disposal):
         super().act()
 
 
-_REMOVERS: dict[type[NounStep], Looked] = {Delete: Looked(_Deletion.look, _Deletion.act)}
+class _Finishing(run_disposal.Finishing):
+    """The end of a removal; what was to be overwritten is, whole."""
+
+    wipe = False
+
+    def act(self) -> None:
+        """Overwrite the file if that is asked for and nobody uses it, and delete it."""
+        if self.wipe and self.quarantine and not self.needed:
+            files_disk.overwrite(self.quarantine.path)
+        super().act()
+
+
+_REMOVERS: dict[type[NounStep], Looked] = {
+    Delete: Looked(_Deletion.look, _Deletion.act),
+    Finish: Looked(_Finishing.look, _Finishing.act),
+}
 
 
 def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
@@ -275,6 +303,12 @@ def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
     gone.wipe = step.wipe
     _REMOVERS[type(step)](gone)
     libvirt_volume.unmark(connection, step.ref)
+
+
+def _finish(connection: Connection, _spec: Spec, step: Finish) -> None:
+    gone = _Finishing(connection, step.place, step.identity)
+    gone.wipe = step.wipe
+    _REMOVERS[type(step)](gone)
 
 
 def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
@@ -303,14 +337,16 @@ def _save(connection: Connection, spec: Spec, step: Save) -> None:
         durable.replace(part, step.dest)
 
 
-_DOERS: dict[type[NounStep], t.Callable[[Connection, Spec, t.Any], object]] = {Fill: _fill, Save: _save}
+_Do = t.Callable[[Connection, Spec, t.Any], object]
+_DOERS: dict[type[NounStep], _Do] = {Fill: _fill, Save: _save}
 
 
 def _told(connection: Connection, spec: Spec) -> dict[type[NounStep], t.Callable[[t.Any, t.Any], object]]:
-    def told(do: t.Callable[[Connection, Spec, t.Any], object]) -> t.Callable[[t.Any, t.Any], object]:
+    def told(do: _Do) -> t.Callable[[t.Any, t.Any], object]:
         return lambda _volume, step: do(connection, spec, step)
 
-    return {kind: told(do) for kind, do in ({**_DOERS, Delete: _delete}).items()}
+    removals: dict[type[NounStep], _Do] = {Delete: _delete, Finish: _finish}
+    return {kind: told(do) for kind, do in {**_DOERS, **removals}.items()}
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ class Host:
     written_by: str | None = None
     left: str | None = None
     saved: bool = False
+    aside: tuple[tuple[str, FileIdentity], ...] = ()
 
     def pool(self) -> PoolSight:
         return PoolSight(self.type, self.free_bytes)
@@ -71,6 +72,9 @@ class Host:
     def unfinished(self) -> str | None:
         return self.left
 
+    def removals(self) -> tuple[tuple[str, FileIdentity], ...]:
+        return self.aside
+
     def content(self, spec: Spec) -> str:
         return str(spec.own.get("source"))
 
@@ -91,6 +95,13 @@ def planned(there: bool | str = False, host: Host | None = None, **options: t.An
 @pytest.mark.parametrize(
     ("there", "host", "options", "steps"),
     [
+        (False, {}, {"state": "absent"}, []),
+        (
+            False,
+            {"aside": (("/p/.corral/.removed/a.1.disk", FileIdentity(7)),)},
+            {"state": "absent"},
+            ["finish the removal of volume a of pool default (/p/.corral/.removed/a.1.disk)"],
+        ),
         (False, {}, {"capacity": "1GiB"}, ["create volume a of pool default (qcow2, 1GiB)"]),
         (
             False,
