@@ -230,8 +230,8 @@ def test_a_name_that_is_no_text_and_a_pool_that_breaks_hide_nothing_else() -> No
     assert '"name": "good"' in said and "not UTF-8" in said and "b\\xfcd" in said and "/root/gone" in said, said
     on("virsh -q pool-destroy gone; true")  # libvirt may have stopped it
     assert "o\\xfcr uses it" in refused("good", state="absent")
-    four_steps("new", capacity="1MiB")
-    assert four_steps("new", state="absent")
+    assert volume("new", capacity="1MiB")["changed"] and not volume("new", capacity="1MiB")["changed"]
+    assert volume("new", state="absent")["changed"]
 
 
 def test_what_is_used_stays() -> None:
