@@ -86,10 +86,8 @@ seen:
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_module
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
@@ -99,14 +97,7 @@ OPTIONS = {**URI_OPTION, **argument_spec(POOL.schema)}
 
 def main() -> None:
     """Entry point."""
-    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    with failures(module):
-        with opened(module.params["uri"]) as connection:
-            gate = Gate(check_mode=module.check_mode)
-            result = run_noun.converge(connection, POOL, API, module.params, gate)
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    run_noun_module.run(POOL, API, OPTIONS)
 
 
 if __name__ == "__main__":

@@ -462,6 +462,7 @@ WITH_ANSIBLE = {
     "run_guest_arguments": "an import is checked as Ansible checks the module's arguments",
     "run_guest_options": "Ansible checks the dictionaries that may also be a number",
     "run_guest_module": "an AnsibleModule",
+    "run_noun_module": "an AnsibleModule",
     "run_noun_info": "arguments are checked as Ansible checks the module's",
     "run_migrations": "the options of each guest are checked as Ansible checks those of one",
     "run_module": "an AnsibleModule",
