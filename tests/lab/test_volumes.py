@@ -106,6 +106,11 @@ def test_an_encrypted_volume_opens_with_its_secret_alone() -> None:
     opened = f"qemu-io {key} -c 'read 0 512' --image-opts driver=luks,key-secret=k,file.filename={IMAGES}/s"
     assert "read 512/512" in on(opened)
     on(opened.replace(PASSPHRASE, "other"), ok=False)
+    four_steps("s", capacity="16MiB")
+    assert image("s")["virtual-size"] == 16 * 1024**2 and "read 512/512" in on(opened)
+    four_steps("q", capacity="8MiB", format="qcow2", encryption="luks", secret=secret["uuid"])
+    assert "gives qemu-img no secret" in refused("q", capacity="16MiB")
+    four_steps("v", capacity="10MiB", format="vpc")
 
 
 def test_a_secret_is_compared_and_never_shown() -> None:

@@ -679,9 +679,9 @@ BUDGETS_KIB |= {
     "virt_pool_info": 64,
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_secret": 74,
+    "virt_secret": 75,
     "virt_secret_info": 72,
-    "virt_volume": 144,
+    "virt_volume": 145,
     "virt_volume_info": 56,
     "virt_image_info": 72,
 }  # nouns by table: rows, their options and the stages of a plan

@@ -49,6 +49,7 @@ __all__ = [
     "check_unused",
 ]
 
+_CYLINDER_KIB = 16 * 255 // 2  # at most: heads x sectors of 512 bytes
 Findings = t.Iterator[t.Union[VirtError, str]]
 
 
@@ -215,7 +216,7 @@ def _own(case: Case) -> list[NounStep]:
         steps.append(Fill(ref, source))
     wanted = spec.fields.get("capacity_kib")
     has = _capacity_kib(case, has_content=bool(source) and (case.found is None or is_half))
-    if wanted is not None and has is not None and wanted != has:
+    if wanted is not None and has is not None and not _is_size(case, has, wanted):
         identity = host.identity(_path(case))[1] if case.found else None
         steps.append(Resize(ref, wanted, _path(case), identity))
     if "dest" in spec.own and case.found and not is_half and not host.is_saved(spec.own["dest"]):
@@ -228,6 +229,12 @@ def _capacity_kib(case: Case, *, has_content: bool) -> int | None:
     if has_content:
         return t.cast(int, case.facts.host.source(case.spec.own["source"]).capacity_kib)
     return t.cast("int | None", case.stored.before.get("capacity_kib")) if case.found else None
+
+
+def _is_size(case: Case, has_kib: int, wanted_kib: int) -> bool:
+    """True if a volume has the size; that of a VHD is rounded up to a cylinder."""
+    step_kib = _CYLINDER_KIB if case.stored.before.get("format") == "vpc" else 1
+    return 0 <= has_kib - wanted_kib < step_kib
 
 
 def _path(case: Case) -> str:
@@ -293,8 +300,10 @@ def check_source(path: str, before: str, now: str) -> None:
         )
 
 
-def check_part(path: str, *, is_ours: bool) -> None:
-    """Raise Refused if others could read what is downloaded into the part that is there."""
+def check_part(path: str, *, is_ours: bool, is_free: bool) -> None:
+    """Raise Refused if others could read what is downloaded into the part that is there, or another run writes it."""
+    if not is_free:
+        raise Refused(f"cannot download to {path}: another run writes it; wait until it ends")
     if not is_ours:
         raise Refused(f"cannot download to {path}: other users can read it; find out who made it, and remove it")
 
@@ -344,6 +353,16 @@ def _shrinks_only_when_told(case: Case, plan: NounPlan) -> Findings:
                 )
             if case.found:
                 yield from _tried(lambda: check_unused(_ref(case), "resize", host.taker(_path(case))))
+                yield from _can_be_opened(case)
+
+
+def _can_be_opened(case: Case) -> Findings:
+    before = case.stored.before
+    if before.get("encryption") and before.get("format") == "qcow2":
+        yield Refused(
+            f"cannot resize {_ref(case)}: libvirt gives qemu-img no secret for a qcow2 that is encrypted; grow it while "
+            f"its guest runs (virsh blockresize), or use an encrypted raw volume (format: raw)"
+        )
 
 
 def _keeps_its_users(case: Case, plan: NounPlan) -> Findings:

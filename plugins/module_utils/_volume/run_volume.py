@@ -325,6 +325,15 @@ def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
     libvirt_storage.refresh(connection, str(spec.within))  # libvirt looks at what it holds now
 
 
+def _is_free(descriptor: int, path: str) -> bool:
+    """True if no other run writes the open file; it is locked then, and still has its name."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
 def _save(connection: Connection, spec: Spec, step: Save) -> None:
     check_unused(step.ref, "download", _writer(connection, VOLUME_TYPE.named(connection, step.ref).path()))
     size = _size_bytes(connection, step.ref)
@@ -332,7 +341,8 @@ def _save(connection: Connection, spec: Spec, step: Save) -> None:
     with _progress(spec) as tell, _explained_os("write", step.dest):
         with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
             status = os.fstat(file.fileno())
-            check_part(part, is_ours=status.st_uid == os.geteuid() and not status.st_mode & 0o077)
+            is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            check_part(part, is_ours=is_ours, is_free=_is_free(file.fileno(), part))
             libvirt_volume.download(connection, step.ref, file, size, lambda done, total: tell("download", done, total))
         durable.replace(part, step.dest)
 
