@@ -360,8 +360,8 @@ def _can_be_opened(case: Case) -> Findings:
     before = case.stored.before
     if before.get("encryption") and before.get("format") == "qcow2":
         yield Refused(
-            f"cannot resize {_ref(case)}: libvirt gives qemu-img no secret for a qcow2 that is encrypted; grow it while "
-            f"its guest runs (virsh blockresize), or use an encrypted raw volume (format: raw)"
+            f"cannot resize {_ref(case)}: libvirt gives qemu-img no secret for a qcow2 that is encrypted; grow it "
+            "while its guest runs (virsh blockresize), or use an encrypted raw volume (format: raw)"
         )
 
 
